@@ -8,7 +8,7 @@ import (
 	"jettison/internal/base/race"
 )
 
-// What is read for every pod at every look allocates nothing.
+// Reads that every look does for every pod allocate nothing.
 func TestReadingDoesNotAllocate(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector allocates")
@@ -46,10 +46,10 @@ func TestReadingDoesNotAllocate(t *testing.T) {
 		},
 	} {
 		if err := read(); err != nil {
-			t.Fatalf("%s: %v", name, err)
+			t.Fatalf("reading file %s failed with: %v", name, err)
 		}
 		if n := testing.AllocsPerRun(100, func() { err = read() }); n != 0 || err != nil {
-			t.Errorf("%s: %v allocations, %v", name, n, err)
+			t.Errorf("reading %s made %v allocations (error %v), want 0", name, n, err)
 		}
 	}
 }
@@ -66,6 +66,6 @@ func TestParsingDoesNotAllocate(t *testing.T) {
 		}
 	})
 	if n != 0 || d.KernelStack != value(t, text, "kernel_stack") {
-		t.Errorf("%v allocations, kernel_stack %d", n, d.KernelStack)
+		t.Errorf("parsing made %v allocations (kernel_stack %d), want 0", n, d.KernelStack)
 	}
 }

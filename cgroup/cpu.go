@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// parseCPUUsage reads the usage_usec of cpu.stat, which must be there (v6.12 kernel/cgroup/rstat.c,
-// cgroup_base_stat_cputime_show). It does not allocate.
+// parseCPUUsage parses the usage_usec of cpu.stat, which is required (v6.12
+// kernel/cgroup/rstat.c, cgroup_base_stat_cputime_show). It does not allocate.
 func parseCPUUsage(b []byte) (usage time.Duration, err error) {
 	for len(b) > 0 {
 		var key, value []byte
@@ -18,7 +18,7 @@ func parseCPUUsage(b []byte) (usage time.Duration, err error) {
 	return 0, missing("usage_usec")
 }
 
-// storeTime reads the value of a known key that is a time in microseconds.
+// storeTime parses the value of a known key that is a time in microseconds.
 func storeTime(dst *time.Duration, key, value []byte) error {
 	var v uint64
 	err := store(&v, key, value)
@@ -28,8 +28,9 @@ func storeTime(dst *time.Duration, key, value []byte) error {
 	return err
 }
 
-// CPUUsage reads from cpu.stat what the group and all below it used since it was made, as time of
-// one CPU: two busy CPUs use two seconds a second. Every cgroup has it, the root included.
+// CPUUsage reads from cpu.stat the CPU time used by the group and its descendants since it was
+// created, as time of one CPU: two busy CPUs use two seconds a second. Every cgroup has the
+// file, including the root.
 func (g *Group) CPUUsage(buf []byte) (time.Duration, error) {
 	b, err := g.readKept(fileCPUStat, buf)
 	if err != nil {
@@ -42,18 +43,18 @@ func (g *Group) CPUUsage(buf []byte) (time.Duration, error) {
 	return usage, nil
 }
 
-// CPUWeight reads cpu.weight: the group's share among its siblings, 1 to 10000, 100 if it was never
-// set; 0 for an idle group (cpu.idle). The root cgroup has none.
+// CPUWeight reads cpu.weight: the group's share among its siblings, 1 to 10000, 100 if it was
+// never set; 0 for an idle group (cpu.idle). The root cgroup has no cpu.weight.
 func (g *Group) CPUWeight(buf []byte) (uint64, error) { return g.number("cpu.weight", buf) }
 
-// CPUMax is cpu.max: how much of one CPU's time the group may use in each period.
+// CPUMax holds cpu.max: the CPU time that the group may use in each period.
 type CPUMax struct {
-	Quota     time.Duration // may be longer than Period: several CPUs. 0 where Unlimited
+	Quota     time.Duration // may be longer than Period: several CPUs. 0 if Unlimited
 	Period    time.Duration
 	Unlimited bool // "max"
 }
 
-// ParseCPUMax reads cpu.max: "QUOTA PERIOD" in microseconds, the quota or "max" (v6.12
+// ParseCPUMax parses cpu.max: "QUOTA PERIOD" in microseconds, the quota or "max" (v6.12
 // kernel/sched/core.c, cpu_period_quota_print).
 func ParseCPUMax(b []byte) (CPUMax, error) {
 	quota, period := cut(chomp(b), ' ')
@@ -74,7 +75,7 @@ func ParseCPUMax(b []byte) (CPUMax, error) {
 	return m, nil
 }
 
-// CPUMax reads cpu.max. The root cgroup has none.
+// CPUMax reads cpu.max. The root cgroup has no cpu.max.
 func (g *Group) CPUMax(buf []byte) (CPUMax, error) {
 	b, err := g.read("cpu.max", buf)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// CPUSettings decide how much CPU time a group gets. What a kernel or a controller that is off does
-// not have is absent.
+// CPUSettings are the settings that determine a group's CPU time. A setting is absent if the
+// kernel lacks it or its controller is off.
 type CPUSettings struct {
 	Max       CPUMax
 	Weight    uint64 // 1 to 10000; meaningless if Idle
@@ -17,11 +17,12 @@ type CPUSettings struct {
 	HasWeight bool
 }
 
-// MaxCPUWeight is the most that cpu.weight takes (include/linux/cgroup.h, CGROUP_WEIGHT_MAX).
+// MaxCPUWeight is the maximum of cpu.weight (include/linux/cgroup.h, CGROUP_WEIGHT_MAX).
 const MaxCPUWeight = 10000
 
 // CPUSettings reads cpu.max, cpu.weight and cpu.idle. os.ErrNotExist: the cpu controller is off
-// here. It uses no kept descriptor, so it may run beside another goroutine's use of the Group.
+// here. It uses no kept descriptor, so it may run concurrently with another goroutine's use of
+// the Group.
 func (g *Group) CPUSettings(buf []byte) (s CPUSettings, err error) {
 	s.Max, err = g.CPUMax(buf)
 	s.HasMax = err == nil
@@ -46,9 +47,9 @@ func (g *Group) CPUSettings(buf []byte) (s CPUSettings, err error) {
 	return s, nil
 }
 
-// RaiseCPU lets the group have all the CPU time that it can get: cpu.max "max", the highest
-// cpu.weight. What the group does not have is passed over; os.ErrNotExist: it has none of it. What
-// is above the group still holds.
+// RaiseCPU removes the group's own CPU limits: cpu.max "max", the highest cpu.weight. It skips
+// settings that the group does not have; os.ErrNotExist: none of them exists. Limits of
+// ancestors stay in effect.
 func (g *Group) RaiseCPU() error {
 	unlimited := g.write("cpu.max", "max")
 	weight := g.write("cpu.weight", "10000")
@@ -65,7 +66,8 @@ func (g *Group) RaiseCPU() error {
 	return weight
 }
 
-// RestoreCPU puts back what RaiseCPU changed. What another process has set meanwhile stays.
+// RestoreCPU restores the settings that RaiseCPU changed. Settings that another process has
+// changed meanwhile stay.
 func (g *Group) RestoreCPU(before CPUSettings, buf []byte) error {
 	now, err := g.CPUSettings(buf)
 	if err != nil {

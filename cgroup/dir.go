@@ -7,17 +7,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Dir is the directory of one cgroup, kept open to list the groups below it again and again. Like a
-// Group it is that very cgroup, never a successor of the same name. Close it. A Dir is used by one
-// goroutine at a time.
+// Dir is the directory of one cgroup, kept open for repeated listing of its children. Like a
+// Group it refers to that cgroup, never to a successor of the same name. Use a Dir from one
+// goroutine at a time, and close it.
 type Dir struct {
 	path string
 	fd   int
 }
 
-// OpenDir opens the directory of the cgroup at a path below the root; "" is the root itself. A
-// cgroup that does not exist is ErrVanished, without the path: who waits for a cgroup to appear
-// asks at every look, and that allocates nothing.
+// OpenDir opens the directory of the cgroup at a path below the root; "" is the root itself.
+// For a cgroup that does not exist it returns ErrVanished without the path: a caller that waits
+// for a cgroup to appear calls it at every look, and this error allocates nothing.
 func (fs *FS) OpenDir(name string) (*Dir, error) {
 	fd, err := fs.open(name, unix.O_DIRECTORY|unix.O_RDONLY)
 	if err = vanished(err); err == ErrVanished {
@@ -29,7 +29,7 @@ func (fs *FS) OpenDir(name string) (*Dir, error) {
 	return &Dir{path: fs.join(name), fd: fd}, nil
 }
 
-// Close gives the descriptor back.
+// Close closes the descriptor.
 func (d *Dir) Close() {
 	if d.fd >= 0 {
 		unix.Close(d.fd)
@@ -37,23 +37,23 @@ func (d *Dir) Close() {
 	}
 }
 
-// Children calls visit with the name of each cgroup directly below, in the kernel's order; name is
-// only valid until visit returns. buf is scratch space that holds at least one entry (280 bytes); a
-// few KiB will do. ErrVanished: the cgroup was removed, maybe after some of the calls. It does not
-// allocate.
+// Children calls visit with the name of each child cgroup, in the kernel's order; name is only
+// valid until visit returns. buf is scratch space for at least one entry (280 bytes); a few KiB
+// are enough. ErrVanished: the cgroup was removed, maybe after some of the calls. Children does
+// not allocate.
 func (d *Dir) Children(buf []byte, visit func(name []byte)) error {
 	_, err := unix.Seek(d.fd, 0, unix.SEEK_SET)
 	if err == nil {
 		err = list(d.fd, buf, visit)
 	}
 	if err != nil {
-		// A directory that was removed answers ENOENT (v6.12 fs/readdir.c, iterate_dir).
+		// Listing a removed directory fails with ENOENT (v6.12 fs/readdir.c, iterate_dir).
 		return fmt.Errorf("list cgroup %s: %w", d.path, vanished(err))
 	}
 	return nil
 }
 
-// entries reads the next records of a directory and returns their length; 0: there are no more.
+// entries reads the next records of a directory and returns their length; 0: the end.
 func entries(fd int, buf []byte) (int, error) {
 	for {
 		n, err := unix.Getdents(fd, buf)
@@ -63,7 +63,7 @@ func entries(fd int, buf []byte) (int, error) {
 	}
 }
 
-// list visits the directories in a directory, from where its descriptor stands.
+// list visits the subdirectories of a directory from the descriptor's current position.
 func list(fd int, buf []byte, visit func(name []byte)) error {
 	for {
 		n, err := entries(fd, buf)
@@ -74,7 +74,7 @@ func list(fd int, buf []byte, visit func(name []byte)) error {
 	}
 }
 
-// listUntil is list that ends when visit returns false.
+// listUntil is list, but ends when visit returns false.
 func listUntil(fd int, buf []byte, visit func(name []byte) bool) error {
 	for {
 		n, err := entries(fd, buf)
@@ -91,8 +91,8 @@ func listUntil(fd int, buf []byte, visit func(name []byte) bool) error {
 	}
 }
 
-// directories goes through the records of getdents64(2): inode (8 bytes), offset (8), record length
-// (2), type (1), name.
+// directories visits the directories among the records of getdents64(2): inode (8 bytes),
+// offset (8), record length (2), type (1), name.
 func directories(b []byte, visit func(name []byte)) {
 	const nameOffset = 19
 	for len(b) > nameOffset {

@@ -20,8 +20,8 @@ func children(t *testing.T, d *Dir, size int) (names []string) {
 	return names
 }
 
-// Every listing starts at the first child and sees what came and went since.
-func TestDirIsListedAgainAndAgain(t *testing.T) {
+// Every listing starts at the first child and includes changes since the previous one.
+func TestDirIsListedRepeatedly(t *testing.T) {
 	files := map[string]string{"kubepods/file": ""}
 	var want []string
 	for i := range 300 {
@@ -37,7 +37,7 @@ func TestDirIsListedAgainAndAgain(t *testing.T) {
 	defer d.Close()
 	for _, size := range []int{300, 1024, 1 << 16} {
 		if got := children(t, d, size); !slices.Equal(got, want) {
-			t.Errorf("with %d bytes: %d children", size, len(got))
+			t.Errorf("listing with a buffer of %d bytes found %d children, want all", size, len(got))
 		}
 	}
 	if err := os.RemoveAll(filepath.Join(fs.Mount(), "kubepods/pod7")); err != nil {
@@ -47,10 +47,10 @@ func TestDirIsListedAgainAndAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := children(t, d, 4096); len(got) != 300 || !slices.Contains(got, "new") || slices.Contains(got, "pod7") {
-		t.Errorf("after a change: %v", got)
+		t.Errorf("children after a change = %v", got)
 	}
 	if err := d.Children(make([]byte, 10), func([]byte) {}); !errors.Is(err, unix.EINVAL) {
-		t.Errorf("a buffer without room for an entry: %v", err)
+		t.Errorf("listing with a buffer too small for an entry: error %v", err)
 	}
 }
 
@@ -62,7 +62,7 @@ func TestAVanishedDir(t *testing.T) {
 	}
 	defer d.Close()
 	if got := children(t, d, 4096); len(got) != 0 {
-		t.Errorf("children %v", got)
+		t.Errorf("children before the removal = %v", got)
 	}
 	if err := os.RemoveAll(filepath.Join(fs.Mount(), "kubepods")); err != nil {
 		t.Fatal(err)
@@ -70,18 +70,18 @@ func TestAVanishedDir(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(fs.Mount(), "kubepods/successor"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Children(make([]byte, 4096), func(name []byte) { t.Errorf("child %q", name) }); !errors.Is(err, ErrVanished) {
-		t.Errorf("got %v, want ErrVanished", err)
+	if err := d.Children(make([]byte, 4096), func(name []byte) { t.Errorf("removed directory still lists child %q", name) }); !errors.Is(err, ErrVanished) {
+		t.Errorf("listing a removed directory: error %v, want ErrVanished", err)
 	}
 	if _, err := fs.OpenDir("none"); !errors.Is(err, ErrVanished) {
-		t.Errorf("open: got %v, want ErrVanished", err)
+		t.Errorf("opening a removed directory: error %v, want ErrVanished", err)
 	}
 	if d, err := fs.OpenDir(".."); err == nil {
 		d.Close()
-		t.Error("opened what is above the root")
+		t.Error("opened a directory above the root, want an error")
 	}
 	d.Close()
 	if err := d.Children(make([]byte, 4096), func([]byte) {}); !errors.Is(err, unix.EBADF) {
-		t.Errorf("after Close: %v", err)
+		t.Errorf("listing after Close: unexpected error %v", err)
 	}
 }

@@ -1,13 +1,13 @@
-// Package cgroup reads and acts on a cgroup v2 hierarchy directly: a root is a value, a Group is
-// held by the file descriptor of its directory, files are read with pread on kept descriptors into
-// reused buffers, and every parser takes bytes. It never uses package os on cgroup files: those
-// would go to the netpoller, where a file that answers EAGAIN (memory.reclaim) blocks for ever
-// (os/file_unix.go, newFile).
+// Package cgroup reads a cgroup v2 hierarchy and acts on it directly: a root is a value, a
+// Group is held by the file descriptor of its directory, files are read with pread on kept
+// descriptors into reused buffers, and every parser takes bytes. It never uses package os on
+// cgroup files: those would use the netpoller, where a file that returns EAGAIN
+// (memory.reclaim) blocks for ever (os/file_unix.go, newFile).
 //
 //	fs.go            FS: the root
-//	dir.go           Dir: the groups below one, listed again and again
+//	dir.go           Dir: repeated listing of a group's children
 //	group.go         Group: descriptor, identity
-//	groupinto.go     a Group opened where no memory may be asked for
+//	groupinto.go     opening a Group without allocating memory
 //	read.go          reading and writing a group's files
 //	memory.go        memory.current, memory.stat, memory.events, the limits, swap
 //	memorydetail.go  more of memory.stat than the hot path reads
@@ -20,21 +20,21 @@
 //	kill.go          cgroup.kill
 //	killprocs.go     killing process by process
 //	pidfd.go         process descriptors: signals, reaping memory
-//	cpuwrite.go      cpu.max, cpu.weight, cpu.idle as they are written
-//	limitwrite.go    memory.min, low, high and max, pids.max, cpu.weight as they are written
-//	memorywrite.go   memory.min as it is written, and notes on a group (extended attributes)
+//	cpuwrite.go      writing cpu.max, cpu.weight, cpu.idle
+//	limitwrite.go    writing memory.min, low, high and max, pids.max, cpu.weight
+//	memorywrite.go   writing memory.min, and notes on a group (extended attributes)
 //	remove.go        removing empty groups
-//	walk.go          a group and all below it
+//	walk.go          a group and its descendants
 //	thread.go        the priority of a thread
-//	watch.go         Watcher: waiting for all that the kernel tells by itself
-//	watchadd.go      what it watches: groups, the node's pressure
+//	watch.go         Watcher: waiting for events from the kernel
+//	watchadd.go      adding watches: groups, the node's pressure
 //	watchtrigger.go  pressure triggers
-//	watchslot.go     Wake: what happened since the last look
-//	watchfile.go     an event descriptor in the place of a group, for tests
+//	watchslot.go     Wake: the events since the last look
+//	watchfile.go     an event descriptor instead of a group, for tests
 //	reclaim.go       memory.reclaim
-//	reclaimstat.go   what memory.stat tells of what could be reclaimed
-//	feature.go       what the kernel, the mount and the node can do
-//	mountinfo.go     how the hierarchy is mounted
-//	recordtree.go    what a recorded tree is made of
+//	reclaimstat.go   reclaimable memory from memory.stat
+//	feature.go       features of the kernel, the mount and the node
+//	mountinfo.go     mount options of the hierarchy
+//	recordtree.go    the files of a recorded tree
 //	parse.go         numbers and "key value" lines
 package cgroup

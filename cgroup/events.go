@@ -10,12 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Events is cgroup.events.
+// Events holds cgroup.events.
 type Events struct {
-	Populated bool // the cgroup or one below it has a live process
+	Populated bool // the cgroup or a descendant has a live process
 }
 
-// ParseEvents reads cgroup.events; without a populated line it is malformed.
+// ParseEvents parses cgroup.events; without a populated line it is malformed.
 func ParseEvents(b []byte) (Events, error) {
 	populated := uint64(2)
 	for len(b) > 0 {
@@ -34,7 +34,7 @@ func ParseEvents(b []byte) (Events, error) {
 	return Events{Populated: populated == 1}, nil
 }
 
-// Events reads cgroup.events. The root cgroup has none.
+// Events reads cgroup.events. The root cgroup has no cgroup.events.
 func (g *Group) Events(buf []byte) (Events, error) {
 	b, err := g.readKept(fileCgroupEvents, buf)
 	if err != nil {
@@ -47,9 +47,9 @@ func (g *Group) Events(buf []byte) (Events, error) {
 	return e, nil
 }
 
-// WaitEmpty blocks until the group has no live process any more, the time is over
-// (os.ErrDeadlineExceeded) or ctx ends. A group that vanished is empty. It wakes by POLLPRI, which
-// the kernel raises when cgroup.events changes (cgroup_file_notify); the read that follows each
+// WaitEmpty blocks until the group has no live process, limit has passed
+// (os.ErrDeadlineExceeded) or ctx ends. A group that vanished is empty. It wakes by POLLPRI,
+// which the kernel raises when cgroup.events changes (cgroup_file_notify); the read after each
 // wake arms it again.
 func (g *Group) WaitEmpty(ctx context.Context, limit time.Duration) error {
 	deadline := time.Now().Add(limit)

@@ -14,10 +14,10 @@ import (
 	"jettison/seqfile"
 )
 
-// Answer is what a probe found out.
+// Answer is the result of a probe.
 type Answer int
 
-// Only Yes and No are conclusive: Unknown says nothing about the kernel.
+// Only Yes and No are conclusive: Unknown implies nothing about the kernel.
 const (
 	Unknown Answer = iota
 	Yes
@@ -26,7 +26,7 @@ const (
 
 var answerNames = [...]string{Unknown: "unknown", Yes: "yes", No: "no"}
 
-// String is "unknown", "yes" or "no".
+// String returns "unknown", "yes" or "no".
 func (a Answer) String() string {
 	if a < 0 || int(a) >= len(answerNames) {
 		return fmt.Sprintf("Answer(%d)", int(a))
@@ -34,65 +34,65 @@ func (a Answer) String() string {
 	return answerNames[a]
 }
 
-// Feature is one thing that not every node has.
+// Feature is one capability that not every node has.
 type Feature struct {
 	Name   string // as in Probe's list
 	Answer Answer
-	Detail string // the value that decided, or why the answer is Unknown or No; may be empty
+	Detail string // the deciding value, or the reason for Unknown or No; may be empty
 }
 
-// Features asks the node what it can do, by trying: versions lie, distributions backport. It is
-// used by one goroutine at a time.
+// Features probes the capabilities of a node by trying them, because kernel versions are
+// unreliable: distributions backport features. Use it from one goroutine at a time.
 type Features struct {
 	fs        *FS
 	proc, sys string
-	known     map[string]Feature // conclusive answers to what cannot change while the node is up
+	known     map[string]Feature // conclusive answers that cannot change while the node is up
 }
 
 // NewFeatures prepares the probes of a node: its hierarchy, its /proc (for "self", that of the
-// calling process) and its /sys. Nothing is opened before Probe.
+// calling process) and its /sys. It opens no file; Probe does.
 func NewFeatures(fs *FS, procMount, sysMount string) *Features {
 	return &Features{fs: fs, proc: procMount, sys: sysMount, known: map[string]Feature{}}
 }
 
-// featureProbe is how one feature is found out.
+// featureProbe is the probe of one feature.
 type featureProbe struct {
 	name    string
-	ask     func(f *Features, groups probed) (Answer, string)
-	changes bool // at run time, so that even a conclusive answer is asked for again
+	detect  func(f *Features, groups probeGroups) (Answer, string)
+	changes bool // at run time, so that even a conclusive answer is probed again
 }
 
 var probes = []featureProbe{
-	{name: "cgroup.kill", ask: (*Features).cgroupKill},
-	{name: "memory.reclaim", ask: (*Features).memoryReclaim},
-	{name: "memory.peak", ask: (*Features).memoryPeak},
-	{name: "psi", ask: (*Features).psi},
-	{name: "psi windows below 2 s", ask: (*Features).psiWindows},
-	{name: "hugetlb controller", ask: (*Features).hugetlb},
-	{name: "swap", ask: (*Features).swap, changes: true},
-	{name: "memory.swap.current", ask: (*Features).swapCurrent},
-	{name: "mglru", ask: (*Features).mglru, changes: true},
-	{name: "memory_recursiveprot", ask: (*Features).recursiveProt, changes: true},
+	{name: "cgroup.kill", detect: (*Features).cgroupKill},
+	{name: "memory.reclaim", detect: (*Features).memoryReclaim},
+	{name: "memory.peak", detect: (*Features).memoryPeak},
+	{name: "psi", detect: (*Features).psi},
+	{name: "psi windows below 2 s", detect: (*Features).psiWindows},
+	{name: "hugetlb controller", detect: (*Features).hugetlb},
+	{name: "swap", detect: (*Features).swap, changes: true},
+	{name: "memory.swap.current", detect: (*Features).swapCurrent},
+	{name: "mglru", detect: (*Features).mglru, changes: true},
+	{name: "memory_recursiveprot", detect: (*Features).recursiveProt, changes: true},
 }
 
-// Probe asks for every feature, always in this order:
+// Probe probes every feature, always in this order:
 //
-//	cgroup.kill            a group is killed by one write (since v5.14)
-//	memory.reclaim         a group is made to reclaim by a write (since v5.19)
-//	memory.peak            the most that a group used (since v5.19)
+//	cgroup.kill            one write kills a group (since v5.14)
+//	memory.reclaim         a write makes a group reclaim (since v5.19)
+//	memory.peak            the peak usage of a group (since v5.19)
 //	psi                    the kernel accounts for pressure
-//	psi windows below 2 s  this process may have triggers with any window (CAP_SYS_RESOURCE)
+//	psi windows below 2 s  this process may set triggers with any window (CAP_SYS_RESOURCE)
 //	hugetlb controller     huge pages are accounted for in cgroups
 //	swap                   the node has swap space
 //	memory.swap.current    the kernel accounts for swap in cgroups
-//	mglru                  the multi-generational LRU is on (since v6.1): inactive_file means
-//	                       something else
-//	memory_recursiveprot   memory.min and memory.low of a group protect all below it (mount option,
-//	                       since v5.7)
+//	mglru                  the multi-generational LRU is on (since v6.1), which changes the meaning
+//	                       of inactive_file
+//	memory_recursiveprot   memory.min and memory.low of a group protect its descendants (mount
+//	                       option, since v5.7)
 //
-// What was answered Yes or No is not asked again, unless an administrator can change it at run time
-// (swap, mglru, memory_recursiveprot); Unknown is. It never fails: what could not be asked is
-// Unknown, with the reason.
+// Yes and No are not probed again, unless an administrator can change the answer at run time
+// (swap, mglru, memory_recursiveprot); Unknown is. Probe never fails: if a probe is not
+// possible, the answer is Unknown, with the reason.
 func (f *Features) Probe() []Feature {
 	groups := f.groups()
 	defer groups.close()
@@ -101,7 +101,7 @@ func (f *Features) Probe() []Feature {
 		feature, ok := f.known[p.name]
 		if !ok {
 			feature.Name = p.name
-			feature.Answer, feature.Detail = p.ask(f, groups)
+			feature.Answer, feature.Detail = p.detect(f, groups)
 			if feature.Answer != Unknown && !p.changes {
 				f.known[p.name] = feature
 			}
@@ -111,14 +111,14 @@ func (f *Features) Probe() []Feature {
 	return out
 }
 
-// probed are the groups that are looked at; either may be nil.
-type probed struct {
+// probeGroups are the groups to inspect; either may be nil.
+type probeGroups struct {
 	root *Group // of the FS, which in a cgroup namespace is not the root of the hierarchy
-	// any group that is not the root of the hierarchy, best one with the memory controller
+	// any group that is not the root of the hierarchy, preferably with the memory controller
 	child *Group
 }
 
-func (p probed) close() {
+func (p probeGroups) close() {
 	for _, g := range []*Group{p.root, p.child} {
 		if g != nil {
 			g.Close()
@@ -126,8 +126,8 @@ func (p probed) close() {
 	}
 }
 
-// groups opens the groups to look at.
-func (f *Features) groups() (p probed) {
+// groups opens the groups to inspect.
+func (f *Features) groups() (p probeGroups) {
 	p.root, _ = f.fs.Group("")
 	// The root of the hierarchy has no cgroup.events (v6.12 kernel/cgroup/cgroup.c,
 	// CFTYPE_NOT_ON_ROOT).
@@ -154,7 +154,7 @@ func (f *Features) groups() (p probed) {
 	return p
 }
 
-// has reports whether a group has a file; Unknown: it cannot be told, the group may be gone.
+// has reports whether a group has a file; Unknown: no answer, the group may be gone.
 func (g *Group) has(name string) Answer {
 	switch err := unix.Faccessat(g.dir, name, unix.F_OK, 0); {
 	case err == nil:
@@ -165,47 +165,47 @@ func (g *Group) has(name string) Answer {
 	return Unknown
 }
 
-// inGroup answers whether a group has a file, given that it has another one which shows that the
-// controller is on.
+// inGroup reports whether a group has a file. A second file, shows, proves that the controller
+// is on.
 func inGroup(g *Group, name, shows string) (Answer, string) {
 	if g == nil {
-		return Unknown, "no group to look at"
+		return Unknown, "no cgroup to inspect"
 	}
 	switch a := g.has(name); {
 	case a == Yes:
 		return Yes, ""
 	case a == Unknown:
-		return Unknown, g.file("") + " cannot be looked at"
+		return Unknown, g.file("") + " cannot be inspected"
 	case g.has(shows) != Yes:
 		return Unknown, g.file(shows) + " is missing: the controller is off"
 	}
 	return No, g.file(name) + " is missing"
 }
 
-func (f *Features) cgroupKill(p probed) (Answer, string) {
+func (f *Features) cgroupKill(p probeGroups) (Answer, string) {
 	return inGroup(p.child, "cgroup.kill", "cgroup.procs")
 }
 
-// memoryReclaim looks at the root too, which has the file as well; memory.stat shows that the
+// memoryReclaim also inspects the root, which has the file, too; memory.stat shows that the
 // controller is on.
-func (f *Features) memoryReclaim(p probed) (Answer, string) {
+func (f *Features) memoryReclaim(p probeGroups) (Answer, string) {
 	if a, detail := inGroup(p.root, "memory.reclaim", "memory.stat"); a != Unknown {
 		return a, detail
 	}
 	return inGroup(p.child, "memory.reclaim", "memory.stat")
 }
 
-func (f *Features) memoryPeak(p probed) (Answer, string) {
+func (f *Features) memoryPeak(p probeGroups) (Answer, string) {
 	return inGroup(p.child, "memory.peak", "memory.current")
 }
 
-func (f *Features) swapCurrent(p probed) (Answer, string) {
+func (f *Features) swapCurrent(p probeGroups) (Answer, string) {
 	return inGroup(p.child, "memory.swap.current", "memory.current")
 }
 
-func (f *Features) psi(p probed) (Answer, string) {
+func (f *Features) psi(p probeGroups) (Answer, string) {
 	if p.root == nil {
-		return Unknown, "no group to look at"
+		return Unknown, "no cgroup to inspect"
 	}
 	var stats PSIStats
 	err := p.root.Pressure(Memory, make([]byte, 1024), &stats)
@@ -222,16 +222,16 @@ func (f *Features) psi(p probed) (Answer, string) {
 	return Unknown, err.Error()
 }
 
-// shortTrigger is the smallest that v6.1 lets a privileged process have (kernel/sched/psi.c,
-// WINDOW_MIN_US); the kernel takes the last byte for the terminator.
+// shortTrigger is the smallest trigger that v6.1 allows for a privileged process
+// (kernel/sched/psi.c, WINDOW_MIN_US); the kernel takes the last byte as the terminator.
 const shortTrigger = "some 1000 500000\x00"
 
-// psiWindows sets a trigger up and takes it down at once by closing the file. Without
-// CAP_SYS_RESOURCE the kernel refuses windows that are not a multiple of 2 s with EINVAL (v6.12
+// psiWindows sets a trigger and removes it immediately by closing the file. Without
+// CAP_SYS_RESOURCE the kernel rejects windows that are not a multiple of 2 s with EINVAL (v6.12
 // kernel/sched/psi.c, psi_trigger_create).
-func (f *Features) psiWindows(p probed) (Answer, string) {
+func (f *Features) psiWindows(p probeGroups) (Answer, string) {
 	if p.root == nil {
-		return Unknown, "no group to look at"
+		return Unknown, "no cgroup to inspect"
 	}
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(p.root.dir, &st); err != nil || st.Type != unix.CGROUP2_SUPER_MAGIC {
@@ -255,7 +255,7 @@ func (f *Features) psiWindows(p probed) (Answer, string) {
 	}
 }
 
-func (f *Features) hugetlb(probed) (Answer, string) {
+func (f *Features) hugetlb(probeGroups) (Answer, string) {
 	controllers, err := f.fs.Controllers()
 	if err != nil {
 		return Unknown, err.Error()
@@ -263,10 +263,10 @@ func (f *Features) hugetlb(probed) (Answer, string) {
 	if slices.Contains(controllers, "hugetlb") {
 		return Yes, ""
 	}
-	return No, "/cgroup.controllers does not name it"
+	return No, "not listed in /cgroup.controllers"
 }
 
-func (f *Features) swap(probed) (Answer, string) {
+func (f *Features) swap(probeGroups) (Answer, string) {
 	path := filepath.Join(f.proc, "meminfo")
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -285,12 +285,13 @@ func (f *Features) swap(probed) (Answer, string) {
 			return Yes, value
 		}
 	}
-	// built without CONFIG_SWAP it says 0 kB (v6.12 fs/proc/meminfo.c)
+	// a kernel without CONFIG_SWAP shows 0 kB (v6.12 fs/proc/meminfo.c)
 	return Unknown, path + ": no SwapTotal"
 }
 
-// mglru reads the switch: bit 0 is the main one (Documentation/admin-guide/mm/multigen_lru.rst).
-func (f *Features) mglru(probed) (Answer, string) {
+// mglru reads the switch: bit 0 is the main one
+// (Documentation/admin-guide/mm/multigen_lru.rst).
+func (f *Features) mglru(probeGroups) (Answer, string) {
 	mm := filepath.Join(f.sys, "kernel", "mm")
 	path := filepath.Join(mm, "lru_gen", "enabled")
 	text, err := os.ReadFile(path)
@@ -306,7 +307,7 @@ func (f *Features) mglru(probed) (Answer, string) {
 	value := strings.TrimSpace(string(text))
 	bits, err := strconv.ParseUint(value, 0, 32)
 	if err != nil {
-		return Unknown, fmt.Sprintf("%s says %.40q", path, value)
+		return Unknown, fmt.Sprintf("%s contains %.40q", path, value)
 	}
 	if bits&1 == 0 {
 		return No, value
@@ -314,7 +315,7 @@ func (f *Features) mglru(probed) (Answer, string) {
 	return Yes, value
 }
 
-func (f *Features) recursiveProt(probed) (Answer, string) {
+func (f *Features) recursiveProt(probeGroups) (Answer, string) {
 	path := filepath.Join(f.proc, "self", "mountinfo")
 	file, err := seqfile.Open(path)
 	if err != nil {
@@ -322,13 +323,13 @@ func (f *Features) recursiveProt(probed) (Answer, string) {
 	}
 	defer file.Close()
 	var st unix.Stat_t
-	_ = unix.Fstat(f.fs.fd, &st) // else the path decides: no mount has the device 0
+	_ = unix.Fstat(f.fs.fd, &st) // on an error the path decides: no mount has the device 0
 	options, ok, err := mountOptions(file, f.fs.mount, st.Dev)
 	switch {
 	case err != nil:
 		return Unknown, fmt.Sprintf("%s: %v", path, err)
 	case !ok:
-		return Unknown, fmt.Sprintf("%s names no cgroup2 mount at %s", path, f.fs.mount)
+		return Unknown, fmt.Sprintf("%s lists no cgroup2 mount at %s", path, f.fs.mount)
 	case slices.Contains(strings.Split(options, ","), "memory_recursiveprot"):
 		return Yes, options
 	}

@@ -12,7 +12,7 @@ import (
 
 func probeNode(t *testing.T, kernel string) (dir string, f *Features) {
 	t.Helper()
-	// The groups of pods are not looked at.
+	// The probes do not read the groups of pods.
 	dir, cgroups := recordedTree(t, kernel, func(name string) bool { return strings.Count(name, "/") <= 2 || !strings.HasPrefix(name, "cgroup/") })
 	rewrite(t, filepath.Join(dir, "proc/self/mountinfo"), func(text string) string {
 		return strings.ReplaceAll(text, " "+DefaultMount+" ", " "+cgroups.Mount()+" ")
@@ -36,7 +36,7 @@ func find(t *testing.T, f *Features, name string) Feature {
 	features := f.Probe()
 	i := slices.IndexFunc(features, func(f Feature) bool { return f.Name == name })
 	if i < 0 {
-		t.Fatalf("no %s in %v", name, features)
+		t.Fatalf("feature %s is missing in %v", name, features)
 	}
 	return features[i]
 }
@@ -62,7 +62,7 @@ func TestProbeOfRecordedNodes(t *testing.T) {
 				w.Answer, w.Detail = No, "0x0000"
 			}
 			if got != w {
-				t.Errorf("%s: got %+v, want %+v", kernel, got, w)
+				t.Errorf("kernel %s: feature = %+v, want %+v", kernel, got, w)
 			}
 		}
 	}
@@ -87,7 +87,7 @@ func TestProbeAnswers(t *testing.T) {
 		return func(t *testing.T, dir string) {
 			rewrite(t, filepath.Join(dir, path), func(all string) string {
 				if !strings.Contains(all, old) {
-					t.Fatalf("no %q in %s", old, path)
+					t.Fatalf("text %q is not in the recorded file %s", old, path)
 				}
 				return strings.Replace(all, old, text, 1)
 			})
@@ -139,12 +139,12 @@ func TestProbeAnswers(t *testing.T) {
 		dir, f := probeNode(t, "6.12")
 		c.change(t, dir)
 		if got := find(t, f, c.feature); got.Answer != c.want || got.Answer == Unknown && got.Detail == "" {
-			t.Errorf("%s: got %+v, want %v", c.name, got, c.want)
+			t.Errorf("probe with %s = %+v, want answer %v", c.name, got, c.want)
 		}
 	}
 }
 
-// What is known stays known; what was unknown, and what can change, is asked for again.
+// Conclusive answers are kept; unknown ones, and features that can change, are probed again.
 func TestProbeRemembersWhatIsConclusive(t *testing.T) {
 	dir, f := probeNode(t, "6.12")
 	moved := filepath.Join(dir, "moved")
@@ -153,13 +153,13 @@ func TestProbeRemembersWhatIsConclusive(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := find(t, f, "hugetlb controller"); got.Answer != Unknown {
-		t.Errorf("got %+v", got)
+		t.Errorf("probe without cgroup.controllers = %+v, want Unknown", got)
 	}
 	if err := os.Rename(moved, controllers); err != nil {
 		t.Fatal(err)
 	}
 	if got := find(t, f, "hugetlb controller"); got.Answer != Yes {
-		t.Errorf("asked again: got %+v", got)
+		t.Errorf("probe after cgroup.controllers is back = %+v, want Yes", got)
 	}
 	if err := os.RemoveAll(filepath.Join(dir, "cgroup")); err != nil {
 		t.Fatal(err)
@@ -167,7 +167,7 @@ func TestProbeRemembersWhatIsConclusive(t *testing.T) {
 	rewrite(t, filepath.Join(dir, "sys/kernel/mm/lru_gen/enabled"), func(string) string { return "0x0000\n" })
 	for name, want := range map[string]Answer{"hugetlb controller": Yes, "cgroup.kill": Yes, "psi": Yes, "mglru": No, "psi windows below 2 s": Unknown} {
 		if got := find(t, f, name); got.Answer != want {
-			t.Errorf("got %+v, want %v", got, want)
+			t.Errorf("probe after the cgroup tree is gone = %+v, want answer %v", got, want)
 		}
 	}
 }
@@ -191,14 +191,14 @@ func TestMountOptions(t *testing.T) {
 		{"/", unix.Mkdev(254, 0), ""},
 	} {
 		if got, ok, err := mountOptions(strings.NewReader(mountinfo), c.path, c.device); got != c.want || ok != (c.want != "") || err != nil {
-			t.Errorf("%s, device %d: got %q, %v, %v", c.path, c.device, got, ok, err)
+			t.Errorf("mountOptions(%s, device %d) returned %q, %v with error %v", c.path, c.device, got, ok, err)
 		}
 	}
-	far := "700 24 0:60 /" + strings.Repeat("d", 100<<10) + " /m rw - tmpfs tmpfs rw\n" // by who may write to a mounted directory
+	far := "700 24 0:60 /" + strings.Repeat("d", 100<<10) + " /m rw - tmpfs tmpfs rw\n" // a tenant that may write to a mounted directory can make it
 	if got, _, err := mountOptions(strings.NewReader(far+mountinfo), "/sys/fs/cgroup", 0); got != "rw,over" || err != nil {
-		t.Errorf("with a long line: got %q, %v", got, err)
+		t.Errorf("mountOptions with a long line = %q, error %v", got, err)
 	}
 	if _, _, err := mountOptions(strings.NewReader("short - cgroup2\n"), "/", 0); err == nil {
-		t.Error("a line that cannot be is no error")
+		t.Error("mountOptions accepted a malformed line, want an error")
 	}
 }

@@ -11,30 +11,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DefaultMount is where cgroup v2 is mounted on a node that has nothing else.
+// DefaultMount is the usual mount point of cgroup v2.
 const DefaultMount = "/sys/fs/cgroup"
 
-// Errors that callers branch on. They come wrapped, with the file.
+// Errors that callers branch on. They are returned wrapped, with the file.
 var (
-	// ErrVanished: the cgroup was removed. Reading a kept file of it answers ENODEV (kernfs, v6.12
-	// fs/kernfs/file.c).
+	// ErrVanished: the cgroup was removed. Reading one of its kept files fails with ENODEV
+	// (kernfs, v6.12 fs/kernfs/file.c).
 	ErrVanished = errors.New("cgroup vanished")
-	// ErrNotV2: what is mounted there is not a cgroup v2 hierarchy.
+	// ErrNotV2: the mounted file system is not a cgroup v2 hierarchy.
 	ErrNotV2 = errors.New("not a cgroup v2 hierarchy")
-	// ErrMalformed: the kernel's file does not have the shape this package knows.
+	// ErrMalformed: a kernel file does not have the expected format.
 	ErrMalformed = errors.New("malformed")
 )
 
-// FS is the root of a cgroup v2 hierarchy. Every path given to its methods is relative to that root
-// and cannot leave it: not by "..", not by a symbolic link. An FS is safe for use by several
-// goroutines at a time, but for Close.
+// FS is the root of a cgroup v2 hierarchy. Every path given to its methods is relative to that
+// root and cannot leave it, neither by ".." nor by a symbolic link. An FS is safe for
+// concurrent use, except for Close.
 type FS struct {
 	mount string
 	fd    int
 }
 
-// Open opens the hierarchy mounted at a directory; empty means DefaultMount. It returns ErrNotV2
-// where another file system is mounted there, and says which.
+// Open opens the hierarchy mounted at a directory; empty means DefaultMount. If another file
+// system is mounted there, it returns ErrNotV2 with its type.
 func Open(mount string) (*FS, error) {
 	if mount == "" {
 		mount = DefaultMount
@@ -55,7 +55,7 @@ func Open(mount string) (*FS, error) {
 	return fs, nil
 }
 
-// OpenTree opens a directory without asking what file system it is on: a recorded tree.
+// OpenTree opens a directory on any file system, for recorded trees.
 func OpenTree(dir string) (*FS, error) {
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -64,7 +64,7 @@ func OpenTree(dir string) (*FS, error) {
 	return &FS{mount: filepath.Clean(dir), fd: fd}, nil
 }
 
-// describeMount says what is mounted instead of cgroup v2, in words for an error message.
+// describeMount describes the file system mounted instead of cgroup v2, for an error message.
 func describeMount(mount string) string {
 	isV2 := func(dir string) bool {
 		var st unix.Statfs_t
@@ -72,7 +72,7 @@ func describeMount(mount string) string {
 	}
 	for _, dir := range []string{"unified", "systemd"} {
 		if isV2(filepath.Join(mount, dir)) {
-			return "cgroup v1 with v2 beside it (hybrid)"
+			return "cgroup v1 and v2 (hybrid)"
 		}
 	}
 	if _, err := os.Stat(filepath.Join(mount, "memory", "memory.usage_in_bytes")); err == nil {
@@ -81,17 +81,16 @@ func describeMount(mount string) string {
 	return "another file system is mounted there"
 }
 
-// Mount is the directory the FS was opened at.
+// Mount returns the directory that the FS was opened at.
 func (fs *FS) Mount() string { return fs.mount }
 
-// ReadOnly reports whether the hierarchy is mounted read-only, as in a container that is not
-// privileged.
+// ReadOnly reports whether the hierarchy is mounted read-only, as in an unprivileged container.
 func (fs *FS) ReadOnly() bool {
 	var st unix.Statfs_t
 	return unix.Fstatfs(fs.fd, &st) == nil && st.Flags&unix.ST_RDONLY != 0
 }
 
-// Controllers are the controllers available at the root: cgroup.controllers.
+// Controllers returns the controllers available at the root: cgroup.controllers.
 func (fs *FS) Controllers() ([]string, error) {
 	g, err := fs.Group("")
 	if err != nil {
@@ -102,7 +101,7 @@ func (fs *FS) Controllers() ([]string, error) {
 	return strings.Fields(string(b)), err
 }
 
-// Close gives the descriptor back. Groups that were opened stay usable.
+// Close closes the descriptor. Open Groups stay usable.
 func (fs *FS) Close() error { return unix.Close(fs.fd) }
 
 // open opens a path beneath the root.
@@ -124,8 +123,8 @@ func (fs *FS) open(name string, flags uint64) (int, error) {
 	}
 }
 
-// openat2 is unix.Openat2 without the copy of the path that it allocates: at every look it is asked
-// for cgroups that are not there.
+// openat2 is unix.Openat2 without the allocated copy of the path: every look opens cgroups that
+// do not exist.
 func openat2(dir int, name string, how *unix.OpenHow) (int, error) {
 	var path [256]byte
 	if len(name) >= len(path) || strings.IndexByte(name, 0) >= 0 {
@@ -141,9 +140,8 @@ func openat2(dir int, name string, how *unix.OpenHow) (int, error) {
 	return int(fd), nil
 }
 
-// Group opens the cgroup at a path below the root; "" is the root itself. A cgroup that does not
-// exist is ErrVanished: to who looks for it, one that went away a moment ago and one that never was
-// are the same.
+// Group opens the cgroup at a path below the root; "" is the root itself. It returns
+// ErrVanished for a cgroup that does not exist, whether it was removed or never existed.
 func (fs *FS) Group(name string) (*Group, error) {
 	g := &Group{dir: -1}
 	if err := fs.GroupInto(name, g); err != nil {
@@ -154,7 +152,7 @@ func (fs *FS) Group(name string) (*Group, error) {
 
 func (fs *FS) join(name string) string { return filepath.Join(fs.mount, name) }
 
-// vanished turns the kernel's ways of saying that a cgroup is gone into ErrVanished.
+// vanished turns the kernel's errors for a removed cgroup into ErrVanished.
 func vanished(err error) error {
 	if err == unix.ENODEV || err == unix.ENOENT {
 		return ErrVanished
@@ -162,10 +160,9 @@ func vanished(err error) error {
 	return err
 }
 
-// Children calls visit with the name of each cgroup directly below a path, in the kernel's order.
-// buf is scratch space; a few KiB will do. A path that does not exist has no children. For a path
-// that is listed again and again, see Dir; for one below which a tenant makes groups,
-// ChildrenUntil.
+// Children calls visit with the name of each child cgroup of a path, in the kernel's order. buf
+// is scratch space; a few KiB are enough. A path that does not exist has no children. For
+// repeated listing see Dir; for a path below which a tenant creates groups, ChildrenUntil.
 func (fs *FS) Children(name string, buf []byte, visit func(name string)) error {
 	return fs.ChildrenUntil(name, buf, func(name string) bool {
 		visit(name)
@@ -173,7 +170,8 @@ func (fs *FS) Children(name string, buf []byte, visit func(name string)) error {
 	})
 }
 
-// ChildrenUntil is Children that ends when visit returns false: there may be a hundred thousand.
+// ChildrenUntil is Children, but ends when visit returns false: there may be a hundred
+// thousand.
 func (fs *FS) ChildrenUntil(name string, buf []byte, visit func(name string) bool) error {
 	fd, err := fs.open(name, unix.O_DIRECTORY|unix.O_RDONLY)
 	if err == unix.ENOENT || err == unix.ENODEV {

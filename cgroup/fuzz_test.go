@@ -22,15 +22,16 @@ func seed(f *testing.F, names ...string) {
 	}
 }
 
-// only checks that what a parser refuses is malformed.
-func only(t *testing.T, err error) {
+// checkMalformed checks that the error of a parser is ErrMalformed.
+func checkMalformed(t *testing.T, err error) {
 	t.Helper()
 	if err != nil && !errors.Is(err, ErrMalformed) {
-		t.Errorf("%v is not ErrMalformed", err)
+		t.Errorf("parser error %v is not ErrMalformed", err)
 	}
 }
 
-// naive is the obvious parser of flat keyed files. It stops once all keys were seen, if told so.
+// naive is the obvious parser of flat keyed files. With stop set, it ends after all keys were
+// found.
 func naive(b []byte, early bool, keys ...string) (map[string]uint64, bool) {
 	got := map[string]uint64{}
 	for line := range strings.SplitSeq(string(b), "\n") {
@@ -54,10 +55,10 @@ func FuzzParseMemoryStat(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var s MemoryStat
 		err := ParseMemoryStat(b, &s)
-		only(t, err)
+		checkMalformed(t, err)
 		want, ok := naive(b, true, "anon", "file", "shmem", "inactive_file")
 		if ok != (err == nil) || ok && s != (MemoryStat{want["anon"], want["file"], want["shmem"], want["inactive_file"]}) {
-			t.Errorf("got %+v, %v; the naive parser says %v, %v", s, err, want, ok)
+			t.Errorf("got %+v, %v; the naive parser returned %v, %v", s, err, want, ok)
 		}
 	})
 }
@@ -67,16 +68,16 @@ func FuzzParseMemoryDetail(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var d MemoryDetail
 		err := ParseMemoryDetail(b, &d)
-		only(t, err)
+		checkMalformed(t, err)
 		if err != nil {
 			return
 		}
 		want, ok := naive(b, false, "anon", "file", "shmem", "inactive_file")
 		if !ok || d.MemoryStat != (MemoryStat{want["anon"], want["file"], want["shmem"], want["inactive_file"]}) {
-			t.Errorf("got %+v; the naive parser says %v, %v", d, want, ok)
+			t.Errorf("got %+v; the naive parser returned %v, %v", d, want, ok)
 		}
 		if faults, ok := naive(b, false, "pgfault"); ok != d.HasPgFault || d.PgFault != faults["pgfault"] {
-			t.Errorf("pgfault %d, %v; the naive parser says %v, %v", d.PgFault, d.HasPgFault, faults, ok)
+			t.Errorf("pgfault %d, %v; the naive parser returned %v, %v", d.PgFault, d.HasPgFault, faults, ok)
 		}
 	})
 }
@@ -85,11 +86,11 @@ func FuzzParseMemoryEvents(f *testing.F) {
 	seed(f, "memory.events", "memory.events.local")
 	f.Fuzz(func(t *testing.T, b []byte) {
 		e, err := ParseMemoryEvents(b)
-		only(t, err)
+		checkMalformed(t, err)
 		want, ok := naive(b, false, "low", "high", "max", "oom", "oom_kill")
 		e.OOMGroupKill = 0
 		if err == nil && (!ok || e != MemoryEvents{want["low"], want["high"], want["max"], want["oom"], want["oom_kill"], 0}) {
-			t.Errorf("got %+v; the naive parser says %v, %v", e, want, ok)
+			t.Errorf("got %+v; the naive parser returned %v, %v", e, want, ok)
 		}
 	})
 }
@@ -98,9 +99,9 @@ func FuzzParseCPUUsage(f *testing.F) {
 	seed(f, "cpu.stat")
 	f.Fuzz(func(t *testing.T, b []byte) {
 		usage, err := parseCPUUsage(b)
-		only(t, err)
+		checkMalformed(t, err)
 		if usage < 0 {
-			t.Errorf("a negative time: %v", usage)
+			t.Errorf("parsed CPU usage is negative: %v", usage)
 		}
 	})
 }
@@ -109,7 +110,7 @@ func FuzzParseCPUMax(f *testing.F) {
 	seed(f, "cpu.max")
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m, err := ParseCPUMax(b)
-		only(t, err)
+		checkMalformed(t, err)
 		if err != nil {
 			return
 		}
@@ -129,9 +130,9 @@ func FuzzParseIOStat(f *testing.F) {
 	f.Add([]byte("8:0 8:16 rbytes=1 cost.usage=2\n(unknown) rbytes=3\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		visits := 0
-		only(t, ParseIOStat(b, func(uint32, uint32, IOStat) { visits++ }))
+		checkMalformed(t, ParseIOStat(b, func(uint32, uint32, IOStat) { visits++ }))
 		if visits > bytes.Count(b, []byte("ios="))+bytes.Count(b, []byte("bytes=")) {
-			t.Errorf("%d devices", visits)
+			t.Errorf("ParseIOStat visited %d devices, more than the text has known keys", visits)
 		}
 	})
 }
@@ -141,17 +142,17 @@ func FuzzParsePSI(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var s PSIStats
 		err := ParsePSI(b, &s)
-		only(t, err)
+		checkMalformed(t, err)
 		if err != nil {
 			return
 		}
 		for _, d := range []PSIData{s.Some, s.Full} {
 			if !(d.Avg10 >= 0 && d.Avg60 >= 0 && d.Avg300 >= 0 && d.Total >= 0) {
-				t.Errorf("got %+v", s)
+				t.Errorf("ParsePSI accepted implausible values: %+v", s)
 			}
 		}
 		if !s.HasSome && !s.HasFull || !s.HasSome && s.Some != (PSIData{}) || !s.HasFull && s.Full != (PSIData{}) {
-			t.Errorf("got %+v", s)
+			t.Errorf("ParsePSI set values without their line: %+v", s)
 		}
 	})
 }
@@ -160,7 +161,7 @@ func FuzzParseLimit(f *testing.F) {
 	seed(f, "memory.max", "pids.max", "memory.swap.max")
 	f.Fuzz(func(t *testing.T, b []byte) {
 		l, err := ParseLimit(b)
-		only(t, err)
+		checkMalformed(t, err)
 		text := "max"
 		if !l.Unlimited {
 			text = strconv.FormatUint(l.Bytes, 10)
@@ -175,11 +176,11 @@ func FuzzParseUint(f *testing.F) {
 	seed(f, "memory.current", "pids.current", "cpu.weight")
 	f.Fuzz(func(t *testing.T, b []byte) {
 		got, err := ParseUint(b)
-		only(t, err)
+		checkMalformed(t, err)
 		text := strings.TrimSuffix(string(b), "\n")
 		want, wantErr := strconv.ParseUint(text, 10, 64)
 		if (err == nil) != (wantErr == nil && text[0] != '+') || err == nil && got != want {
-			t.Errorf("%q: got %d, %v; strconv says %d, %v", b, got, err, want, wantErr)
+			t.Errorf("ParseUint of %q = %d, error %v; strconv returned %d, error %v", b, got, err, want, wantErr)
 		}
 	})
 }
@@ -188,14 +189,14 @@ func FuzzParseEvents(f *testing.F) {
 	seed(f, "cgroup.events")
 	f.Fuzz(func(t *testing.T, b []byte) {
 		e, err := ParseEvents(b)
-		only(t, err)
+		checkMalformed(t, err)
 		if want, ok := naive(b, false, "populated"); err == nil && (!ok || e.Populated != (want["populated"] == 1)) {
-			t.Errorf("got %+v; the naive parser says %v, %v", e, want, ok)
+			t.Errorf("got %+v; the naive parser returned %v, %v", e, want, ok)
 		}
 	})
 }
 
-// Wherever a list of processes is cut in two, it is the same list.
+// A list of processes cut at any byte parses to the same list.
 func FuzzParseProcs(f *testing.F) {
 	for _, text := range recorded(f, "cgroup.procs") {
 		f.Add(text, 7)
@@ -203,7 +204,7 @@ func FuzzParseProcs(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte, cut int) {
 		var want, got []int
 		_, wantErr := parseProcs(b, true, func(pid int) { want = append(want, pid) })
-		only(t, wantErr)
+		checkMalformed(t, wantErr)
 		if cut < 0 || cut > len(b) {
 			return
 		}
@@ -213,7 +214,7 @@ func FuzzParseProcs(f *testing.F) {
 			_, err = parseProcs(append(slices.Clone(rest), b[cut:]...), true, visit)
 		}
 		if (err == nil) != (wantErr == nil) || err == nil && !slices.Equal(got, want) {
-			t.Errorf("cut at %d: %v, %v; whole: %v, %v", cut, got, err, want, wantErr)
+			t.Errorf("list cut at byte %d: %v, error %v; as a whole: %v, error %v", cut, got, err, want, wantErr)
 		}
 	})
 }
@@ -237,7 +238,7 @@ func FuzzDirents(f *testing.F) {
 		directories(b, func(name []byte) {
 			total += len(name)
 			if bytes.IndexByte(name, 0) >= 0 || string(name) == "." || string(name) == ".." {
-				t.Errorf("name %q", name)
+				t.Errorf("directory entry with invalid name %q", name)
 			}
 		})
 		if total > len(b) {

@@ -2,14 +2,14 @@ package cgroup
 
 import "golang.org/x/sys/unix"
 
-// ID tells one cgroup from another that later gets the same path: paths are used again, inode
-// numbers of kernfs are not while the mount lives (they carry a generation, v6.12 fs/kernfs/dir.c
-// kernfs_id).
+// ID distinguishes a cgroup from a later one with the same path: paths are reused, inode
+// numbers of kernfs are not while the mount exists (they contain a generation, v6.12
+// fs/kernfs/dir.c kernfs_id).
 type ID struct{ Dev, Ino uint64 }
 
-// Group is one cgroup, held by the descriptor of its directory: what is read or killed through it
-// is that very cgroup, or ErrVanished, never a successor of the same name. Close it. A Group is
-// used by one goroutine at a time.
+// Group is one cgroup, held by the descriptor of its directory: reads and kills through it
+// affect that cgroup or return ErrVanished, and never reach a successor of the same name. Use a
+// Group from one goroutine at a time, and close it.
 type Group struct {
 	path string // below the root when it was opened, without a leading slash; "" is the root
 	id   ID
@@ -18,10 +18,10 @@ type Group struct {
 	kill int                 // descriptor + 1 of cgroup.kill, by OpenKept; 0: not open
 }
 
-// ID is the group's identity.
+// ID returns the group's identity.
 func (g *Group) ID() ID { return g.id }
 
-// Close gives all descriptors back.
+// Close closes all descriptors.
 func (g *Group) Close() {
 	for i, fd := range g.kept {
 		if fd != 0 {
@@ -39,8 +39,9 @@ func (g *Group) Close() {
 	}
 }
 
-// OpenKept opens the files that looks at memory and tasks read, and cgroup.kill, so that neither
-// they nor DupKill look up a name. One that cannot be opened is tried again when it is read.
+// OpenKept opens the files that memory and task looks read, and cgroup.kill, so that neither
+// the looks nor DupKill need name lookups. A file that cannot be opened is tried again when it
+// is read.
 func (g *Group) OpenKept() {
 	for _, which := range []int{
 		fileMemoryCurrent, fileMemoryStat, fileMemoryEvents, fileMemoryMax, fileMemoryPressure,
@@ -60,8 +61,8 @@ func (g *Group) OpenKept() {
 	}
 }
 
-// DupKill is a descriptor of cgroup.kill for WriteKill, for another Group of the same cgroup; -1:
-// OpenKept could not open it. It allocates nothing. Close it.
+// DupKill returns a duplicate descriptor of cgroup.kill for WriteKill, for another Group of the
+// same cgroup; -1: OpenKept could not open it. It allocates nothing. The caller closes it.
 func (g *Group) DupKill() (fd int) {
 	if g.kill == 0 {
 		return -1

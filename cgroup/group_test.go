@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tree makes a recorded tree: path to content.
+// tree creates a recorded tree: path to content.
 func tree(t *testing.T, files map[string]string) *FS {
 	t.Helper()
 	root := t.TempDir()
@@ -46,7 +46,7 @@ func group(t *testing.T, fs *FS, path string) *Group {
 	return g
 }
 
-// A number, "max", a file that is missing and a cgroup that is gone are four answers.
+// A number, "max", a missing file and a vanished cgroup give four different results.
 func TestAbsentIsNotZero(t *testing.T) {
 	fs := tree(t, map[string]string{
 		"a/cgroup.procs": "", "a/memory.max": "max\n", "a/memory.current": "0\n",
@@ -55,13 +55,13 @@ func TestAbsentIsNotZero(t *testing.T) {
 	var buf [256]byte
 	a, b := group(t, fs, "a"), group(t, fs, "/b/")
 	if v, err := a.MemoryCurrent(buf[:]); v != 0 || err != nil {
-		t.Errorf("zero: got %d, %v", v, err)
+		t.Errorf("file with 0: value %d, error %v, want 0", v, err)
 	}
 	if l, err := a.MemoryMax(buf[:]); !l.Unlimited || err != nil {
-		t.Errorf("max: got %+v, %v", l, err)
+		t.Errorf("file with max: limit %+v, error %v, want unlimited", l, err)
 	}
 	if l, err := b.MemoryMax(buf[:]); l != (Limit{Bytes: 4096}) || err != nil {
-		t.Errorf("number: got %+v, %v", l, err)
+		t.Errorf("file with a number: limit %+v, error %v", l, err)
 	}
 	if _, err := b.MemoryCurrent(buf[:]); !errors.Is(err, os.ErrNotExist) || errors.Is(err, ErrVanished) {
 		t.Errorf("missing file: got %v, want os.ErrNotExist", err)
@@ -77,7 +77,7 @@ func TestAbsentIsNotZero(t *testing.T) {
 	}
 }
 
-// A group is the cgroup that was opened, not what has its path now.
+// A Group stays the cgroup that was opened, even if a new one has its path.
 func TestAGroupIsNotItsPath(t *testing.T) {
 	fs := tree(t, map[string]string{"pod/cgroup.procs": "", "pod/memory.current": "1\n"})
 	old := group(t, fs, "pod")
@@ -105,7 +105,7 @@ func TestNothingOutsideTheRootIsOpened(t *testing.T) {
 	for _, path := range []string{"..", "../..", "a/../..", "link", "a/../../etc"} {
 		if g, err := fs.Group(path); err == nil {
 			g.Close()
-			t.Errorf("opened %q", path)
+			t.Errorf("opened %q outside the root", path)
 		}
 	}
 }
@@ -126,10 +126,10 @@ func TestChildren(t *testing.T) {
 	}
 	slices.Sort(got)
 	if want := []string{"burstable", "podA", "podB"}; !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
+		t.Errorf("children of the group = %v, want %v", got, want)
 	}
 	if err := fs.Children("none", make([]byte, 4096), func(string) { t.Error("a child of nothing") }); err != nil {
-		t.Errorf("a path that is not there: %v", err)
+		t.Errorf("listing a path that does not exist: error %v", err)
 	}
 }
 
@@ -141,16 +141,16 @@ func TestChildrenOfALargeDirectory(t *testing.T) {
 	}
 	fs, n := tree(t, files), 0
 	if err := fs.Children("kubepods", make([]byte, 1024), func(string) { n++ }); err != nil || n != 500 {
-		t.Errorf("%d children, %v", n, err)
+		t.Errorf("large directory has %d children, error %v", n, err)
 	}
 }
 
 func TestOpenRefusesWhatIsNotCgroup2(t *testing.T) {
 	if _, err := Open(t.TempDir()); !errors.Is(err, ErrNotV2) {
-		t.Errorf("got %v, want ErrNotV2", err)
+		t.Errorf("Open of another file system: error %v, want ErrNotV2", err)
 	}
 	if _, err := Open("/nowhere"); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("got %v, want os.ErrNotExist", err)
+		t.Errorf("Open of a missing directory: error %v, want os.ErrNotExist", err)
 	}
 	v1 := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(v1, "memory"), 0o755); err != nil {
@@ -160,11 +160,12 @@ func TestOpenRefusesWhatIsNotCgroup2(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Open(v1); err == nil || !strings.Contains(err.Error(), "cgroup v1") {
-		t.Errorf("got %v, want one that says cgroup v1", err)
+		t.Errorf("Open of a v1 hierarchy: error %v, want one that names cgroup v1", err)
 	}
 }
 
-// live makes a cgroup of our own in this machine's cgroup v2 hierarchy, wherever it is mounted; controllers are not needed.
+// live creates a cgroup for the test in this machine's cgroup v2 hierarchy, at any mount point;
+// it needs no controllers.
 func live(t *testing.T) (*FS, *Group) {
 	t.Helper()
 	for _, mount := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
@@ -206,14 +207,14 @@ func TestKillThenWaitEmpty(t *testing.T) {
 	cmd := sleeper(t, fs, g)
 	var pids []int
 	if err := g.Procs(make([]byte, 4096), func(pid int) { pids = append(pids, pid) }); err != nil || !slices.Equal(pids, []int{cmd.Process.Pid}) {
-		t.Fatalf("procs %v, %v", pids, err)
+		t.Fatalf("processes of the group = %v, error %v, want one", pids, err)
 	}
 	if err := g.WaitEmpty(t.Context(), 0); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatalf("a group with a process: got %v, want os.ErrDeadlineExceeded", err)
 	}
 	empty := make(chan error)
 	go func() { empty <- g.WaitEmpty(t.Context(), time.Minute) }()
-	other := group(t, fs, g.path) // a Group is used by one goroutine at a time
+	other := group(t, fs, g.path) // use a Group from one goroutine at a time
 	if err := kill(other); err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +222,7 @@ func TestKillThenWaitEmpty(t *testing.T) {
 		t.Fatal(err)
 	}
 	if e, err := other.Events(make([]byte, 256)); e.Populated || err != nil {
-		t.Errorf("after the kill: %+v, %v", e, err)
+		t.Errorf("events after the kill = %+v, error %v", e, err)
 	}
 }
 
@@ -233,7 +234,7 @@ func TestWaitEmptyEndsWithItsContext(t *testing.T) {
 	go func() { ended <- g.WaitEmpty(ctx, time.Hour) }()
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
+		t.Errorf("WaitEmpty with an ended context: error %v", err)
 	}
 	other := group(t, fs, g.path)
 	if err := kill(other); err != nil {
@@ -244,7 +245,8 @@ func TestWaitEmptyEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// The kept descriptor of a cgroup that was removed answers ErrVanished, and waiting for it is over.
+// Reading a kept file of a removed cgroup returns ErrVanished, and waiting for it to be empty
+// ends.
 func TestAVanishedGroup(t *testing.T) {
 	fs, g := live(t)
 	if _, err := g.Events(make([]byte, 256)); err != nil {
@@ -257,14 +259,14 @@ func TestAVanishedGroup(t *testing.T) {
 		t.Errorf("events: got %v, want ErrVanished", err)
 	}
 	if err := g.WaitEmpty(t.Context(), time.Minute); err != nil {
-		t.Errorf("wait: %v", err)
+		t.Errorf("WaitEmpty on a vanished group: error %v", err)
 	}
 	if err := kill(g); !errors.Is(err, ErrVanished) {
 		t.Errorf("kill: got %v, want ErrVanished", err)
 	}
 }
 
-// kill kills all of a group, as the agent does.
+// kill kills all processes of a group, as the agent does.
 func kill(g *Group) error {
 	fd, err := g.OpenKill()
 	if err != nil {

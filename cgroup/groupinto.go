@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// GroupInto is Group into one that the caller has, zero or closed: where the path is clean it
-// allocates nothing. After an error out holds nothing that would have to be closed.
+// GroupInto is Group into out, which must be zero or closed: for a clean path it allocates
+// nothing. After an error out has no open descriptor.
 func (fs *FS) GroupInto(name string, out *Group) error {
 	*out = Group{dir: -1}
 	fd, err := fs.open(name, unix.O_DIRECTORY|unix.O_PATH)
@@ -30,8 +30,8 @@ func (fs *FS) GroupInto(name string, out *Group) error {
 	return nil
 }
 
-// DupInto makes out, zero or closed, a second handle of the same cgroup, for another goroutine. It
-// allocates nothing.
+// DupInto duplicates the handle of the cgroup into out, which must be zero or closed, for
+// another goroutine. It allocates nothing.
 func (g *Group) DupInto(out *Group) error {
 	*out = Group{dir: -1}
 	fd, err := unix.FcntlInt(uintptr(g.dir), unix.F_DUPFD_CLOEXEC, 0)
@@ -42,7 +42,7 @@ func (g *Group) DupInto(out *Group) error {
 	return nil
 }
 
-// openat is unix.Openat without the copy of the name that it allocates.
+// openat is unix.Openat without the allocated copy of the name.
 func openat(dir int, name string, flags int) (int, error) {
 	var text [256]byte
 	if len(name) >= len(text) || strings.IndexByte(name, 0) >= 0 {
@@ -57,6 +57,6 @@ func openat(dir int, name string, flags int) (int, error) {
 	return int(fd), nil
 }
 
-// Forget makes g a closed Group, without closing anything: what a Group that is part of something
-// else begins as.
+// Forget sets g to a closed Group without closing any descriptor. It initializes a Group that
+// is embedded in another value.
 func (g *Group) Forget() { *g = Group{dir: -1} }

@@ -6,13 +6,13 @@ import (
 	"math"
 )
 
-// IOStat is what a group and all below it moved to and from a device since it was made (v6.12
-// block/blk-cgroup.c, blkcg_print_one_stat).
+// IOStat is the bytes that a group and its descendants moved to and from a device since it was
+// created (v6.12 block/blk-cgroup.c, blkcg_print_one_stat).
 type IOStat struct {
 	ReadBytes, WriteBytes uint64
 }
 
-// field is where the value of a key belongs; nil if it is not known.
+// field returns the field for a key; nil if the key is unknown.
 func (s *IOStat) field(key []byte) *uint64 {
 	switch string(key) {
 	case "rbytes":
@@ -23,17 +23,17 @@ func (s *IOStat) field(key []byte) *uint64 {
 	return nil
 }
 
-// add saturates: a sum of counters that wrapped around would look like a reset.
+// add adds with saturation: a sum of counters that wrapped around would look like a reset.
 func (s *IOStat) add(o IOStat) {
 	s.ReadBytes += min(o.ReadBytes, math.MaxUint64-s.ReadBytes)
 	s.WriteBytes += min(o.WriteBytes, math.MaxUint64-s.WriteBytes)
 }
 
-// ParseIOStat reads io.stat, nested keyed: "MAJOR:MINOR KEY=VALUE ...", a line a device. It calls
-// visit for each device with at least one key that is known. A device with none is skipped, as are
-// unknown keys (cost.*, use_delay): the kernel leaves out the numbers of a device that was not
-// used, but not always its name ("8:0 " alone; v5.15 to v5.18 even without the end of the line, so
-// that two devices stand in one: fixed by 3607849df478). It does not allocate.
+// ParseIOStat parses io.stat, nested keyed: "MAJOR:MINOR KEY=VALUE ...", one line per device.
+// It calls visit for each device with at least one known key. It skips other devices and
+// unknown keys (cost.*, use_delay). The kernel leaves out the numbers of an unused device, but
+// not always its name ("8:0 " alone; v5.15 to v5.18 even without the line end, so that one line
+// has two devices: fixed by 3607849df478). ParseIOStat does not allocate.
 func ParseIOStat(b []byte, visit func(major, minor uint32, s IOStat)) error {
 	for len(b) > 0 {
 		var line []byte
@@ -48,7 +48,7 @@ func ParseIOStat(b []byte, visit func(major, minor uint32, s IOStat)) error {
 func parseIOLine(line []byte, visit func(major, minor uint32, s IOStat)) error {
 	var major, minor uint32
 	var s IOStat
-	named, known := false, false // the device was; a key of it
+	named, known := false, false // a device was named; it has a known key
 	for len(line) > 0 {
 		var word []byte
 		if word, line = cut(line, ' '); len(word) == 0 {
@@ -80,10 +80,11 @@ func parseIOLine(line []byte, visit func(major, minor uint32, s IOStat)) error {
 	return nil
 }
 
-// noDevice is the name of a device that is being removed (v6.12 mm/backing-dev.c, bdi_dev_name).
+// noDevice is the name of a device that is being removed (v6.12 mm/backing-dev.c,
+// bdi_dev_name).
 const noDevice = "(unknown)"
 
-// device reads "MAJOR:MINOR".
+// device parses "MAJOR:MINOR".
 func device(word []byte) (major, minor uint32, ok bool) {
 	before, after := cut(word, ':')
 	a, okA := Decimal(before)
@@ -91,8 +92,8 @@ func device(word []byte) (major, minor uint32, ok bool) {
 	return uint32(a), uint32(b), okA && okB && a <= math.MaxUint32 && b <= math.MaxUint32
 }
 
-// IOStat reads io.stat and sums it over all devices into out. What goes through stacked devices
-// (dm, md, loop) is in there once for each layer.
+// IOStat reads io.stat and sums it over all devices into out. Traffic through stacked devices
+// (dm, md, loop) counts once for each layer.
 func (g *Group) IOStat(buf []byte, out *IOStat) error {
 	*out = IOStat{}
 	b, err := g.readKept(fileIOStat, buf)

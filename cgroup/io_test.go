@@ -21,12 +21,12 @@ func TestParseIOStat(t *testing.T) {
 	} {
 		got := map[device]IOStat{}
 		if err := ParseIOStat([]byte(text), func(major, minor uint32, s IOStat) { got[device{major, minor}] = s }); err != nil || !maps.Equal(got, want) {
-			t.Errorf("%q: got %v, %v, want %v", text, got, err, want)
+			t.Errorf("ParseIOStat of %q = %v, error %v, want %v", text, got, err, want)
 		}
 	}
 	for _, text := range []string{"8 rbytes=1\n", "rbytes=1\n", "8:x rbytes=1\n", "8:4294967296 rbytes=1\n", "8:0 rbytes=\n", "8:0 rbytes=x\n", "8:0 rbytes=1=2\n"} {
 		if err := ParseIOStat([]byte(text), func(uint32, uint32, IOStat) {}); !errors.Is(err, ErrMalformed) {
-			t.Errorf("%q: %v, want ErrMalformed", text, err)
+			t.Errorf("ParseIOStat of malformed %q: error %v, want ErrMalformed", text, err)
 		}
 	}
 }
@@ -35,7 +35,7 @@ func TestIOStatSumsOverDevices(t *testing.T) {
 	fs := tree(t, map[string]string{"a/cgroup.procs": "", "a/io.stat": "8:0 rbytes=1 wbytes=2\n9:0 \n8:16 rbytes=10 wbytes=20 dios=3\n"})
 	got := IOStat{WriteBytes: 99}
 	if err := group(t, fs, "a").IOStat(make([]byte, 4096), &got); err != nil || got != (IOStat{ReadBytes: 11, WriteBytes: 22}) {
-		t.Errorf("got %+v, %v", got, err)
+		t.Errorf("sum over devices = %+v, error %v", got, err)
 	}
 	if got.add(IOStat{ReadBytes: math.MaxUint64}); got.ReadBytes != math.MaxUint64 {
 		t.Errorf("the sum wrapped around: %d", got.ReadBytes)

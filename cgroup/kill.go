@@ -6,17 +6,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OpenKill opens cgroup.kill (since v5.14), so that the kill is one write: WriteKill. Close the
-// descriptor. os.ErrNotExist: the kernel has no cgroup.kill; ErrVanished: there is nothing left to
-// kill.
+// OpenKill opens cgroup.kill (since v5.14) for WriteKill, so that the kill itself is one write.
+// The caller closes the descriptor. os.ErrNotExist: the kernel has no cgroup.kill; ErrVanished:
+// no process is left to kill.
 func (g *Group) OpenKill() (fd int, err error) { return g.openFile("cgroup.kill", unix.O_WRONLY) }
 
 var one = []byte("1")
 
-// WriteKill sends SIGKILL to every process of the group and of all groups below it, forks in flight
-// included, through a descriptor of OpenKill. It returns when the signals are sent, not when the
-// processes are gone: see WaitEmpty. EOPNOTSUPP: the group is threaded; ErrVanished: there is
-// nothing left to kill.
+// WriteKill sends SIGKILL to every process of the group and its descendants, including forks in
+// flight, through a descriptor of OpenKill. It returns when the signals are sent, not when the
+// processes are gone: see WaitEmpty. EOPNOTSUPP: the group is threaded; ErrVanished: no process
+// is left to kill.
 func (g *Group) WriteKill(fd int) error {
 	for {
 		_, err := unix.Write(fd, one)

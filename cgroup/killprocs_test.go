@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// More processes than have a descriptor at a time, and those that were killed stay listed: they die when they get CPU time.
+// Kill handles more processes than a batch has descriptors. Killed processes stay listed until
+// they get CPU time to die.
 func TestKillMoreProcessesThanABatch(t *testing.T) {
 	const count = 2*killBatch + 10
 	var procs []*exec.Cmd
@@ -27,18 +28,19 @@ func TestKillMoreProcessesThanABatch(t *testing.T) {
 	}
 	g := group(t, tree(t, map[string]string{"a/cgroup.procs": list.String()}), "a")
 	if n, err := NewProcKiller().Kill(g, time.Minute); err != nil || n != count {
-		t.Fatalf("killed %d of %d, %v", n, count, err)
+		t.Fatalf("Kill signalled %d of %d processes, error %v", n, count, err)
 	}
 	for _, cmd := range procs {
 		_ = cmd.Wait()
 		if s, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || s.Signal() != syscall.SIGKILL {
-			t.Fatalf("process %d: %v", cmd.Process.Pid, cmd.ProcessState)
+			t.Fatalf("process %d was not killed: %v", cmd.Process.Pid, cmd.ProcessState)
 		}
 	}
 }
 
-// A kill process by process ends at its time, however many groups there are to walk through, and a list of groups where its reader has enough.
-func TestWalksEndWhereTheyAreToldTo(t *testing.T) {
+// A kill process by process ends at its deadline with any number of groups, and a listing ends
+// when its reader stops it.
+func TestKillAndListingEndEarly(t *testing.T) {
 	files := map[string]string{"a/cgroup.procs": ""}
 	for i := range 300 {
 		files[fmt.Sprintf("a/%d/cgroup.procs", i)] = ""
@@ -48,10 +50,10 @@ func TestWalksEndWhereTheyAreToldTo(t *testing.T) {
 	visit := k.visit
 	k.visit = func(g *Group) bool { visited++; return visit(g) }
 	if _, err := k.Kill(group(t, fs, "a"), -time.Second); !errors.Is(err, os.ErrDeadlineExceeded) || visited != 1 {
-		t.Errorf("%d groups after its time: %v", visited, err)
+		t.Errorf("Kill visited %d groups after its deadline: %v", visited, err)
 	}
 	n := 0
 	if err := fs.ChildrenUntil("a", make([]byte, 4096), func(string) bool { n++; return n < 7 }); err != nil || n != 7 {
-		t.Errorf("%d children, %v", n, err)
+		t.Errorf("ChildrenUntil visited %d children after its end, error %v", n, err)
 	}
 }

@@ -7,11 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LimitFile is a control file that holds one number or "max".
+// LimitFile is a control file with one number or "max".
 type LimitFile string
 
-// The control files that are written. Memory in bytes; pids.max is a number of tasks; cpu.weight, 1
-// to 10000, is never "max".
+// The control files that SetLimit writes. Memory is in bytes; pids.max is a number of tasks;
+// cpu.weight, 1 to 10000, is never "max".
 const (
 	FileMemoryMin  LimitFile = "memory.min"
 	FileMemoryLow  LimitFile = "memory.low"
@@ -21,7 +21,7 @@ const (
 	FileCPUWeight  LimitFile = "cpu.weight"
 )
 
-// String is the limit as the kernel writes it.
+// String returns the limit in the kernel's format.
 func (l Limit) String() string {
 	if l.Unlimited {
 		return "max"
@@ -29,17 +29,17 @@ func (l Limit) String() string {
 	return strconv.FormatUint(l.Bytes, 10)
 }
 
-// Limit reads a control file. os.ErrNotExist: its controller is off here, or it is the root, which
-// has none of them. It uses no kept descriptor.
+// Limit reads a control file. os.ErrNotExist: its controller is off here, or the group is the
+// root, which lacks these files. It uses no kept descriptor.
 func (g *Group) Limit(file LimitFile, buf []byte) (Limit, error) {
 	return g.readLimit(string(file), buf)
 }
 
-// SetLimit writes a control file. A memory.max or memory.high below what the group uses has the
-// kernel reclaim before the write returns, and kill where memory.max leaves nothing else (v6.12
-// mm/memcontrol.c memory_max_write); since v6.16 not for this writer, whose descriptor does not
-// block (c8e6002bd611), but for the group itself, at its next charge. So who may be below use calls
-// it where it may take long.
+// SetLimit writes a control file. If memory.max or memory.high is below the group's usage, the
+// kernel reclaims before the write returns, and for memory.max kills if reclaim is not enough
+// (v6.12 mm/memcontrol.c memory_max_write). Since v6.16 it does not do so for this writer,
+// because its descriptor does not block (c8e6002bd611), but for the group itself, at its next
+// charge. So a caller that may go below the usage must be able to wait.
 func (g *Group) SetLimit(file LimitFile, l Limit) error {
 	fd, err := g.openFile(string(file), unix.O_WRONLY|unix.O_TRUNC|unix.O_NONBLOCK)
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a real kernel says of a group that is removed: every kept descriptor and the directory tell.
+// On a real kernel, every kept descriptor and the directory of a removed group return
+// ErrVanished.
 func TestLiveFilesOfAVanishedGroup(t *testing.T) {
 	fs, g := live(t)
 	dir, err := fs.OpenDir(g.path)
@@ -24,14 +25,14 @@ func TestLiveFilesOfAVanishedGroup(t *testing.T) {
 		case err == nil:
 			opened++
 		case !errors.Is(err, os.ErrNotExist) || errors.Is(err, ErrVanished):
-			t.Errorf("%s: %v, %v", name, v, err)
+			t.Errorf("reading %s before the removal: %v, error %v", name, v, err)
 		}
 	}
 	if opened < 3 { // cgroup.events, cgroup.stat and cpu.stat need no controller
-		t.Errorf("%d files", opened)
+		t.Errorf("only %d kept files could be opened", opened)
 	}
-	if err := dir.Children(buf, func(name []byte) { t.Errorf("child %q", name) }); err != nil {
-		t.Errorf("list: %v", err)
+	if err := dir.Children(buf, func(name []byte) { t.Errorf("group lists unexpected child %q", name) }); err != nil {
+		t.Errorf("listing the group failed: %v", err)
 	}
 	if err := unix.Rmdir(filepath.Join(fs.Mount(), g.path)); err != nil {
 		t.Fatal(err)
@@ -49,7 +50,8 @@ func TestLiveFilesOfAVanishedGroup(t *testing.T) {
 	}
 }
 
-// A kept descriptor whose file went says ENODEV as well, but the group is there: the file is missing.
+// A kept descriptor of a removed file also returns ENODEV, but the group still exists: the file
+// is missing.
 func TestLiveKeptFileIsSwitchedOff(t *testing.T) {
 	_, g := live(t)
 	buf := make([]byte, 1024)
@@ -60,17 +62,17 @@ func TestLiveKeptFileIsSwitchedOff(t *testing.T) {
 		t.Skip("cgroup.pressure is newer than this kernel, the virtual machine's run of this test covers it (make e2e RUN=LiveTests): ", err)
 	}
 	if _, err := pressure(g, Memory, buf); !errors.Is(err, os.ErrNotExist) || errors.Is(err, ErrVanished) {
-		t.Errorf("switched off: %v, want os.ErrNotExist", err)
+		t.Errorf("pressure switched off: error %v, want os.ErrNotExist", err)
 	}
 	if err := g.write("cgroup.pressure", "1"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := pressure(g, Memory, buf); err != nil {
-		t.Errorf("switched on again: %v", err)
+		t.Errorf("pressure switched on again: error %v", err)
 	}
 }
 
-// The kernel hands a file out whole by one pread, or fills the buffer: readRecord relies on it.
+// The kernel returns a whole file by one pread, or fills the buffer: readRecord relies on it.
 func TestLiveFilesAreOneRecord(t *testing.T) {
 	_, g := live(t)
 	for _, name := range []string{"cgroup.stat", "cgroup.events", "cpu.stat", "cgroup.controllers"} {
@@ -99,7 +101,7 @@ func TestLiveProbe(t *testing.T) {
 	for _, feature := range f.Probe() {
 		t.Logf("%s: %v %s", feature.Name, feature.Answer, feature.Detail)
 		if slices.Contains([]string{"cgroup.kill", "swap", "memory_recursiveprot"}, feature.Name) && feature.Answer == Unknown {
-			t.Errorf("%s: %s", feature.Name, feature.Detail)
+			t.Errorf("feature %s is No or Unknown on this node: %s", feature.Name, feature.Detail)
 		}
 		if feature.Answer == Unknown && feature.Detail == "" {
 			t.Errorf("%s: unknown for no reason", feature.Name)

@@ -5,20 +5,20 @@ package cgroup
 type MemoryStat struct {
 	Anon uint64 // anonymous memory: freed by killing
 	File uint64 // page cache, tmpfs and shared memory included
-	// the part of File that is tmpfs or shared memory: swap-backed, not dropped with its writer
+	// the part of File that is tmpfs or shared memory: swap-backed, survives its writer
 	Shmem        uint64
-	InactiveFile uint64 // page cache not used of late
+	InactiveFile uint64 // page cache not used recently
 }
 
 const memoryStatKeys = "anon, file, shmem, inactive_file"
 
-// ParseMemoryStat reads memory.stat as far as the last of its four keys, in whatever order they
-// come: about the first 22 of 60 lines of v6.12. What follows is not looked at. It fails if one of
-// them is missing: every cgroup v2 kernel has them, and a working set made of absent numbers would
-// be a lie. It does not allocate.
+// ParseMemoryStat parses memory.stat up to the last of its four keys, in any order: about the
+// first 22 of 60 lines of v6.12. It ignores the lines after them. It fails if a key is missing:
+// every cgroup v2 kernel has them, and a working set computed without one would be wrong. It
+// does not allocate.
 //
-// It is read for every pod at every look, so it tells lines apart by their first byte and goes
-// through most of them by a plain loop: they are too short for a search by vectors to pay.
+// Every look parses this file for every pod, so the parser distinguishes lines by their first
+// byte and scans them with a plain loop: most are too short for a vectorized search.
 func ParseMemoryStat(b []byte, out *MemoryStat) error {
 	*out = MemoryStat{}
 	const anon, file, shmem, inactiveFile, all = 1, 2, 4, 8, 15
@@ -59,7 +59,7 @@ func ParseMemoryStat(b []byte, out *MemoryStat) error {
 	return missing(memoryStatKeys)
 }
 
-// keyLength is the length of key if b starts with it as a whole word, else 0.
+// keyLength returns the length of key if b starts with it as a whole word, else 0.
 func keyLength(b []byte, key string) int {
 	n := len(key)
 	if len(b) < n || string(b[:n]) != key || len(b) > n && b[n] != ' ' && b[n] != '\n' {
@@ -68,8 +68,9 @@ func keyLength(b []byte, key string) int {
 	return n
 }
 
-// MemoryStat reads memory.stat into out; buf is scratch space of at least 8 KiB. This file is dear:
-// the kernel flushes its per-CPU counters first (mm/memcontrol.c, mem_cgroup_flush_stats).
+// MemoryStat reads memory.stat into out; buf is scratch space of at least 8 KiB. The read is
+// expensive: the kernel flushes its per-CPU counters first (mm/memcontrol.c,
+// mem_cgroup_flush_stats).
 func (g *Group) MemoryStat(buf []byte, out *MemoryStat) error {
 	b, err := g.readKept(fileMemoryStat, buf)
 	if err != nil {
@@ -81,23 +82,23 @@ func (g *Group) MemoryStat(buf []byte, out *MemoryStat) error {
 	return nil
 }
 
-// MemoryCurrent reads memory.current, in bytes, the groups below included. The root cgroup has
-// none.
+// MemoryCurrent reads memory.current, in bytes, including descendants. The root cgroup has no
+// memory.current.
 func (g *Group) MemoryCurrent(buf []byte) (uint64, error) {
 	return g.numberKept(fileMemoryCurrent, buf)
 }
 
-// MemorySwapCurrent reads memory.swap.current, in bytes of swap that the group and those below it
-// occupy. The root cgroup has none, nor has a kernel without CONFIG_SWAP.
+// MemorySwapCurrent reads memory.swap.current: the bytes of swap used by the group and its
+// descendants. The file is missing in the root cgroup and on a kernel without CONFIG_SWAP.
 func (g *Group) MemorySwapCurrent(buf []byte) (uint64, error) {
 	return g.numberKept(fileMemorySwapCurrent, buf)
 }
 
-// MemoryMin reads memory.min, in bytes: what is never reclaimed. The root cgroup has none of the
-// limits.
+// MemoryMin reads memory.min: the bytes that are never reclaimed. The root cgroup has no limit
+// files.
 func (g *Group) MemoryMin(buf []byte) (Limit, error) { return g.readLimit("memory.min", buf) }
 
-// MemoryLow reads memory.low, in bytes: what is reclaimed only if nothing else is left.
+// MemoryLow reads memory.low: the bytes that are reclaimed only if no other memory is left.
 func (g *Group) MemoryLow(buf []byte) (Limit, error) { return g.readLimit("memory.low", buf) }
 
 // MemoryMax reads memory.max, in bytes: beyond it the group's processes are OOM-killed.
@@ -114,18 +115,18 @@ func (g *Group) MemorySwapMax(buf []byte) (Limit, error) {
 	return g.readLimit("memory.swap.max", buf)
 }
 
-// MemoryEvents is memory.events (with the groups below) or memory.events.local (the group alone):
-// how often each happened since the group was made (v6.12 mm/memcontrol.c, __memory_events_show).
+// MemoryEvents holds the counters of memory.events (with descendants) or memory.events.local
+// (the group alone) since the group was created (v6.12 mm/memcontrol.c, __memory_events_show).
 type MemoryEvents struct {
 	Low          uint64 // reclaimed although below memory.low
 	High         uint64 // throttled for memory.high
-	Max          uint64 // about to go beyond memory.max
+	Max          uint64 // about to exceed memory.max
 	OOM          uint64 // at memory.max with reclaim failing; a kill may follow
 	OOMKill      uint64 // processes that any OOM killer killed
 	OOMGroupKill uint64 // whole-group kills (memory.oom.group); since v5.17, 0 before
 }
 
-// field is where the value of a key belongs; nil if it is not known.
+// field returns the field for a key and its bit in a set; nil if the key is unknown.
 func (e *MemoryEvents) field(key []byte) (dst *uint64, bit int) {
 	switch string(key) {
 	case "low":
@@ -144,7 +145,7 @@ func (e *MemoryEvents) field(key []byte) (dst *uint64, bit int) {
 	return nil, 0
 }
 
-// ParseMemoryEvents reads memory.events. All keys but oom_group_kill must be there.
+// ParseMemoryEvents parses memory.events. All keys except oom_group_kill are required.
 func ParseMemoryEvents(b []byte) (MemoryEvents, error) {
 	var e MemoryEvents
 	seen := 0
@@ -166,12 +167,13 @@ func ParseMemoryEvents(b []byte) (MemoryEvents, error) {
 	return e, nil
 }
 
-// MemoryEvents reads memory.events: of the group and all below it. The root cgroup has none.
+// MemoryEvents reads memory.events, which includes descendants. The root cgroup has no
+// memory.events.
 func (g *Group) MemoryEvents(buf []byte) (MemoryEvents, error) {
 	return g.eventsOf(fileMemoryEvents, buf)
 }
 
-// MemoryEventsLocal reads memory.events.local: of the group without those below it.
+// MemoryEventsLocal reads memory.events.local, which excludes descendants.
 func (g *Group) MemoryEventsLocal(buf []byte) (MemoryEvents, error) {
 	return g.eventsOf(fileMemoryEventsLocal, buf)
 }

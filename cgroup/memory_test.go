@@ -11,7 +11,7 @@ func TestParseMemoryStatOfRealKernels(t *testing.T) {
 	for name, text := range recorded(t, "memory.stat") {
 		var s MemoryStat
 		if err := ParseMemoryStat(text, &s); err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("parsing the recorded %s failed: %v", name, err)
 		}
 		if s.File < s.Shmem {
 			t.Errorf("%s: file %d < shmem %d, which is a part of it", name, s.File, s.Shmem)
@@ -46,7 +46,7 @@ func TestParseMemoryStat(t *testing.T) {
 		var got MemoryStat
 		err := ParseMemoryStat([]byte(c.text), &got)
 		if c.malformed != errors.Is(err, ErrMalformed) || !c.malformed && (err != nil || got != c.want) {
-			t.Errorf("%s: got %+v, %v", c.name, got, err)
+			t.Errorf("ParseMemoryStat with %s returned %+v with error %v", c.name, got, err)
 		}
 	}
 }
@@ -60,32 +60,32 @@ func TestParseMemoryDetail(t *testing.T) {
 	want := MemoryDetail{MemoryStat: MemoryStat{1, 2, 3, 4}, KernelStack: 5, Kernel: 70, Sock: 8, SlabReclaimable: 9, RefaultFile: 6,
 		HasPgMajFault: true, HasRefaults: true, HasKernel: true} // absent is not zero
 	if d != want {
-		t.Errorf("got %+v, want %+v", d, want)
+		t.Errorf("parsed memory detail = %+v, want %+v", d, want)
 	}
 	for _, bad := range []string{"", "anon 1\nfile 2\nshmem 3\n", text + "pgfault\n", text + "pagetables x\n", text + "workingset_refault_anon x\n", text + "anon 1.5\n"} {
 		if err := ParseMemoryDetail([]byte(bad), &d); !errors.Is(err, ErrMalformed) {
-			t.Errorf("%q: %v, want ErrMalformed", bad, err)
+			t.Errorf("parsing malformed %q: error %v, want ErrMalformed", bad, err)
 		}
 	}
 }
 
-// Every key that this package knows is one that the recorded kernels write, spelled like that.
+// Every key that this package knows is spelled as in the recorded kernels.
 func TestMemoryDetailOfRealKernels(t *testing.T) {
 	for name, text := range recorded(t, "memory.stat") {
 		var d MemoryDetail
 		if err := ParseMemoryDetail(text, &d); err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("parsing the recorded %s failed: %v", name, err)
 		}
 		if !d.HasPgFault || !d.HasPgMajFault {
-			t.Errorf("%s: %+v", name, d)
+			t.Errorf("recorded %s lacks a known key: %+v", name, d)
 		}
 		var s MemoryStat
 		if err := ParseMemoryStat(text, &s); err != nil || s != d.MemoryStat {
-			t.Errorf("%s: %+v, %v and %+v", name, s, err, d.MemoryStat)
+			t.Errorf("recorded %s: MemoryStat %+v (error %v) differs from MemoryDetail's %+v", name, s, err, d.MemoryStat)
 		}
 		for field, dst := range map[string]uint64{"kernel_stack": d.KernelStack, "pagetables": d.PageTables, "pgfault": d.PgFault, "pgmajfault": d.PgMajFault} {
 			if want := value(t, text, field); dst != want {
-				t.Errorf("%s: %s is %d, want %d", name, field, dst, want)
+				t.Errorf("recorded %s: field %s = %d, want %d", name, field, dst, want)
 			}
 		}
 	}
@@ -98,12 +98,12 @@ func TestParseMemoryEvents(t *testing.T) {
 		"sock_throttled 9\n" + old + "oom_group_kill 6\n": {1, 2, 3, 4, 5, 6},
 	} {
 		if got, err := ParseMemoryEvents([]byte(text)); err != nil || got != want {
-			t.Errorf("%q: got %+v, %v", text, got, err)
+			t.Errorf("ParseMemoryEvents of %q returned %+v with error %v", text, got, err)
 		}
 	}
 	for _, text := range []string{"", "low 1\nhigh 2\nmax 3\noom 4\n", old + "oom_group_kill x\n", old + "max\n"} {
 		if got, err := ParseMemoryEvents([]byte(text)); !errors.Is(err, ErrMalformed) || got != (MemoryEvents{}) {
-			t.Errorf("%q: got %+v, %v", text, got, err)
+			t.Errorf("ParseMemoryEvents of malformed %q = %+v, error %v, want ErrMalformed", text, got, err)
 		}
 	}
 }

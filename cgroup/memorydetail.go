@@ -1,29 +1,29 @@
 package cgroup
 
-// MemoryDetail is what memory.stat says of a group and all below it beyond MemoryStat, in bytes
-// where nothing else is said (v6.12 mm/memcontrol.c, memory_stats and memcg_vm_event_stat;
-// Documentation/admin-guide/cgroup-v2.rst).
+// MemoryDetail holds further lines of memory.stat, for a group and its descendants. Values are
+// in bytes unless stated otherwise (v6.12 mm/memcontrol.c, memory_stats and
+// memcg_vm_event_stat; Documentation/admin-guide/cgroup-v2.rst).
 type MemoryDetail struct {
 	MemoryStat
-	// Kernel (kernel: all memory that the kernel keeps for it, pipes' too, but for Sock; since v5.18),
-	// Sock (sock: buffers of sockets), and of Kernel what it takes back when it is short
-	// (slab_reclaimable: dentries and inodes).
+	// Kernel (kernel, since v5.18) is all kernel memory of the group, including pipes, without
+	// Sock. Sock (sock) is socket buffers. SlabReclaimable (slab_reclaimable) is the part of
+	// Kernel that the kernel can reclaim: dentries and inodes.
 	Kernel, Sock, SlabReclaimable uint64
 
 	KernelStack uint64 // kernel_stack: stacks of its threads
 	PageTables  uint64 // pagetables: page tables; since v5.11, 0 before
 	PgFault     uint64 // pgfault: page faults, a count
 	PgMajFault  uint64 // pgmajfault: page faults that waited for a disk, a count
-	// workingset_refault_anon: pages that were reclaimed and came back soon, a count; since v5.9
+	// workingset_refault_anon: pages refaulted soon after their reclaim, a count; since v5.9
 	RefaultAnon uint64
-	RefaultFile uint64 // workingset_refault_file: likewise
-	// HasPgFault, HasPgMajFault, HasRefaults, HasKernel: the kernel counts them. Else they are absent,
-	// not zero.
+	RefaultFile uint64 // workingset_refault_file: the same for page cache
+	// HasPgFault, HasPgMajFault, HasRefaults, HasKernel: the kernel has these counters. Without
+	// them the values are absent, not zero.
 	HasPgFault, HasPgMajFault, HasRefaults, HasKernel bool
 }
 
-// ParseMemoryDetail reads the whole of memory.stat. It fails as ParseMemoryStat does; other lines
-// may be missing. It does not allocate.
+// ParseMemoryDetail parses the whole of memory.stat. It fails as ParseMemoryStat does; other
+// lines may be missing. It does not allocate.
 func ParseMemoryDetail(b []byte, out *MemoryDetail) error {
 	*out = MemoryDetail{}
 	seen := 0
@@ -71,8 +71,8 @@ func ParseMemoryDetail(b []byte, out *MemoryDetail) error {
 	return nil
 }
 
-// MemoryDetail reads memory.stat into out; buf is scratch space of at least 8 KiB. It costs the
-// kernel what MemoryStat does, and the reader more: not for the hot path.
+// MemoryDetail reads memory.stat into out; buf is scratch space of at least 8 KiB. The kernel's
+// cost is that of MemoryStat, the parser's is higher: not for the hot path.
 func (g *Group) MemoryDetail(buf []byte, out *MemoryDetail) error {
 	b, err := g.readKept(fileMemoryStat, buf)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SetMemoryMin writes memory.min: bytes that are not taken from the group and all below it,
-// whatever the pressure; what the groups above it do not have counts for nothing. Unlike a write to
+// SetMemoryMin writes memory.min: the bytes of the group and its descendants that are not
+// reclaimed under any pressure, as far as the ancestors have as much. Unlike a write to
 // memory.max or memory.high it reclaims nothing.
 func (g *Group) SetMemoryMin(bytes uint64) error {
 	fd, err := g.openFile("memory.min", unix.O_WRONLY|unix.O_TRUNC)
@@ -26,9 +26,9 @@ func (g *Group) SetMemoryMin(bytes uint64) error {
 	return nil
 }
 
-// OOMGroup reads memory.oom.group: whether an OOM kill of one of the group's processes, or of one
-// below, is one of them all but those with oom_score_adj -1000 (since v4.19; v6.12 mm/memcontrol.c,
-// mem_cgroup_get_oom_group).
+// OOMGroup reads memory.oom.group: whether an OOM kill of a process of the group, or of a
+// descendant, kills all its processes except those with oom_score_adj -1000 (since v4.19; v6.12
+// mm/memcontrol.c, mem_cgroup_get_oom_group).
 func (g *Group) OOMGroup(buf []byte) (bool, error) {
 	l, err := g.readLimit("memory.oom.group", buf)
 	return l.Bytes != 0, err
@@ -42,17 +42,18 @@ func (g *Group) SetOOMGroup(all bool) error {
 	return g.write("memory.oom.group", "0")
 }
 
-// notePrefix: extended attributes of users are there for cgroup v2 since v5.7
-// (kernel/cgroup/cgroup.c, KERNFS_ROOT_SUPPORT_USER_XATTR), 128 of them a group.
+// notePrefix is the prefix of notes that any owner of a group's directory may set: cgroup v2
+// has user extended attributes since v5.7 (kernel/cgroup/cgroup.c,
+// KERNFS_ROOT_SUPPORT_USER_XATTR), up to 128 for a group.
 const notePrefix = "user.jettison."
 
-// Trusted begins the name of a note that takes CAP_SYS_ADMIN in the user namespace of the node to
-// leave, read or remove: no container can that owns its cgroup's directory. cgroup v2 takes these
-// attributes (trusted.*) on every kernel (v5.10, v6.12 fs/kernfs/inode.c
+// Trusted is the prefix of names of notes that need CAP_SYS_ADMIN in the node's user namespace
+// to set, read or remove: a container that owns its cgroup's directory cannot. cgroup v2 has
+// these attributes (trusted.*) on every kernel (v5.10, v6.12 fs/kernfs/inode.c
 // kernfs_trusted_xattr_handler, fs/xattr.c xattr_permission).
 const Trusted = "trusted."
 
-// attribute is what the kernel calls a note.
+// attribute returns the name of a note's extended attribute.
 func attribute(name string) string {
 	if rest, ok := strings.CutPrefix(name, Trusted); ok {
 		return Trusted + "jettison." + rest
@@ -60,10 +61,10 @@ func attribute(name string) string {
 	return notePrefix + name
 }
 
-// Note is a short text that was left on the group under a name. It lives as long as the group.
-// Absent: ok is false.
+// Note reads a short text that was set on the group under a name. It exists as long as the
+// group. ok is false if it is absent.
 func (g *Group) Note(name string) (text string, ok bool, err error) {
-	err = g.noted(func(fd int) error {
+	err = g.withDirectory(func(fd int) error {
 		var buf [128]byte
 		n, err := unix.Fgetxattr(fd, attribute(name), buf[:])
 		if err == nil {
@@ -77,26 +78,26 @@ func (g *Group) Note(name string) (text string, ok bool, err error) {
 	return text, ok, err
 }
 
-// SetNote leaves a text of up to 128 bytes. EOPNOTSUPP: the kernel cannot. EPERM: it is not for
-// this process.
+// SetNote sets a text of up to 128 bytes. EOPNOTSUPP: the kernel does not support notes. EPERM:
+// this process is not allowed to.
 func (g *Group) SetNote(name, text string) error {
-	return g.noted(func(fd int) error { return unix.Fsetxattr(fd, attribute(name), []byte(text), 0) })
+	return g.withDirectory(func(fd int) error { return unix.Fsetxattr(fd, attribute(name), []byte(text), 0) })
 }
 
-// RemoveNote removes it; one that is not there is no error.
+// RemoveNote removes a note; a missing note is no error.
 func (g *Group) RemoveNote(name string) error {
-	err := g.noted(func(fd int) error { return unix.Fremovexattr(fd, attribute(name)) })
+	err := g.withDirectory(func(fd int) error { return unix.Fremovexattr(fd, attribute(name)) })
 	if errors.Is(err, unix.ENODATA) {
 		return nil
 	}
 	return err
 }
 
-// Notes are the names under which something was left on the group, Trusted ones that this process
-// may see among them.
+// Notes returns the names of the group's notes, including Trusted ones that this process may
+// see.
 func (g *Group) Notes() (names []string, err error) {
-	err = g.noted(func(fd int) error {
-		var buf [64 << 10]byte // the kernel gives no more (include/uapi/linux/limits.h XATTR_LIST_MAX)
+	err = g.withDirectory(func(fd int) error {
+		var buf [64 << 10]byte // the kernel's maximum (include/uapi/linux/limits.h XATTR_LIST_MAX)
 		n, err := unix.Flistxattr(fd, buf[:])
 		if err != nil {
 			return err
@@ -110,14 +111,15 @@ func (g *Group) Notes() (names []string, err error) {
 		}
 		return nil
 	})
-	if errors.Is(err, unix.EOPNOTSUPP) { // a kernel without notes has none
+	if errors.Is(err, unix.EOPNOTSUPP) { // a kernel without notes
 		err = nil
 	}
 	return names, err
 }
 
-// noted does something with the group's directory; its own descriptor is for paths only.
-func (g *Group) noted(do func(fd int) error) error {
+// withDirectory calls do with a readable descriptor of the group's directory; the Group's own
+// is O_PATH.
+func (g *Group) withDirectory(do func(fd int) error) error {
 	fd, err := g.openFile(".", unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return err

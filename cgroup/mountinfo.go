@@ -9,13 +9,14 @@ import (
 	"jettison/seqfile"
 )
 
-// mountOptions finds the options of a cgroup v2 superblock in a mountinfo (proc_pid_mountinfo(5)):
+// mountOptions finds the options of a cgroup v2 superblock in a mountinfo
+// (proc_pid_mountinfo(5)):
 //
 //	36 35 0:28 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2
 //	   rw,nsdelegate,memory_recursiveprot
 //
-// It takes the mount of that device, for all mounts of one superblock have its options in common,
-// or else the last one at that path, which covers those before it.
+// It uses the mount of that device, because all mounts of one superblock share its options, or
+// else the last one at that path, which covers earlier ones.
 func mountOptions(from io.Reader, path string, device uint64) (options string, ok bool, err error) {
 	exact := false
 	_, err = mountinfo.GetMountsFromReader(seqfile.Mounts(from), func(m *mountinfo.Info) (skip,

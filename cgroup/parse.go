@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// ParseUint reads a decimal number that fills b but for one trailing newline: memory.current and
-// its kind. It does not allocate unless it fails.
+// ParseUint parses a decimal number that fills b except for one trailing newline, as in
+// memory.current. It does not allocate unless it fails.
 func ParseUint(b []byte) (uint64, error) {
 	v, ok := Decimal(chomp(b))
 	if !ok {
@@ -16,8 +16,8 @@ func ParseUint(b []byte) (uint64, error) {
 	return v, nil
 }
 
-// Decimal reads a decimal number that fills b: digits only, no sign, no space. ok is false if b is
-// empty, holds anything else or says more than 64 bits hold.
+// Decimal parses a decimal number that fills b: digits only, no sign, no space. ok is false if
+// b is empty, contains other characters or exceeds 64 bits.
 func Decimal(b []byte) (v uint64, ok bool) {
 	if len(b) == 0 {
 		return 0, false
@@ -33,13 +33,13 @@ func Decimal(b []byte) (v uint64, ok bool) {
 	return v, true
 }
 
-// Limit is the value of a control file that may say "max".
+// Limit is the value of a control file that may be "max".
 type Limit struct {
-	Bytes     uint64 // 0 where Unlimited. Of pids.max it is a number of tasks.
+	Bytes     uint64 // 0 if Unlimited. For pids.max it is a number of tasks.
 	Unlimited bool   // "max"
 }
 
-// ParseLimit reads memory.max, pids.max and their kind: a number or "max".
+// ParseLimit parses a number or "max", as in memory.max and pids.max.
 func ParseLimit(b []byte) (Limit, error) {
 	if string(chomp(b)) == "max" {
 		return Limit{Unlimited: true}, nil
@@ -48,16 +48,16 @@ func ParseLimit(b []byte) (Limit, error) {
 	return Limit{Bytes: v}, err
 }
 
-// nextPair cuts the first line off b, at its first space. A line without a space is a key without a
-// value.
+// nextPair splits off the first line of b, at its first space. A line without a space is a key
+// without a value.
 func nextPair(b []byte) (key, value, rest []byte) {
 	line, rest := cut(b, '\n')
 	key, value = cut(line, ' ')
 	return key, value, rest
 }
 
-// cut is bytes.Cut for a byte that is near: keys and numbers are so short that a plain loop finds
-// their end before a search by vectors has begun.
+// cut is bytes.Cut for a nearby byte: keys and numbers are so short that a plain loop is faster
+// than a vectorized search.
 func cut(b []byte, sep byte) (before, after []byte) {
 	for i, c := range b {
 		if c == sep {
@@ -67,31 +67,31 @@ func cut(b []byte, sep byte) (before, after []byte) {
 	return b, nil
 }
 
-// store reads the value of a known key. The error holds copies, so that no parser makes its
+// store parses the value of a known key. The error contains copies, so that no parser makes its
 // caller's buffer escape.
 func store(dst *uint64, key, value []byte) error {
 	v, ok := Decimal(value)
 	if !ok {
-		return fmt.Errorf("%w: %.40q has the value %.40q, not a number", ErrMalformed, string(key),
+		return fmt.Errorf("%w: value of %.40q is %.40q, not a number", ErrMalformed, string(key),
 			string(value))
 	}
 	*dst = v
 	return nil
 }
 
-// missing is the error of a file without lines that every kernel with cgroup v2 writes.
-func missing(keys string) error { return fmt.Errorf("%w: lacks one of %s", ErrMalformed, keys) }
+// missing returns the error of a file without lines that every kernel with cgroup v2 writes.
+func missing(keys string) error { return fmt.Errorf("%w: missing one of %s", ErrMalformed, keys) }
 
-// microseconds turns a counter of the kernel's into a Duration; what does not fit (292 years) is
-// refused, not bent.
+// microseconds converts a kernel counter to a Duration; a value that does not fit (292 years)
+// is an error.
 func microseconds(v uint64) (time.Duration, error) {
 	if v > math.MaxInt64/uint64(time.Microsecond) {
-		return 0, fmt.Errorf("%w: %d µs is too long a time", ErrMalformed, v)
+		return 0, fmt.Errorf("%w: %d µs is out of range", ErrMalformed, v)
 	}
 	return time.Duration(v) * time.Microsecond, nil
 }
 
-// chomp cuts one newline off the end.
+// chomp removes one newline from the end.
 func chomp(b []byte) []byte {
 	if n := len(b); n > 0 && b[n-1] == '\n' {
 		return b[:n-1]

@@ -29,7 +29,7 @@ func recorded(t testing.TB, base string) map[string][]byte {
 		}
 	}
 	if len(out) == 0 {
-		t.Fatalf("no recorded %s", base)
+		t.Fatalf("no file %s in the recordings", base)
 	}
 	return out
 }
@@ -37,12 +37,12 @@ func recorded(t testing.TB, base string) map[string][]byte {
 func TestParseUint(t *testing.T) {
 	for text, want := range map[string]uint64{"0": 0, "0\n": 0, "007\n": 7, "18446744073709551615\n": math.MaxUint64} {
 		if got, err := ParseUint([]byte(text)); err != nil || got != want {
-			t.Errorf("%q: got %d, %v", text, got, err)
+			t.Errorf("ParseUint of %q returned %d with error %v", text, got, err)
 		}
 	}
 	for _, text := range []string{"", "\n", "1\n\n", "\n1", " 1", "1 ", "+1", "-1", "0x1", "1.0", "max", "18446744073709551616", "99999999999999999999"} {
 		if got, err := ParseUint([]byte(text)); !errors.Is(err, ErrMalformed) {
-			t.Errorf("%q: got %d, %v, want ErrMalformed", text, got, err)
+			t.Errorf("ParseUint of malformed %q = %d, error %v, want ErrMalformed", text, got, err)
 		}
 	}
 }
@@ -50,12 +50,12 @@ func TestParseUint(t *testing.T) {
 func TestParseLimit(t *testing.T) {
 	for text, want := range map[string]Limit{"max\n": {Unlimited: true}, "max": {Unlimited: true}, "0\n": {}, "4096\n": {Bytes: 4096}} {
 		if got, err := ParseLimit([]byte(text)); err != nil || got != want {
-			t.Errorf("%q: got %+v, %v", text, got, err)
+			t.Errorf("ParseLimit of %q returned %+v with error %v", text, got, err)
 		}
 	}
 	for _, text := range []string{"", "\n", "maximum\n", "-1\n", "1 2\n", "1\n\n", " 1"} {
 		if got, err := ParseLimit([]byte(text)); !errors.Is(err, ErrMalformed) {
-			t.Errorf("%q: got %+v, %v, want ErrMalformed", text, got, err)
+			t.Errorf("ParseLimit of malformed %q = %+v, error %v, want ErrMalformed", text, got, err)
 		}
 	}
 }
@@ -63,7 +63,7 @@ func TestParseLimit(t *testing.T) {
 func TestParseEvents(t *testing.T) {
 	for name, text := range recorded(t, "cgroup.events") {
 		if _, err := ParseEvents(text); err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("parsing the recorded %s failed: %v", name, err)
 		}
 	}
 	for text, want := range map[string]Events{
@@ -73,17 +73,17 @@ func TestParseEvents(t *testing.T) {
 		"frozen 0\nfuture x\npopulated 1\n": {Populated: true},
 	} {
 		if got, err := ParseEvents([]byte(text)); err != nil || got != want {
-			t.Errorf("%q: got %+v, %v", text, got, err)
+			t.Errorf("ParseEvents of %q returned %+v with error %v", text, got, err)
 		}
 	}
 	for _, text := range []string{"", "frozen 0\n", "populated\n", "populated 2\n", "populated yes\n"} {
 		if _, err := ParseEvents([]byte(text)); !errors.Is(err, ErrMalformed) {
-			t.Errorf("%q: got %v, want ErrMalformed", text, err)
+			t.Errorf("ParseEvents of malformed %q: error %v, want ErrMalformed", text, err)
 		}
 	}
 }
 
-// value finds a key's value in a recorded file, the slow way.
+// value finds a key's value in a recorded file with a naive search.
 func value(t testing.TB, text []byte, key string) uint64 {
 	t.Helper()
 	for line := range strings.Lines(string(text)) {
@@ -95,6 +95,6 @@ func value(t testing.TB, text []byte, key string) uint64 {
 			return v
 		}
 	}
-	t.Fatalf("no %s in %.60q", key, text)
+	t.Fatalf("key %s is not in recorded file %.60q", key, text)
 	return 0
 }

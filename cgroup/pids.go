@@ -1,7 +1,7 @@
 package cgroup
 
-// PIDsCurrent reads pids.current: the number of tasks (threads) in the group and all below it. The
-// root cgroup has none of the pids files.
+// PIDsCurrent reads pids.current: the number of tasks (threads) in the group and its
+// descendants. The root cgroup has no pids files.
 func (g *Group) PIDsCurrent(buf []byte) (uint64, error) {
 	return g.numberKept(filePIDsCurrent, buf)
 }

@@ -8,29 +8,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Procs calls visit with each process id in the group itself (not below it): cgroup.procs.
-// Processes outside the reader's pid namespace appear as 0 (v6.12 kernel/cgroup/cgroup.c,
-// cgroup_procs_show). buf is scratch space: the file may be longer, it is read in pieces, and a
-// process that comes or goes meanwhile may or may not be seen. EOPNOTSUPP: the group is threaded.
+// Procs calls visit with each process ID in the group itself, without descendants:
+// cgroup.procs. Processes outside the reader's pid namespace appear as 0 (v6.12
+// kernel/cgroup/cgroup.c, cgroup_procs_show). buf is scratch space: a longer file is read in
+// pieces, and a process that starts or ends meanwhile may be missed. EOPNOTSUPP: the group is
+// threaded.
 func (g *Group) Procs(buf []byte, visit func(pid int)) error {
 	return g.ids("cgroup.procs", buf, visit)
 }
 
-// Threads is Procs of cgroup.threads: the thread ids in the group itself, of a threaded group too.
+// Threads is Procs for cgroup.threads: the thread IDs in the group itself, threaded or not.
 func (g *Group) Threads(buf []byte, visit func(tid int)) error {
 	return g.ids("cgroup.threads", buf, visit)
 }
 
-// ids reads a file that is a list of process or thread ids.
+// ids reads a file that lists process or thread IDs.
 func (g *Group) ids(name string, buf []byte, visit func(id int)) error {
 	fd, err := g.openFile(name, unix.O_RDONLY)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(fd)
-	kept := 0 // bytes at the start of buf: a line whose end is not read yet
+	kept := 0 // bytes at the start of buf: an incomplete line
 	for offset := int64(0); ; {
-		// Unlike the other files this one is a sequence of records: a short read is not its end.
+		// Unlike the other files this one is a sequence of records: a short read is not its
+		// end.
 		n, err := g.pread(fd, name, buf[kept:], offset)
 		if err != nil {
 			return err
@@ -50,8 +52,8 @@ func (g *Group) ids(name string, buf []byte, visit func(id int)) error {
 	}
 }
 
-// parseProcs visits the lines of a piece of cgroup.procs and returns the line at its end that is
-// not complete; at the end of the file that one counts too.
+// parseProcs visits the lines of a piece of cgroup.procs and returns the incomplete line at its
+// end; at the end of the file it visits that one too.
 func parseProcs(b []byte, atEnd bool, visit func(pid int)) (rest []byte, err error) {
 	for len(b) > 0 {
 		end := bytes.IndexByte(b, '\n')

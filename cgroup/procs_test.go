@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// A list longer than the buffer is read in pieces, wherever they end.
+// A list longer than the buffer is read correctly in pieces of any size.
 func TestProcsOfAnyLength(t *testing.T) {
 	var want []int
 	var text strings.Builder
@@ -22,12 +22,12 @@ func TestProcsOfAnyLength(t *testing.T) {
 	for _, size := range []int{9, 10, 11, 64, 4096, 1 << 20} {
 		var got []int
 		if err := g.Procs(make([]byte, size), func(pid int) { got = append(got, pid) }); err != nil || !slices.Equal(got, want) {
-			t.Errorf("with %d bytes: %d of %d processes, %v", size, len(got), len(want), err)
+			t.Errorf("reading with a buffer of %d bytes: %d of %d processes, error %v", size, len(got), len(want), err)
 		}
 	}
 	for _, size := range []int{0, 1, 3} {
 		if err := g.Procs(make([]byte, size), func(int) {}); !errors.Is(err, ErrMalformed) {
-			t.Errorf("with %d bytes: %v", size, err)
+			t.Errorf("reading with a buffer of %d bytes: error %v, want ErrMalformed", size, err)
 		}
 	}
 }
@@ -38,12 +38,12 @@ func TestProcs(t *testing.T) {
 	for name, want := range map[string][]int{"none": nil, "open": {0, 12}} {
 		var got []int
 		if err := group(t, fs, name).Procs(make([]byte, 64), func(pid int) { got = append(got, pid) }); err != nil || !slices.Equal(got, want) {
-			t.Errorf("%s: got %v, %v", name, got, err)
+			t.Errorf("processes of group %s = %v, error %v", name, got, err)
 		}
 	}
 	for _, name := range []string{"bad", "gap", "large"} {
 		if err := group(t, fs, name).Procs(make([]byte, 64), func(int) {}); !errors.Is(err, ErrMalformed) {
-			t.Errorf("%s: %v, want ErrMalformed", name, err)
+			t.Errorf("malformed process list %s: error %v, want ErrMalformed", name, err)
 		}
 	}
 	gone := group(t, fs, "none")
@@ -51,6 +51,6 @@ func TestProcs(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := gone.Procs(make([]byte, 64), func(int) {}); !errors.Is(err, ErrVanished) {
-		t.Errorf("vanished: %v", err)
+		t.Errorf("processes of a vanished group: error %v, want ErrVanished", err)
 	}
 }

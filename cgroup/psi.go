@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Resource is what tasks stall for.
+// Resource is a resource that tasks stall for.
 type Resource int
 
-// The resources with a pressure file of their own.
+// The resources with a pressure file.
 const (
 	CPU Resource = iota
 	Memory
@@ -20,8 +20,8 @@ const (
 
 var resourceNames = [...]string{CPU: "cpu", Memory: "memory", IO: "io"}
 
-// String is the resource's name: the file is NAME.pressure in a cgroup, PROC/pressure/NAME for the
-// node.
+// String returns the resource's name: the file is NAME.pressure in a cgroup, PROC/pressure/NAME
+// for the node.
 func (r Resource) String() string {
 	if r < 0 || int(r) >= len(resourceNames) {
 		return fmt.Sprintf("Resource(%d)", int(r))
@@ -29,36 +29,36 @@ func (r Resource) String() string {
 	return resourceNames[r]
 }
 
-// ErrPressureOff: the kernel does not account for pressure (booted with psi=0). Reading answers
-// EOPNOTSUPP (v6.12 kernel/sched/psi.c, psi_show). Kernels that do not even make the files then
-// (kernel/cgroup/cgroup.c, cgroup_psi_enabled) answer os.ErrNotExist.
+// ErrPressureOff: the kernel does not account for pressure (booted with psi=0). A read fails
+// with EOPNOTSUPP (v6.12 kernel/sched/psi.c, psi_show). Kernels that then do not create the
+// files (kernel/cgroup/cgroup.c, cgroup_psi_enabled) return os.ErrNotExist.
 var ErrPressureOff = errors.New("pressure stall information is off")
 
 // PSIData is one line of a pressure file.
 type PSIData struct {
-	// share of the last 10, 60 and 300 seconds in which tasks stalled, per cent
+	// share of the last 10, 60 and 300 seconds in which tasks stalled, in percent
 	Avg10, Avg60, Avg300 float64
-	// stalled since the group was made; the kernel counts microseconds
+	// time stalled since the group was created; the kernel counts microseconds
 	Total time.Duration
 }
 
-// PSIStats is a pressure file (v6.12 kernel/sched/psi.c, psi_show;
+// PSIStats holds a pressure file (v6.12 kernel/sched/psi.c, psi_show;
 // Documentation/accounting/psi.rst).
 type PSIStats struct {
 	Some PSIData // at least one task stalled
-	Full PSIData // all tasks stalled at once
+	Full PSIData // all tasks stalled at the same time
 
-	// Which lines there were: cpu.pressure has no full line before v5.13, irq.pressure no some line.
+	// Lines present: cpu.pressure has no full line before v5.13, irq.pressure no some line.
 	HasSome, HasFull bool
 }
 
-// ParsePSI reads a pressure file, of a cgroup or PROC/pressure/*:
+// ParsePSI parses a pressure file, of a cgroup or PROC/pressure/*:
 //
 //	some avg10=0.00 avg60=0.00 avg300=0.00 total=0
 //	full avg10=0.00 avg60=0.00 avg300=0.00 total=0
 //
-// A known line must have all four numbers, and there must be one. Unknown lines and keys are
-// skipped. It does not allocate.
+// A known line must have all four numbers, and at least one must exist. Unknown lines and keys
+// are skipped. It does not allocate.
 func ParsePSI(b []byte, out *PSIStats) error {
 	*out = PSIStats{}
 	for len(b) > 0 {
@@ -108,7 +108,7 @@ func parsePSILine(pairs []byte, out *PSIData) error {
 	return nil
 }
 
-// storePercent reads a number with two decimal places, as the kernel's "%lu.%02lu" writes it.
+// storePercent parses a number with two decimal places, in the kernel's format "%lu.%02lu".
 func storePercent(dst *float64, value []byte) error {
 	whole, hundredths := cut(value, '.')
 	w, okW := Decimal(whole)
@@ -120,9 +120,9 @@ func storePercent(dst *float64, value []byte) error {
 	return nil
 }
 
-// Pressure reads cpu.pressure, memory.pressure or io.pressure into out. On the root cgroup it is
-// the node's, as in PROC/pressure. ErrPressureOff, os.ErrNotExist: the kernel does not account for
-// it, or cgroup.pressure switched it off.
+// Pressure reads cpu.pressure, memory.pressure or io.pressure into out. On the root cgroup it
+// is the node's, as in PROC/pressure. ErrPressureOff, os.ErrNotExist: the kernel does not
+// account for it, or cgroup.pressure switched it off.
 func (g *Group) Pressure(r Resource, buf []byte, out *PSIStats) error {
 	if r < 0 || int(r) >= len(resourceNames) {
 		return fmt.Errorf("read cgroup %s: no such file: %w", g.file(r.String()+".pressure"), unix.EINVAL)
@@ -138,7 +138,7 @@ func (g *Group) Pressure(r Resource, buf []byte, out *PSIStats) error {
 	return nil
 }
 
-// pressureOff makes the answer of a kernel with psi=0 one that callers can tell.
+// pressureOff turns the error of a kernel with psi=0 into ErrPressureOff.
 func pressureOff(err error) error {
 	if errors.Is(err, unix.EOPNOTSUPP) {
 		return fmt.Errorf("%w: %w", ErrPressureOff, err)

@@ -21,7 +21,7 @@ func TestParsePSI(t *testing.T) {
 	} {
 		var got PSIStats
 		if err := ParsePSI([]byte(text), &got); err != nil || got != want {
-			t.Errorf("%q: got %+v, %v", text, got, err)
+			t.Errorf("ParsePSI of %q returned %+v with error %v", text, got, err)
 		}
 	}
 	for _, text := range []string{"", "\n", "none\n", "some\n", "some avg10=0.00 avg60=0.00 avg300=0.00\n", "some avg10=0.00 avg60=0.00 total=0\n",
@@ -29,7 +29,7 @@ func TestParsePSI(t *testing.T) {
 		"some avg10=0.00 avg60=0.00 avg300=0.00 total=9223372036854776\n", "some avg10=0.00 avg60= avg300=0.00 total=0\n", someLine + "full avg10\n"} {
 		var got PSIStats
 		if err := ParsePSI([]byte(text), &got); !errors.Is(err, ErrMalformed) {
-			t.Errorf("%q: got %+v, %v", text, got, err)
+			t.Errorf("ParsePSI of malformed %q = %+v, error %v, want ErrMalformed", text, got, err)
 		}
 	}
 }
@@ -43,21 +43,21 @@ func TestPressureReadsTheFileOfItsResource(t *testing.T) {
 	for i, r := range []Resource{CPU, Memory, IO} {
 		var s PSIStats
 		if err := g.Pressure(r, make([]byte, 1024), &s); err != nil || s.Some.Total != time.Duration(i+1)*time.Microsecond || s.HasFull {
-			t.Errorf("%v: %+v, %v", r, s, err)
+			t.Errorf("pressure of resource %v = %+v, error %v", r, s, err)
 		}
 	}
 	for _, r := range []Resource{-1, IO + 1} {
 		if err := g.Pressure(r, make([]byte, 1024), new(PSIStats)); !errors.Is(err, unix.EINVAL) {
-			t.Errorf("%v: %v", r, err)
+			t.Errorf("pressure of unknown resource %v: error %v", r, err)
 		}
 	}
 }
 
-// A kernel with psi=0 cannot be had here; what it answers can.
+// This machine cannot run with psi=0, so the test passes the error of such a kernel.
 func TestPressureOff(t *testing.T) {
 	err := pressureOff(fmt.Errorf("read cgroup /memory.pressure: %w", unix.EOPNOTSUPP))
 	if !errors.Is(err, ErrPressureOff) || !errors.Is(err, unix.EOPNOTSUPP) || errors.Is(pressureOff(ErrVanished), ErrPressureOff) {
-		t.Errorf("got %v", err)
+		t.Errorf("error of a kernel with psi=0 became %v", err)
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The files that are read again and again keep their descriptor: open and close cost more than the
-// read. The order of the pressure files is that of Resource.
+// Files that are read repeatedly keep their descriptor: open and close cost more than the read.
+// The order of the pressure files is that of Resource.
 const (
 	fileMemoryCurrent = iota
 	fileMemoryStat
@@ -43,8 +43,8 @@ var keptFiles = [...]string{
 
 func (g *Group) file(name string) string { return "/" + g.path + "/" + name }
 
-// openFile opens a file of the group. A file that is missing in a group that is there is
-// os.ErrNotExist (the controller is off, or the kernel too old); if the group itself is gone it is
+// openFile opens a file of the group. A missing file in an existing group is os.ErrNotExist
+// (the controller is off, or the kernel too old); if the group itself is gone the error is
 // ErrVanished.
 func (g *Group) openFile(name string, flags int) (int, error) {
 	for {
@@ -62,12 +62,12 @@ func (g *Group) openFile(name string, flags int) (int, error) {
 	}
 }
 
-// exists asks for a file that every cgroup has.
+// exists checks for a file that every cgroup has.
 func (g *Group) exists() bool {
 	return unix.Faccessat(g.dir, "cgroup.procs", unix.F_OK, 0) == nil
 }
 
-// read reads a file that is needed now and then: open, read, close.
+// read opens, reads and closes a file that is needed rarely.
 func (g *Group) read(name string, buf []byte) ([]byte, error) {
 	fd, err := g.openFile(name, unix.O_RDONLY)
 	if err != nil {
@@ -77,16 +77,17 @@ func (g *Group) read(name string, buf []byte) ([]byte, error) {
 	return g.readRecord(fd, name, buf)
 }
 
-// readKept reads a kept file into buf, opening it if it is not open. The result aliases buf. That a
-// file is missing is not remembered: a controller can be switched on later.
+// readKept reads a kept file into buf, opening it if it is not open. The result aliases buf. It
+// does not remember that a file is missing, because a controller can be switched on later.
 func (g *Group) readKept(which int, buf []byte) ([]byte, error) {
 	if fd := g.kept[which]; fd != 0 {
 		b, err := g.readRecord(fd-1, keptFiles[which], buf)
 		if err == nil || !errors.Is(err, ErrVanished) || !g.exists() {
 			return b, err
 		}
-		// The file went, the group did not: its controller was switched off (cgroup.subtree_control), or
-		// its pressure files were (cgroup.pressure, since v6.1). It may be back, as another file.
+		// The file is gone, the group is not: its controller was switched off
+		// (cgroup.subtree_control), or its pressure files were (cgroup.pressure, since v6.1).
+		// It may exist again, as another file.
 		unix.Close(fd - 1)
 		g.kept[which] = 0
 	}
@@ -98,10 +99,10 @@ func (g *Group) readKept(which int, buf []byte) ([]byte, error) {
 	return g.readRecord(fd, keptFiles[which], buf)
 }
 
-// readRecord reads a file that is one record: all of cgroup v2 but the lists of processes and
-// threads. The kernel hands out a whole record if buf has room for it (fs/seq_file.c,
-// seq_read_iter), so a short read is the end and one system call is enough. A file that fills buf
-// is an error, for more may follow: never a truncated number.
+// readRecord reads a file that is one record: all of cgroup v2 except the lists of processes
+// and threads. The kernel returns a whole record if buf has room for it (fs/seq_file.c,
+// seq_read_iter), so a short read is the end and one system call is enough. A file that fills
+// buf is an error, because more may follow: the result is never a truncated number.
 func (g *Group) readRecord(fd int, name string, buf []byte) ([]byte, error) {
 	n, err := g.pread(fd, name, buf, 0)
 	if err != nil {
@@ -114,7 +115,7 @@ func (g *Group) readRecord(fd int, name string, buf []byte) ([]byte, error) {
 	return buf[:n], nil
 }
 
-// pread reads once, at an offset, whatever signals come.
+// pread reads once at an offset, and repeats after a signal.
 func (g *Group) pread(fd int, name string, buf []byte, offset int64) (int, error) {
 	for {
 		n, err := unix.Pread(fd, buf, offset)
@@ -130,7 +131,7 @@ func (g *Group) pread(fd int, name string, buf []byte, offset int64) (int, error
 	}
 }
 
-// number reads a file that is one number.
+// number reads a file with one number.
 func (g *Group) number(name string, buf []byte) (uint64, error) {
 	b, err := g.read(name, buf)
 	if err != nil {
@@ -139,7 +140,7 @@ func (g *Group) number(name string, buf []byte) (uint64, error) {
 	return g.parseNumber(name, b)
 }
 
-// numberKept reads a kept file that is one number.
+// numberKept reads a kept file with one number.
 func (g *Group) numberKept(which int, buf []byte) (uint64, error) {
 	b, err := g.readKept(which, buf)
 	if err != nil {
@@ -156,7 +157,7 @@ func (g *Group) parseNumber(name string, b []byte) (uint64, error) {
 	return v, nil
 }
 
-// readLimit reads a file that is one number or "max".
+// readLimit reads a file with one number or "max".
 func (g *Group) readLimit(name string, buf []byte) (Limit, error) {
 	b, err := g.read(name, buf)
 	if err != nil {

@@ -17,7 +17,7 @@ func TestParseReclaimStat(t *testing.T) {
 	for name, text := range recorded(t, "memory.stat") {
 		var s ReclaimStat
 		if err := ParseReclaimStat(text, &s); err != nil || !s.HasRefaults || s.ActiveAnon+s.InactiveAnon+s.ActiveFile+s.InactiveFile == 0 && strings.HasSuffix(name, "cgroup/memory.stat") {
-			t.Errorf("%s: %+v, %v", name, s, err)
+			t.Errorf("parsing the recorded %s = %+v, error %v", name, s, err)
 		}
 	}
 	const lists = "inactive_anon 1\nactive_anon 2\ninactive_file 3\nactive_file 4\n"
@@ -29,13 +29,13 @@ func TestParseReclaimStat(t *testing.T) {
 	} {
 		var s ReclaimStat
 		if err := ParseReclaimStat([]byte(text), &s); err != nil || s != want {
-			t.Errorf("%q: %+v, %v, want %+v", text, s, err, want)
+			t.Errorf("ParseReclaimStat of %q = %+v, error %v, want %+v", text, s, err, want)
 		}
 	}
 	for _, text := range []string{"", "inactive_anon 1\n", strings.Replace(lists, " 3", "", 1), strings.Replace(lists, " 3", " -3", 1), strings.Replace(lists, " 4", " 18446744073709551616", 1)} {
 		s := ReclaimStat{InactiveAnon: 7}
 		if err := ParseReclaimStat([]byte(text), &s); !errors.Is(err, ErrMalformed) || s != (ReclaimStat{}) {
-			t.Errorf("%q: %+v, %v, want ErrMalformed", text, s, err)
+			t.Errorf("ParseReclaimStat of malformed %q = %+v, error %v, want ErrMalformed", text, s, err)
 		}
 	}
 }
@@ -45,7 +45,7 @@ func FuzzParseReclaimStat(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var s ReclaimStat
 		err := ParseReclaimStat(b, &s)
-		only(t, err)
+		checkMalformed(t, err)
 		want, ok := naive(b, false, "inactive_anon", "active_anon", "inactive_file", "active_file")
 		// Refaults may be absent, but not malformed.
 		for _, key := range []string{"workingset_refault_anon", "workingset_refault_file"} {
@@ -54,12 +54,12 @@ func FuzzParseReclaimStat(f *testing.F) {
 			ok = ok && (fine || !bad)
 		}
 		if ok != (err == nil) || ok && (s.InactiveAnon != want["inactive_anon"] || s.ActiveAnon != want["active_anon"] || s.InactiveFile != want["inactive_file"] || s.ActiveFile != want["active_file"]) {
-			t.Errorf("got %+v, %v; the naive parser says %v, %v", s, err, want, ok)
+			t.Errorf("got %+v, %v; the naive parser returned %v, %v", s, err, want, ok)
 		}
 	})
 }
 
-// naiveLine finds a line of a key.
+// naiveLine finds the line of a key.
 func naiveLine(b []byte, key string) (string, bool) {
 	for line := range strings.SplitSeq(string(b), "\n") {
 		if k, value, _ := strings.Cut(line, " "); k == key {
@@ -69,7 +69,7 @@ func naiveLine(b []byte, key string) (string, bool) {
 	return "", false
 }
 
-// What is written, as far as a plain file can tell.
+// Reclaim writes the expected text, as far as a plain file can show.
 func TestReclaimWrites(t *testing.T) {
 	fs := tree(t, map[string]string{"pod/cgroup.procs": "", "pod/memory.reclaim": "", "old/cgroup.procs": ""})
 	r, err := group(t, fs, "pod").OpenReclaim()
@@ -83,20 +83,20 @@ func TestReclaimWrites(t *testing.T) {
 		}
 	}
 	text, err := os.ReadFile(filepath.Join(fs.Mount(), "pod/memory.reclaim"))
-	if want := "4096 swappiness=04096 swappiness=200"; err != nil || string(text) != want || r.plain {
-		t.Errorf("%q, %v, plain %v; want %q", text, err, r.plain, want)
+	if want := "4096 swappiness=04096 swappiness=200"; err != nil || string(text) != want || r.noSwappiness {
+		t.Errorf("Reclaim wrote %q (error %v, no swappiness %v), want %q", text, err, r.noSwappiness, want)
 	}
 	if _, err := group(t, fs, "old").OpenReclaim(); !errors.Is(err, os.ErrNotExist) || errors.Is(err, ErrVanished) {
-		t.Errorf("a kernel without the file: %v", err)
+		t.Errorf("OpenReclaim on a kernel without the file: error %v", err)
 	}
 	r.Close()
 	r.Close()
 	if err := r.Reclaim(1, SwappinessFile); !errors.Is(err, unix.EBADF) {
-		t.Errorf("closed: %v", err)
+		t.Errorf("Reclaim after Close: error %v", err)
 	}
 }
 
-// The kernel's answers, by files that give the same.
+// The kernel's errors, from files that return the same ones.
 func TestReclaimAnswers(t *testing.T) {
 	var pipe [2]int
 	if err := unix.Pipe2(pipe[:], unix.O_NONBLOCK|unix.O_CLOEXEC); err != nil {
@@ -109,22 +109,23 @@ func TestReclaimAnswers(t *testing.T) {
 		_, err = unix.Write(pipe[1], make([]byte, 4096))
 	}
 	if err := r.Reclaim(1<<20, SwappinessAnon); !errors.Is(err, ErrNothingLeft) || err.Error() != "reclaim 1048576 bytes by cgroup /pod/memory.reclaim: nothing left to reclaim" {
-		t.Errorf("EAGAIN: %v", err)
+		t.Errorf("Reclaim on EAGAIN returned %v, want ErrNothingLeft", err)
 	}
-	// An eventfd takes eight bytes and nothing less: what is short is EINVAL, as a word that the kernel does not know.
+	// An eventfd accepts eight bytes and no fewer: a short write is EINVAL, like a key that the
+	// kernel does not know.
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
 	if err != nil {
 		t.Fatal(err)
 	}
 	old := &Reclaimer{path: "/pod/memory.reclaim", fd: fd, buf: make([]byte, 0, 64)}
 	defer old.Close()
-	old.plain = true
+	old.noSwappiness = true
 	if err := old.Reclaim(1, SwappinessFile); !errors.Is(err, unix.EINVAL) {
-		t.Errorf("EINVAL without a swappiness: %v", err)
+		t.Errorf("Reclaim on EINVAL without a swappiness returned %v", err)
 	}
 }
 
-// A group without anything to reclaim answers, and does not wait for ever.
+// Reclaim of a group without reclaimable memory returns and does not block.
 func TestLiveReclaim(t *testing.T) {
 	fs, g := live(t)
 	r, err := g.OpenReclaim()
@@ -148,9 +149,9 @@ func TestLiveReclaim(t *testing.T) {
 	}
 	began := time.Now()
 	err = r.Reclaim(64<<20, SwappinessAnon)
-	t.Logf("64 MiB of a process that sleeps, anonymous memory first: %v after %v, plain %v", err, time.Since(began), r.plain)
+	t.Logf("64 MiB of a process that sleeps, anonymous memory first: %v after %v, plain %v", err, time.Since(began), r.noSwappiness)
 	if !errors.Is(err, ErrNothingLeft) || !strings.Contains(err.Error(), g.path+"/memory.reclaim") {
-		t.Errorf("%v, want ErrNothingLeft with the file", err)
+		t.Errorf("Reclaim of an empty group: error %v, want ErrNothingLeft with the file", err)
 	}
 	_ = input.Close()
 	_ = cmd.Wait()
@@ -164,14 +165,14 @@ func TestLiveReclaim(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := r.Reclaim(4096, SwappinessFile); !errors.Is(err, ErrVanished) {
-		t.Errorf("removed: %v, want ErrVanished", err)
+		t.Errorf("Reclaim of a removed group: error %v, want ErrVanished", err)
 	}
 	if _, err := g.OpenReclaim(); !errors.Is(err, ErrVanished) {
-		t.Errorf("open of one removed: %v, want ErrVanished", err)
+		t.Errorf("OpenReclaim of a removed group: error %v, want ErrVanished", err)
 	}
 }
 
-// Page cache goes, and the lists say so.
+// Reclaim frees page cache, and the lists of memory.stat show it.
 func TestLiveReclaimPageCache(t *testing.T) {
 	fs, g := live(t)
 	r, err := g.OpenReclaim()
@@ -194,7 +195,7 @@ func TestLiveReclaimPageCache(t *testing.T) {
 	cmd := exec.Command("dd", "if=/dev/zero", "of="+file, "bs=1048576", fmt.Sprintf("count=%d", size>>20))
 	cmd.SysProcAttr = &unix.SysProcAttr{UseCgroupFD: true, CgroupFD: int(dir.Fd())}
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+		t.Fatalf("filling the page cache failed: %v: %s", err, out)
 	}
 	unix.Sync() // dirty pages are not reclaimed
 	before := cacheOf(t, g, func(bytes uint64) bool { return bytes >= size })
@@ -209,8 +210,9 @@ func TestLiveReclaimPageCache(t *testing.T) {
 	t.Logf("16 MiB of %d in %v: %d left", before, took, after)
 }
 
-// cacheOf is the page cache of a group in bytes, once it is as wanted: the kernel adds up what its processors counted when it is much, or
-// after 2 s (v6.12 mm/memcontrol.c memcg_vmstats_needs_flush, flush_memcg_stats_dwork).
+// cacheOf returns the page cache of a group in bytes, once it is in the expected range: the
+// kernel sums its per-CPU counters when they are large, or after 2 s (v6.12 mm/memcontrol.c
+// memcg_vmstats_needs_flush, flush_memcg_stats_dwork).
 func cacheOf(t *testing.T, g *Group, wanted func(bytes uint64) bool) uint64 {
 	t.Helper()
 	buf := make([]byte, 8192)
@@ -222,7 +224,7 @@ func cacheOf(t *testing.T, g *Group, wanted func(bytes uint64) bool) uint64 {
 		if bytes := s.InactiveFile + s.ActiveFile; wanted(bytes) {
 			return bytes
 		} else if time.Now().After(deadline) {
-			t.Fatalf("%+v", s)
+			t.Fatalf("page cache never reached the expected range: %+v", s)
 		}
 	}
 }

@@ -1,24 +1,26 @@
 package cgroup
 
-// ReclaimStat is what memory.stat tells of what could be reclaimed from a group and all below it,
-// in bytes, and of what was reclaimed in vain, in pages since the group was made (v6.12
-// mm/memcontrol.c, memory_stats; Documentation/admin-guide/cgroup-v2.rst). Swap-backed memory,
-// tmpfs and shared memory included, is on the lists of anonymous memory. With the
-// multi-generational LRU "active" are the two youngest generations, and new anonymous memory is
-// born into one of them: before the kernel has looked for what is idle, none of it is inactive
-// (v6.12 include/linux/mm_inline.h, lru_gen_is_active and lru_gen_add_folio).
+// ReclaimStat holds the lines of memory.stat about memory that could be reclaimed from a group
+// and its descendants, in bytes, and about pages that were reclaimed and needed again, as
+// counts since the group was created (v6.12 mm/memcontrol.c, memory_stats;
+// Documentation/admin-guide/cgroup-v2.rst). Swap-backed memory, including tmpfs and shared
+// memory, is on the lists of anonymous memory. With the multi-generational LRU "active" means
+// the two youngest generations, and new anonymous memory starts in one of them: before the
+// kernel has searched for idle memory, none of it is inactive (v6.12 include/linux/mm_inline.h,
+// lru_gen_is_active and lru_gen_add_folio).
 type ReclaimStat struct {
 	InactiveAnon, ActiveAnon uint64
 	InactiveFile, ActiveFile uint64
-	// RefaultAnon and RefaultFile: workingset_refault_anon, workingset_refault_file. HasRefaults: the
-	// kernel counts them (v5.9).
+	// RefaultAnon and RefaultFile: workingset_refault_anon, workingset_refault_file.
+	// HasRefaults: the kernel counts them (v5.9).
 	RefaultAnon, RefaultFile uint64
 	HasRefaults              bool
 }
 
 const reclaimStatKeys = "inactive_anon, active_anon, inactive_file, active_file"
 
-// ParseReclaimStat reads a whole memory.stat. The four lists must be there. It does not allocate.
+// ParseReclaimStat parses a whole memory.stat. The four lists are required. It does not
+// allocate.
 func ParseReclaimStat(b []byte, out *ReclaimStat) error {
 	*out = ReclaimStat{}
 	const all, anon, file = 15, 16, 32
@@ -58,8 +60,8 @@ func ParseReclaimStat(b []byte, out *ReclaimStat) error {
 	return nil
 }
 
-// ReclaimStat reads memory.stat into out; buf is scratch space of at least 8 KiB. It costs what
-// MemoryDetail does.
+// ReclaimStat reads memory.stat into out; buf is scratch space of at least 8 KiB. It costs as
+// much as MemoryDetail.
 func (g *Group) ReclaimStat(buf []byte, out *ReclaimStat) error {
 	b, err := g.readKept(fileMemoryStat, buf)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// recordedTree unpacks what was recorded on a kernel, or the files of it that all of keep want: the folder with cgroup, proc
-// and sys in it.
+// recordedTree unpacks the recording of a kernel, or its files that all of keep accept, and
+// returns the directory with cgroup, proc and sys.
 func recordedTree(t testing.TB, kernel string, keep ...func(name string) bool) (dir string, cgroups *FS) {
 	t.Helper()
 	archive, err := txtar.ParseFile("testdata/" + kernel + ".txtar")
@@ -42,7 +42,7 @@ func recordedTree(t testing.TB, kernel string, keep ...func(name string) bool) (
 	return dir, cgroups
 }
 
-// recordedGroups are the paths of all groups of a recorded tree.
+// recordedGroups returns the paths of all groups of a recorded tree.
 func recordedGroups(t testing.TB, cgroups *FS) (paths []string) {
 	t.Helper()
 	err := filepath.WalkDir(cgroups.Mount(), func(path string, d fs.DirEntry, err error) error {
@@ -57,7 +57,7 @@ func recordedGroups(t testing.TB, cgroups *FS) (paths []string) {
 	return paths
 }
 
-// readers are all files that a Group reads, and the method that reads each.
+// readers are all files that a Group reads, with the method that reads each.
 var readers = map[string]func(g *Group, buf []byte) (any, error){
 	"memory.current":      func(g *Group, buf []byte) (any, error) { return g.MemoryCurrent(buf) },
 	"memory.swap.current": func(g *Group, buf []byte) (any, error) { return g.MemorySwapCurrent(buf) },
@@ -89,7 +89,8 @@ func pressure(g *Group, r Resource, buf []byte) (PSIStats, error) {
 	return read(func(buf []byte, out *PSIStats) error { return g.Pressure(r, buf, out) }, buf)
 }
 
-// Every file of every recorded group parses, and one that was not recorded is missing: the root has few.
+// Every file of every recorded group parses, and a file that was not recorded is missing: the
+// root has few.
 func TestEveryRecordedFile(t *testing.T) {
 	buf := make([]byte, 8192)
 	for _, kernel := range kernels {
@@ -104,7 +105,7 @@ func TestEveryRecordedFile(t *testing.T) {
 				case statErr == nil && err == nil:
 					read[name]++
 				case statErr == nil:
-					t.Errorf("%s: %v", kernel, err)
+					t.Errorf("parsing a file recorded on %s failed: %v", kernel, err)
 				case !errors.Is(err, os.ErrNotExist) || errors.Is(err, ErrVanished):
 					t.Errorf("%s: /%s/%s: %v, %v, want os.ErrNotExist", kernel, path, name, v, err)
 				}
@@ -112,7 +113,7 @@ func TestEveryRecordedFile(t *testing.T) {
 		}
 		for name := range readers {
 			if read[name] == 0 {
-				t.Errorf("%s: no recorded %s", kernel, name)
+				t.Errorf("recording of kernel %s has no file %s", kernel, name)
 			}
 		}
 	}
@@ -130,7 +131,7 @@ func TestRecordedGuaranteedPod(t *testing.T) {
 			}
 		})
 		if err != nil || pod == "" {
-			t.Fatalf("%s: pod %q, %v", kernel, pod, err)
+			t.Fatalf("kernel %s: guaranteed pod %q, error %v", kernel, pod, err)
 		}
 		limited := 0
 		for _, path := range recordedGroups(t, cgroups) {
@@ -145,11 +146,11 @@ func TestRecordedGuaranteedPod(t *testing.T) {
 			limited++
 			limitCPU, err := g.CPUMax(buf)
 			if limit.Bytes != 96<<20 || err != nil || limitCPU.Period != 100*time.Millisecond || limitCPU.Unlimited {
-				t.Errorf("%s: %s: memory.max %+v, cpu.max %+v, %v", kernel, path, limit, limitCPU, err)
+				t.Errorf("kernel %s: container %s: memory.max %+v, cpu.max %+v, error %v", kernel, path, limit, limitCPU, err)
 			}
 			current, err := g.MemoryCurrent(buf)
 			if err != nil || current < 32<<20 || current > limit.Bytes {
-				t.Errorf("%s: %s: memory.current %d, %v", kernel, path, current, err)
+				t.Errorf("kernel %s: container %s: memory.current %d, error %v", kernel, path, current, err)
 			}
 		}
 		if limited != 1 {
@@ -158,7 +159,7 @@ func TestRecordedGuaranteedPod(t *testing.T) {
 	}
 }
 
-// What the recorded root says is what its files say.
+// The values read from the recorded root equal those in its files.
 func TestRecordedRoot(t *testing.T) {
 	buf := make([]byte, 8192)
 	for _, kernel := range kernels {
@@ -173,7 +174,7 @@ func TestRecordedRoot(t *testing.T) {
 		}
 		usage, err := g.CPUUsage(buf)
 		if want := value(t, text("cgroup/cpu.stat"), "usage_usec"); err != nil || usage.Microseconds() != int64(want) {
-			t.Errorf("%s: %v, %v, want %d µs", kernel, usage, err, want)
+			t.Errorf("kernel %s: CPU usage %v, error %v, want %d µs", kernel, usage, err, want)
 		}
 		if want := value(t, text("cgroup/cgroup.stat"), "nr_descendants"); int(want) != len(recordedGroups(t, cgroups))-1 {
 			t.Errorf("%s: %d groups recorded below the root, want %d", kernel, len(recordedGroups(t, cgroups))-1, want)
@@ -185,17 +186,17 @@ func TestRecordedRoot(t *testing.T) {
 		for _, name := range []string{"memory", "cpu", "io"} {
 			var s PSIStats
 			if err := ParsePSI(text("proc/pressure/"+name), &s); err != nil || !s.HasSome {
-				t.Errorf("%s: proc/pressure/%s: %+v, %v", kernel, name, s, err)
+				t.Errorf("kernel %s: node pressure of %s = %+v, error %v", kernel, name, s, err)
 			}
 		}
 		io, err := read(g.IOStat, buf)
 		if err != nil || io.ReadBytes == 0 || io.WriteBytes == 0 {
-			t.Errorf("%s: %+v, %v", kernel, io, err)
+			t.Errorf("kernel %s: IO of the root = %+v, error %v", kernel, io, err)
 		}
 	}
 }
 
-// Vanished, missing, "max" and 0 are four answers, of every file.
+// Vanished, missing, "max" and 0 give four different results for every file.
 func TestFourAnswers(t *testing.T) {
 	buf := make([]byte, 8192)
 	zero := map[string]string{
@@ -226,17 +227,17 @@ func TestFourAnswers(t *testing.T) {
 	}
 	for name, from := range readers {
 		if v, err := from(zeroes, buf); err != nil {
-			t.Errorf("%s: zero: %v, %v", name, v, err)
+			t.Errorf("file %s with 0: value %v, error %v", name, v, err)
 		}
 		v, err := from(unlimited, buf)
 		switch limit := v.(type) {
 		case Limit:
 			if err != nil || !limit.Unlimited {
-				t.Errorf("%s: max: %v, %v", name, v, err)
+				t.Errorf("file %s with max: value %v, error %v", name, v, err)
 			}
 		case CPUMax:
 			if err != nil || !limit.Unlimited {
-				t.Errorf("%s: max: %v, %v", name, v, err)
+				t.Errorf("file %s with max: value %v, error %v", name, v, err)
 			}
 		default:
 			if !errors.Is(err, ErrMalformed) {
@@ -244,18 +245,18 @@ func TestFourAnswers(t *testing.T) {
 			}
 		}
 		if v, err := from(none, buf); !errors.Is(err, os.ErrNotExist) || errors.Is(err, ErrVanished) {
-			t.Errorf("%s: missing: %v, %v, want os.ErrNotExist", name, v, err)
+			t.Errorf("missing file %s: value %v, error %v, want os.ErrNotExist", name, v, err)
 		}
 		if v, err := from(bad, buf); !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), "/bad/"+name) {
-			t.Errorf("%s: malformed: %v, %v, want ErrMalformed with the file", name, v, err)
+			t.Errorf("malformed file %s: value %v, error %v, want ErrMalformed with the file", name, v, err)
 		}
 		if v, err := from(gone, buf); !errors.Is(err, ErrVanished) || errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s: vanished: %v, %v, want ErrVanished", name, v, err)
+			t.Errorf("file %s of a vanished group: value %v, error %v, want ErrVanished", name, v, err)
 		}
 	}
 }
 
-// A file that was missing is looked for again: its controller can be switched on later.
+// A missing file is tried again: its controller can be switched on later.
 func TestAMissingFileMayComeLater(t *testing.T) {
 	fs := tree(t, map[string]string{"a/cgroup.procs": ""})
 	g, buf := group(t, fs, "a"), make([]byte, 256)
@@ -266,11 +267,11 @@ func TestAMissingFileMayComeLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	if v, err := g.MemoryCurrent(buf); v != 7 || err != nil {
-		t.Errorf("got %d, %v", v, err)
+		t.Errorf("file that exists now: value %d, error %v", v, err)
 	}
 }
 
-// What Record visits of a tree makes the same tree.
+// The files visited by Record recreate the same tree.
 func TestRecordMakesTheSameTree(t *testing.T) {
 	files := map[string]string{
 		"cgroup.controllers": "memory\n", "cgroup.procs": "1\n", "memory.stat": "anon 1\n",
@@ -288,6 +289,6 @@ func TestRecordMakesTheSameTree(t *testing.T) {
 	delete(files, "kubepods/secret")
 	delete(files, "other/cgroup.procs")
 	if !maps.Equal(got, files) {
-		t.Errorf("recorded %q, want %q", got, files)
+		t.Errorf("files of the recorded tree = %q, want %q", got, files)
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// recordedFiles are those of a group that this package reads, watches or asks for, and some that
-// the reader of a record wants to see beside. Those that a kernel or a group does not have are left
+// recordedFiles are the files of a group that this package reads, watches or probes, and some
+// more that help a reader of the record. Files that a kernel or a group does not have are left
 // out.
 var recordedFiles = strings.Fields(`
 	cgroup.controllers cgroup.events cgroup.procs cgroup.stat memory.current memory.stat memory.max memory.events
@@ -14,7 +14,7 @@ var recordedFiles = strings.Fields(`
 	memory.swap.current memory.swap.max memory.peak memory.min memory.low memory.high memory.swap.high memory.swap.peak
 	memory.swap.events cpu.weight cpu.max`)
 
-// recordedEmpty cannot be read; that a group has them is recorded as an empty file.
+// recordedEmpty are files that cannot be read; their existence is recorded as an empty file.
 var recordedEmpty = []string{"cgroup.kill", "memory.reclaim"}
 
 // Bounds of a record.
@@ -23,12 +23,14 @@ const (
 	maxRecordedFile   = 256 << 10
 )
 
-// ErrTooMany: a record would hold more groups than it may. What was visited until then is whole.
+// ErrTooMany: the record would exceed the maximum number of groups. The groups visited until
+// then are complete.
 var ErrTooMany = errors.New("too many cgroups")
 
-// Record visits each of these files of a group and, if below, of all groups in it, by its path
-// below the root: enough to make a tree for OpenTree of. Groups are visited level by level, so that
-// whoever makes many in one of them hides none beside it. The content is valid during the call.
+// Record visits each of these files of a group and, if below is set, of all its descendants, by
+// its path below the root: enough to create a tree for OpenTree. It visits groups level by
+// level, so that many groups in one of them do not hide its siblings. The content is valid
+// during the call.
 func (fs *FS) Record(name string, below bool, visit func(path string, content []byte)) error {
 	buf := make([]byte, maxRecordedFile)
 	var tooMany error
@@ -40,7 +42,7 @@ func (fs *FS) Record(name string, below bool, visit func(path string, content []
 		if !below || tooMany != nil {
 			continue
 		}
-		prefix := inside(names[i])
+		prefix := childPrefix(names[i])
 		if err := fs.ChildrenUntil(names[i], buf, func(child string) bool {
 			if len(names) == maxRecordedGroups {
 				tooMany = ErrTooMany
@@ -55,8 +57,8 @@ func (fs *FS) Record(name string, below bool, visit func(path string, content []
 	return tooMany
 }
 
-// inside is what the paths of what is in a group begin with.
-func inside(group string) string {
+// childPrefix returns the prefix of the paths of a group's files and children.
+func childPrefix(group string) string {
 	if group == "" {
 		return ""
 	}
@@ -74,14 +76,14 @@ func (fs *FS) recordGroup(name string, buf []byte, visit func(path string, conte
 	}
 	defer g.Close()
 	for _, file := range recordedFiles {
-		// what cannot be read here cannot be read by the agent either
+		// a file that cannot be read here cannot be read by the agent either
 		if content, err := g.read(file, buf); err == nil {
-			visit(inside(name)+file, content)
+			visit(childPrefix(name)+file, content)
 		}
 	}
 	for _, file := range recordedEmpty {
 		if g.has(file) == Yes {
-			visit(inside(name)+file, nil)
+			visit(childPrefix(name)+file, nil)
 		}
 	}
 	return nil

@@ -9,20 +9,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrPopulated: a process lives in the cgroup, or in one below it.
+// ErrPopulated: the cgroup, or a descendant, has a live process.
 var ErrPopulated = errors.New("cgroup is populated")
 
-// Bounds of what RemoveEmpty removes: a tenant with a delegated cgroup decides how many are below
-// it, and how deep.
+// Bounds of RemoveEmpty: a tenant with a delegated cgroup controls the number and depth of its
+// descendants.
 const (
 	removeLevels = 16
 	removeGroups = 4096
 )
 
-// RemoveEmpty removes a cgroup and those below it, if no process lives in any: rmdir, from below,
-// which the kernel refuses with EBUSY for one that is populated by then (v6.12
-// kernel/cgroup/cgroup.c cgroup_destroy_locked). One that is gone is no error. name must not be the
-// root.
+// RemoveEmpty removes a cgroup and its descendants if none has a live process: rmdir, from the
+// bottom up, which fails with EBUSY for a group that is populated by then (v6.12
+// kernel/cgroup/cgroup.c cgroup_destroy_locked). A cgroup that is gone is no error. name must
+// not be the root.
 func (fs *FS) RemoveEmpty(name string) error {
 	name = strings.Trim(name, "/")
 	if name == "" {
@@ -47,7 +47,8 @@ func (fs *FS) RemoveEmpty(name string) error {
 	return fmt.Errorf("remove cgroup %s: %w", fs.join(name), err)
 }
 
-// removeTree removes a cgroup after those below it; left is how many more may be removed.
+// removeTree removes a cgroup after its descendants; left is the number that may still be
+// removed.
 func (fs *FS) removeTree(name string, levels int, left *int) error {
 	if levels == 0 || *left == 0 {
 		return fmt.Errorf("more than %d levels or %d groups", removeLevels, removeGroups)

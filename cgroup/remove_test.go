@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// testTree makes a cgroup of this test's in this machine's hierarchy, for which a hybrid one will do.
+// testTree creates a cgroup for the test in this machine's hierarchy; a hybrid one is enough.
 func testTree(t *testing.T) (fs *FS, name, dir string) {
 	t.Helper()
 	for _, mount := range []string{DefaultMount, DefaultMount + "/unified"} {
@@ -41,14 +41,14 @@ func TestRemoveEmpty(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("it is still there: %v", err)
+		t.Errorf("RemoveEmpty left the cgroup: %v", err)
 	}
 	if err := fs.RemoveEmpty(name); err != nil {
-		t.Errorf("one that is gone: %v", err)
+		t.Errorf("RemoveEmpty of a missing cgroup: error %v, want nil", err)
 	}
 }
 
-func TestRemoveEmptyLeavesWhatLives(t *testing.T) {
+func TestRemoveEmptyKeepsPopulatedCgroup(t *testing.T) {
 	fs, name, dir := testTree(t)
 	if err := os.MkdirAll(dir+"/a/b", 0o755); err != nil {
 		t.Fatal(err)
@@ -65,7 +65,7 @@ func TestRemoveEmptyLeavesWhatLives(t *testing.T) {
 	}
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
 	if err := fs.RemoveEmpty(name); !errors.Is(err, ErrPopulated) {
-		t.Errorf("got %v", err)
+		t.Errorf("RemoveEmpty of a populated cgroup: error %v, want ErrPopulated", err)
 	}
 	if _, err := os.Stat(dir + "/a/b"); err != nil {
 		t.Error(err)
@@ -84,7 +84,7 @@ func TestRemoveEmptyStaysInside(t *testing.T) {
 	}
 	for _, name := range []string{"", "/", "..", "link", "../x"} {
 		if err := fs.RemoveEmpty(name); err == nil && name != "../x" {
-			t.Errorf("%q: no error", name)
+			t.Errorf("RemoveEmpty of %q outside the tree: no error", name)
 		}
 	}
 }

@@ -6,13 +6,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fifoPriority is the lowest of the real-time class: above all ordinary work, with the kernel's own
-// psimon threads.
+// fifoPriority is the lowest real-time priority: above all ordinary work, equal to the kernel's
+// own psimon threads.
 const fifoPriority = 1
 
 // RaiseThread gives the calling thread, which must be locked to its goroutine, a real-time
-// priority, or where that is refused the best ordinary one. What it starts does not inherit it.
-// refused says what was not granted; raised is false where nothing was.
+// priority or, if that is denied, the best ordinary one. Threads that it starts do not inherit
+// it. refused lists the denied requests; raised is false if all were denied.
 func RaiseThread() (raised bool, refused []error) {
 	err := unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO,
 		Priority: fifoPriority,
@@ -20,7 +20,7 @@ func RaiseThread() (raised bool, refused []error) {
 	if err == nil {
 		return true, nil
 	}
-	refused = append(refused, fmt.Errorf("make a thread a real-time one: %w (needs CAP_SYS_NICE, "+
+	refused = append(refused, fmt.Errorf("give a thread real-time priority: %w (needs CAP_SYS_NICE, "+
 		"and a real-time budget of its cgroup where the kernel has RT_GROUP_SCHED)", err))
 	err = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL,
 		Nice:  -20,
@@ -31,7 +31,7 @@ func RaiseThread() (raised bool, refused []error) {
 	return false, append(refused, fmt.Errorf("set a thread to nice -20: %w (needs CAP_SYS_NICE)", err))
 }
 
-// lowerThread makes the calling thread an ordinary one.
+// lowerThread gives the calling thread ordinary priority.
 func lowerThread() error {
 	return unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL},
 		0)

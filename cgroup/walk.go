@@ -6,27 +6,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// walkDepth is how far below a group a Walker goes: a pod has its containers there, and a container
-// may have made groups of its own. The kernel itself has no limit unless cgroup.max.depth is set.
+// walkDepth is the depth of a walk below a group: a pod's children are its containers, and a
+// container may have created groups below its own. The kernel sets no limit unless
+// cgroup.max.depth is set.
 const walkDepth = 32
 
-// Walker visits a group and all below it. It keeps its buffers, about 20 KiB, so that a walk
-// allocates nothing. It is used by one goroutine at a time; the zero value is ready.
+// Walker visits a group and its descendants. It reuses its buffers, about 20 KiB, so that a
+// walk allocates nothing. Use it from one goroutine at a time; the zero value is ready.
 type Walker struct {
 	levels [walkDepth]level
 }
 
-// level is one directory on the way from the top to where the walk is.
+// level is one directory on the path from the top to the current group.
 type level struct {
 	group Group     // its descriptor can be listed
-	rest  []byte    // of buf: entries that were read and not gone through yet
+	rest  []byte    // of buf: entries read and not visited yet
 	buf   [512]byte // at least one entry: 19 bytes and a name of up to 255
 }
 
-// Walk calls visit for g and for every group below it, each before those below it. The Group is the
-// walk's own, good until visit returns; in errors it goes by the path of g. A group that vanishes
-// meanwhile is passed over, and one that is made meanwhile may be: who needs all of them walks
-// again. Groups more than 32 levels down are not visited, deep says so. visit ends the walk by
+// Walk calls visit for g and every descendant, parents first. The Group is the walk's own and
+// valid until visit returns; errors name it by the path of g. A group that vanishes meanwhile
+// is skipped, and one created meanwhile may be: a caller that needs all of them walks again.
+// deep reports that groups more than 32 levels down were skipped. visit ends the walk by
 // returning false.
 func (w *Walker) Walk(g *Group, visit func(*Group) bool) (deep bool) {
 	depth := -1
@@ -56,7 +57,7 @@ func (w *Walker) Walk(g *Group, visit func(*Group) bool) (deep bool) {
 		l := &w.levels[depth]
 		if len(l.rest) == 0 {
 			n, err := entries(l.group.dir, l.buf[:])
-			if err != nil || n == 0 { // its end, or it was removed
+			if err != nil || n == 0 { // the end, or the group was removed
 				l.group.Close()
 				depth--
 				continue
@@ -72,7 +73,7 @@ func (w *Walker) Walk(g *Group, visit func(*Group) bool) (deep bool) {
 	return deep
 }
 
-// openDirectory opens a directory to list it; -1: it is gone, or not one.
+// openDirectory opens a directory for listing; -1: it is gone, or not a directory.
 func openDirectory(dir int, name []byte) int {
 	var text [256]byte
 	if len(name) >= len(text) {
@@ -92,13 +93,14 @@ func openDirectory(dir int, name []byte) int {
 	}
 }
 
-// nextEntry takes one record of getdents64(2) off b; see directories.
+// nextEntry splits one record of getdents64(2) off b; see directories.
 func nextEntry(b []byte) (name []byte, directory bool, rest []byte) {
 	directories(b[:min(entryLength(b), len(b))], func(n []byte) { name, directory = n, true })
 	return name, directory, b[min(entryLength(b), len(b)):]
 }
 
-// entryLength is the length of the first record; all that is left where there is no sane one.
+// entryLength returns the length of the first record, or of the rest of b if that length is
+// invalid.
 func entryLength(b []byte) int {
 	if len(b) < 19 {
 		return len(b)

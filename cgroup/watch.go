@@ -12,61 +12,61 @@ import (
 )
 
 const (
-	// maxFiles bounds the descriptors that are held, but for three of the Watcher's own.
+	// maxFiles bounds the open descriptors, in addition to three of the Watcher's own.
 	maxFiles = 2048
-	// pace is between two rounds of the thread while events come in a row: what comes meanwhile is one
-	// wake. A first event never waits.
+	// pace is the pause between two rounds of the thread while events arrive in a row: events
+	// during the pause become one wake. A first event never waits.
 	pace = time.Millisecond
 )
 
-// Watcher waits for all that the kernel tells by itself: pressure triggers, and changes of the
-// event files of cgroups. Its owner runs Wait on a goroutine of its own, takes Wakes, and ends it
-// by Close. The other methods may be called from any goroutine; none of them waits for an event.
+// Watcher waits for the events that the kernel sends: pressure triggers, and changes of the
+// event files of cgroups. Its owner runs Wait on a separate goroutine, takes Wakes, and calls
+// Close. Any goroutine may call the other methods; none of them waits for an event.
 //
-// What cannot be had (a descriptor, a short window, the priority) is missing from then on, and said
-// once: see Refusals.
+// If a resource is refused (a descriptor, a short window, the priority), the Watcher works
+// without it and reports that once: see Refusals.
 type Watcher struct {
-	most   int  // files; fewer in a test
-	plain  bool // tests: the priority of the thread that waits is left alone
-	epoll  int
-	signal int // eventfd: Close
-	wakes  chan struct{}
+	fileLimit    int  // maxFiles; lower in a test
+	keepPriority bool // tests: do not raise the priority of the waiting thread
+	epoll        int
+	signal       int // eventfd: Close
+	wakes        chan struct{}
 
 	mu       sync.Mutex // guards the rest; held for a few microseconds at most, never across an open
 	groups   map[string]*watched
 	sources  []source // by the number in the epoll event
-	free     []int32  // numbers of sources that are not used
+	free     []int32  // unused numbers of sources
 	files    int      // descriptors held
 	slot     slot
 	refusals []error
-	said     map[string]bool // refusals that were made before
-	longOnly bool            // triggers with windows other than multiples of 2 s are refused
+	reported map[string]bool // refusals reported before
+	longOnly bool            // the kernel rejects windows other than multiples of 2 s
 	running  bool
 	closed   bool
-	left     chan struct{} // closed when Wait has returned
+	waitDone chan struct{} // closed when Wait has returned
 }
 
-// watched is what was added under one key.
+// watched holds the sources added under one key.
 type watched struct {
-	key     string
-	id      ID // of the cgroup; zero: not one
-	isGroup bool
-	sources []int32
-	epoch   uint64 // of the wake that at is of, see slot
-	at      int    // where in the wake; -1: there was no room
+	key       string
+	id        ID // of the cgroup; zero: not a cgroup
+	isGroup   bool
+	sources   []int32
+	epoch     uint64 // of the wake that slotIndex refers to, see slot
+	slotIndex int    // index in the wake; -1: the wake is full
 }
 
 // source is one descriptor in the epoll.
 type source struct {
 	fd   int // -1: not used
 	kind Happened
-	// of this number, so that an event of a source that was removed is not taken for its successor's
+	// of this number, so that an event of a removed source is not attributed to its successor
 	generation int32
 	of         *watched
-	rearm      bool // by reading it
+	rearm      bool // by a read
 }
 
-// NewWatcher makes a Watcher of nothing yet. Close it.
+// NewWatcher makes a Watcher without watches. Close it.
 func NewWatcher() (*Watcher, error) {
 	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
@@ -84,13 +84,13 @@ func NewWatcher() (*Watcher, error) {
 		unix.Close(epoll)
 		return nil, fmt.Errorf("make eventfd: %w", err)
 	}
-	return &Watcher{most: maxFiles, epoll: epoll, signal: signal, wakes: make(chan struct{}, 1),
-		groups: map[string]*watched{},
-		said:   map[string]bool{}, left: make(chan struct{})}, nil
+	return &Watcher{fileLimit: maxFiles, epoll: epoll, signal: signal, wakes: make(chan struct{}, 1),
+		groups:   map[string]*watched{},
+		reported: map[string]bool{}, waitDone: make(chan struct{})}, nil
 }
 
-// Wait waits for events until Close, and fails only where the kernel does. It keeps its thread,
-// with a raised priority where that is allowed. Call it once.
+// Wait waits for events until Close, and returns an error only if a system call fails. It keeps
+// its thread, with a raised priority if allowed. Call it once.
 func (w *Watcher) Wait() error {
 	w.mu.Lock()
 	if w.closed || w.running {
@@ -99,16 +99,17 @@ func (w *Watcher) Wait() error {
 	}
 	w.running = true
 	w.mu.Unlock()
-	defer close(w.left)
+	defer close(w.waitDone)
 	runtime.LockOSThread()
 	raised := false
-	if !w.plain {
+	if !w.keepPriority {
 		var refused []error
 		raised, refused = RaiseThread()
-		w.refuse(refused...)
+		w.addRefusals(refused...)
 	}
 	defer func() {
-		// A thread that stays raised must not run anything else: locked, it ends with its goroutine.
+		// A thread with raised priority must not run other goroutines: while locked, it ends
+		// with its goroutine.
 		if !raised || lowerThread() == nil {
 			runtime.UnlockOSThread()
 		}
@@ -138,14 +139,14 @@ func (w *Watcher) loop() error {
 		}
 		closeFiles(dead)
 		if now.Sub(last) < 2*pace {
-			_, _ = unix.Poll(rest[:], int(pace/time.Millisecond)) // interrupted: a shorter rest
+			_, _ = unix.Poll(rest[:], int(pace/time.Millisecond)) // a signal shortens the pause
 		}
 		last = now
 	}
 }
 
-// round takes what epoll returned. It adds to dead the descriptors of sources that ended, to be
-// closed.
+// round handles a batch of epoll events. It adds the descriptors of sources that ended to dead,
+// for closing.
 func (w *Watcher) round(now time.Time, events []unix.EpollEvent, buf []byte, dead []int) (_ []int,
 	closed bool) {
 	w.mu.Lock()
@@ -160,26 +161,27 @@ func (w *Watcher) round(now time.Time, events []unix.EpollEvent, buf []byte, dea
 		}
 		s := &w.sources[number]
 		if s.fd < 0 || s.generation != events[i].Pad {
-			continue // removed between the event and now
+			continue // removed after the event
 		}
 		dead = w.takeEvent(now, number, s, events[i].Events, buf, dead)
 	}
-	w.notify() // once a round: the loop that was woken by its first event takes them all
+	w.notify() // once a round: one wake covers all events
 	return dead, false
 }
 
-// takeEvent takes one source's event.
+// takeEvent handles one source's event.
 func (w *Watcher) takeEvent(now time.Time, number int32, s *source, events uint32, buf []byte,
 	dead []int) []int {
 	what, ended := s.kind, false
 	switch {
 	case s.rearm:
-		// The kernel tells until it is read (v6.12 fs/kernfs/file.c, kernfs_generic_poll), with EPOLLERR
-		// in every event; only the read tells that the cgroup is gone.
+		// The kernel signals until the file is read (v6.12 fs/kernfs/file.c,
+		// kernfs_generic_poll), with EPOLLERR in every event; only the read shows that the
+		// cgroup is gone.
 		_, err := unix.Pread(s.fd, buf, 0)
 		ended = err != nil && err != unix.EINTR
 	default:
-		// A trigger's event is cleared by the poll itself; EPOLLERR: its cgroup is gone
+		// The poll itself clears a trigger's event; EPOLLERR: its cgroup is gone
 		// (kernel/sched/psi.c, psi_trigger_poll).
 		ended = events&unix.EPOLLERR != 0
 	}
@@ -197,21 +199,21 @@ func (w *Watcher) takeEvent(now time.Time, number int32, s *source, events uint3
 	return dead
 }
 
-// notify makes sure that the loop takes what is in the slot. w.mu is held.
+// notify signals the loop that the slot has events. w.mu is held.
 func (w *Watcher) notify() {
 	if w.slot.wake.Events == 0 {
 		return
 	}
 	select {
 	case w.wakes <- struct{}{}:
-	default: // a wake is waiting to be taken: this is in it
+	default: // a pending wake includes this event
 	}
 }
 
-// Wakes has one slot: a value in it says that Take has something to tell.
+// Wakes returns a channel with one slot: a value means that Take has events.
 func (w *Watcher) Wakes() <-chan struct{} { return w.wakes }
 
-// Take hands out all that happened since it was called last, and reports whether anything did. It
+// Take moves all events since its last call into out, and reports whether there were any. It
 // does not allocate.
 func (w *Watcher) Take(out *Wake) bool {
 	w.mu.Lock()
@@ -219,8 +221,8 @@ func (w *Watcher) Take(out *Wake) bool {
 	return w.slot.take(out)
 }
 
-// Refusals are what the watcher has to do without, each once: a call returns those since the one
-// before. A Wake with Refused says that there is one.
+// Refusals returns the resources that the watcher does without, each once: a call returns those
+// since the previous call. A Wake with Refused announces new ones.
 func (w *Watcher) Refusals() []error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -229,13 +231,13 @@ func (w *Watcher) Refusals() []error {
 	return out
 }
 
-// refuse says what cannot be had, unless it was said before.
-func (w *Watcher) refuse(errs ...error) {
+// addRefusals records refusals that were not reported before.
+func (w *Watcher) addRefusals(errs ...error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, err := range errs {
-		if text := err.Error(); !w.said[text] {
-			w.said[text] = true
+		if text := err.Error(); !w.reported[text] {
+			w.reported[text] = true
 			w.refusals = append(w.refusals, err)
 			w.slot.add(time.Now(), nil, Refused)
 			w.notify()
@@ -243,7 +245,7 @@ func (w *Watcher) refuse(errs ...error) {
 	}
 }
 
-// Close ends Wait and gives all descriptors back.
+// Close ends Wait and closes all descriptors.
 func (w *Watcher) Close() {
 	w.mu.Lock()
 	if w.closed {
@@ -255,7 +257,7 @@ func (w *Watcher) Close() {
 	_, _ = unix.Write(w.signal, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 	w.mu.Unlock()
 	if running {
-		<-w.left
+		<-w.waitDone
 	}
 	var dead []int
 	w.mu.Lock()
@@ -267,7 +269,7 @@ func (w *Watcher) Close() {
 	closeFiles(append(dead, w.signal, w.epoll))
 }
 
-// closeFiles closes descriptors, never with w.mu held: taking a trigger down takes an RCU grace
+// closeFiles closes descriptors, never with w.mu held: removing a trigger takes an RCU grace
 // period, 10 ms and more (v6.12 kernel/sched/psi.c, psi_trigger_destroy).
 func closeFiles(fds []int) {
 	for _, fd := range fds {
@@ -275,8 +277,8 @@ func closeFiles(fds []int) {
 	}
 }
 
-// exhausted reports whether an error means that there is no more to be had: descriptors, watches or
-// memory.
+// exhausted reports whether an error means that the limit of descriptors, watches or memory is
+// reached.
 func exhausted(err error) bool {
 	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOSPC) ||
 		errors.Is(err, unix.ENOMEM)

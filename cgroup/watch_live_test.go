@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// child makes a cgroup below one.
+// child creates a cgroup below another one.
 func child(t testing.TB, fs *FS, parent *Group, name string) *Group {
 	t.Helper()
 	path := filepath.Join(parent.path, name)
@@ -30,7 +30,7 @@ func child(t testing.TB, fs *FS, parent *Group, name string) *Group {
 	return g
 }
 
-// remove removes a cgroup, once the kernel lets it.
+// remove removes a cgroup, as soon as the kernel allows it.
 func remove(t testing.TB, fs *FS, g *Group) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); ; {
@@ -38,14 +38,14 @@ func remove(t testing.TB, fs *FS, g *Group) {
 		if err == nil {
 			return
 		}
-		if err != unix.EBUSY || time.Now().After(deadline) { // a process that was waited for may count for a moment
+		if err != unix.EBUSY || time.Now().After(deadline) { // a reaped process may count for a moment
 			t.Fatal(err)
 		}
 		runtime.Gosched()
 	}
 }
 
-// Each change wakes, also after the first; a group that was only added does not.
+// Each change causes a wake, not only the first one; adding a group causes none.
 func TestLiveWatchCgroupEvents(t *testing.T) {
 	fs, parent := live(t)
 	g := child(t, fs, parent, "pod")
@@ -58,13 +58,13 @@ func TestLiveWatchCgroupEvents(t *testing.T) {
 	w := watching(t)
 	got, err := w.Add("uid", g, Watch{Events: CgroupEventsChanged})
 	if err != nil || got != CgroupEventsChanged {
-		t.Fatalf("%v, %v", got, err)
+		t.Fatalf("Add returned events %v, error %v", got, err)
 	}
 	if again, err := w.Add("uid", g, Watch{Events: CgroupEventsChanged}); again != got || err != nil {
-		t.Errorf("again: %v, %v", again, err)
+		t.Errorf("second Add of the group returned %v, error %v", again, err)
 	}
 	if files, _ := held(w); files != 1 {
-		t.Errorf("%d files", files)
+		t.Errorf("watcher holds %d files after Add", files)
 	}
 	if err := w.AddFile("end", fd); err != nil {
 		t.Fatal(err)
@@ -73,8 +73,8 @@ func TestLiveWatchCgroupEvents(t *testing.T) {
 	<-w.Wakes()
 	var wake Wake
 	w.Take(&wake)
-	if wake.What != PIDsEventsChanged && wake.What != PIDsEventsChanged|Refused { // the priority, where this process may not raise it
-		t.Errorf("woken by %v", wake.What)
+	if wake.What != PIDsEventsChanged && wake.What != PIDsEventsChanged|Refused { // a refused priority
+		t.Errorf("unexpected wake by events %v", wake.What)
 	}
 	wake.What = 0
 	for range 3 {
@@ -90,10 +90,10 @@ func TestLiveWatchCgroupEvents(t *testing.T) {
 		await(t, w, "uid", CgroupEventsChanged) // and not any more
 		_ = cmd.Wait()
 	}
-	// What was told is not told again.
+	// A reported event is not reported again.
 	for tries := 0; wake.What != PIDsEventsChanged; tries++ {
 		if tries == 100 {
-			t.Fatalf("still woken by %v", wake.What)
+			t.Fatalf("event reported again, wake by %v", wake.What)
 		}
 		signal(t, fd)
 		for wake.What = 0; wake.What&PIDsEventsChanged == 0; {
@@ -103,20 +103,21 @@ func TestLiveWatchCgroupEvents(t *testing.T) {
 	}
 	remove(t, fs, g)
 	if _, err := w.Add("other", g, Watch{Events: CgroupEventsChanged}); !errors.Is(err, ErrVanished) {
-		t.Errorf("a group that is gone: %v", err)
+		t.Errorf("Add of a removed group: error %v, want ErrVanished", err)
 	}
 	w.Keep(func(key string) bool {
 		if key != "uid" {
-			t.Errorf("asked for %q", key)
+			t.Errorf("Keep called wanted with key %q", key)
 		}
 		return false
 	})
 	if files, _ := held(w); files != 1 || w.Watches("uid", g.ID()) {
-		t.Errorf("%d files", files)
+		t.Errorf("watcher still holds %d files", files)
 	}
 }
 
-// A trigger fires when tasks stall, with whatever window this process may have, and ends with its cgroup.
+// A trigger fires when tasks stall, with any window that this process may use, and ends with
+// its cgroup.
 func TestLiveWatchTrigger(t *testing.T) {
 	fs, parent := live(t)
 	g := child(t, fs, parent, "pod")
@@ -128,17 +129,17 @@ func TestLiveWatchTrigger(t *testing.T) {
 		{CPU, false, 50 * time.Millisecond, 500 * time.Millisecond}, {Memory, true, 50 * time.Millisecond, 700 * time.Millisecond},
 	}})
 	if err != nil || got&CPUPressed == 0 {
-		t.Fatalf("%v, %v, refused %q", got, err, w.Refusals())
+		t.Fatalf("Add with a trigger returned %v, error %v, refusals %q", got, err, w.Refusals())
 	}
-	// Those windows are allowed with CAP_SYS_RESOURCE; else it is said once.
+	// These windows need CAP_SYS_RESOURCE; without it one refusal is reported.
 	for i, err := range w.Refusals() {
 		t.Log(err)
 		if i > 0 {
-			t.Error("said twice")
+			t.Error("refusal was reported twice, want once")
 		}
 	}
 	if got, err := w.AddNode("/proc", []Trigger{{CPU, false, 20 * time.Millisecond, 2 * time.Second}}); err != nil || got != CPUPressed {
-		t.Errorf("the node: %v, %v, refused %q", got, err, w.Refusals())
+		t.Errorf("AddNode returned %v, error %v, refusals %q", got, err, w.Refusals())
 	}
 	dir, err := os.Open(filepath.Join(fs.Mount(), g.path))
 	if err != nil {
@@ -165,14 +166,14 @@ func TestLiveWatchTrigger(t *testing.T) {
 	await(t, w, "uid", Ended)
 }
 
-// Limits that are hit are told by memory.events, those of the cgroup itself by memory.events.local, and forks that are refused by
-// pids.events.
+// memory.events reports limits that are hit, memory.events.local those of the cgroup itself,
+// and pids.events rejected forks.
 func TestLiveWatchLimits(t *testing.T) {
 	fs, parent := live(t)
 	enable := func(path string) {
 		f := filepath.Join(fs.Mount(), path, "cgroup.subtree_control")
 		for _, c := range []string{"+memory", "+pids"} {
-			_ = os.WriteFile(f, []byte(c), 0) // what is missing shows below
+			_ = os.WriteFile(f, []byte(c), 0) // a missing controller shows below
 		}
 	}
 	enable("")
@@ -184,7 +185,7 @@ func TestLiveWatchLimits(t *testing.T) {
 	w := watching(t)
 	want := MemoryEventsChanged | MemoryEventsLocalChanged | PIDsEventsChanged | CgroupEventsChanged
 	if got, err := w.Add("uid", g, Watch{Events: want}); got != want || err != nil {
-		t.Fatalf("%v, %v", got, err)
+		t.Fatalf("Add with limits returned events %v, error %v", got, err)
 	}
 	for file, value := range map[string]string{"memory.high": "8388608", "pids.max": "3"} {
 		if err := g.write(file, value); err != nil {
@@ -213,8 +214,8 @@ func TestLiveWatchLimits(t *testing.T) {
 	run("sleep 60 & sleep 60 & sleep 60 & sleep 60 & wait", PIDsEventsChanged)
 }
 
-// Cgroups come and go by the hundred while they are watched: no error but that one is gone, and no descriptor is left.
-// Without triggers: see Trigger.
+// Cgroups that are created and removed by the hundred while they are watched cause no error
+// except ErrVanished, and leave no descriptor. Without triggers: see Trigger.
 func TestLiveWatchChurn(t *testing.T) {
 	fs, parent := live(t)
 	w := watching(t)
@@ -253,9 +254,9 @@ func TestLiveWatchChurn(t *testing.T) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.files != 0 || len(w.groups) != 0 {
-		t.Errorf("%d files, %d keys", w.files, len(w.groups))
+		t.Errorf("watcher still holds %d files and %d keys", w.files, len(w.groups))
 	}
 	if len(w.sources) > workers*8 {
-		t.Errorf("%d numbers of sources: they are not used again", len(w.sources))
+		t.Errorf("%d source numbers in use: free numbers are not reused", len(w.sources))
 	}
 }

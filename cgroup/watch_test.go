@@ -15,7 +15,7 @@ import (
 	"jettison/internal/base/race"
 )
 
-// watching runs a Watcher until the test ends, and then counts what it left behind.
+// watching runs a Watcher until the test ends, and then checks that it left nothing open.
 func watching(t testing.TB, set ...func(*Watcher)) *Watcher {
 	t.Helper()
 	before, ignore := openFiles(t), goleak.IgnoreCurrent()
@@ -31,25 +31,25 @@ func watching(t testing.TB, set ...func(*Watcher)) *Watcher {
 	t.Cleanup(func() {
 		w.Close()
 		if err := <-done; err != nil && !errors.Is(err, os.ErrClosed) {
-			t.Errorf("Wait: %v", err)
+			t.Errorf("Wait returned unexpected error: %v", err)
 		}
 		if after := openFiles(t); after != before {
-			t.Errorf("%d files open, %d before", after, before)
+			t.Errorf("%d files open after Close, %d before", after, before)
 		}
 		goleak.VerifyNone(t, ignore)
 	})
 	return w
 }
 
-// held counts what a Watcher that runs holds: descriptors and keys.
+// held returns the number of files and keys of a running Watcher.
 func held(w *Watcher) (files, keys int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.files, len(w.groups)
 }
 
-// keepPriority has the thread that waits run as the others do.
-func keepPriority(w *Watcher) { w.plain = true }
+// keepPriority makes the waiting thread run with ordinary priority.
+func keepPriority(w *Watcher) { w.keepPriority = true }
 
 func openFiles(t testing.TB) int {
 	t.Helper()
@@ -60,7 +60,7 @@ func openFiles(t testing.TB) int {
 	return len(entries)
 }
 
-// eventfd is a descriptor that has something once signal was called.
+// eventfd returns a descriptor that becomes readable when signal is called.
 func eventfd(t testing.TB) int {
 	t.Helper()
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
@@ -78,7 +78,8 @@ func signal(t testing.TB, fd int) {
 	}
 }
 
-// await takes wakes until one names the key with all of what, and returns all that happened to it on the way.
+// await takes wakes until one has all of what for the key, and returns all events of the key on
+// the way.
 func await(t testing.TB, w *Watcher, key string, what Happened) Happened {
 	t.Helper()
 	timer := time.NewTimer(30 * time.Second)
@@ -98,12 +99,12 @@ func await(t testing.TB, w *Watcher, key string, what Happened) Happened {
 				return got
 			}
 		case <-timer.C:
-			t.Fatalf("%q: got %v, want %v", key, got, what)
+			t.Fatalf("events of key %q = %v, want %v", key, got, what)
 		}
 	}
 }
 
-// 10,000 events that nobody looks at in between are one wake.
+// 10,000 events without a Take are one wake.
 func TestABurstIsOneWake(t *testing.T) {
 	w := watching(t, keepPriority)
 	groups := make([]watched, 300)
@@ -118,34 +119,34 @@ func TestABurstIsOneWake(t *testing.T) {
 		w.mu.Unlock()
 	}
 	w.mu.Lock()
-	w.slot.add(now, &groups[200], PIDsEventsChanged) // one that there is no room for
+	w.slot.add(now, &groups[200], PIDsEventsChanged) // the wake has no room for it
 	w.mu.Unlock()
 	if n := len(w.Wakes()); n != 1 {
-		t.Fatalf("%d wakes", n)
+		t.Fatalf("events caused %d wakes, want one", n)
 	}
 	<-w.Wakes()
 	var wake Wake
 	if !w.Take(&wake) || wake.Events != 10_001 || wake.N != maxWoken || !wake.Overflow || !wake.First.Equal(now) {
-		t.Errorf("%d events, %d keys, overflow %v, first %v", wake.Events, wake.N, wake.Overflow, wake.First.Sub(now))
+		t.Errorf("wake has %d events, %d keys, overflow %v, first after %v", wake.Events, wake.N, wake.Overflow, wake.First.Sub(now))
 	}
 	if wake.What != MemoryEventsChanged|MemoryEventsLocalChanged|PIDsEventsChanged || wake.Keys[3] != (Woken{"pod3", MemoryEventsLocalChanged}) ||
 		wake.Keys[0] != (Woken{"pod0", MemoryEventsChanged}) {
-		t.Errorf("%v, %+v", wake.What, wake.Keys[:4])
+		t.Errorf("wake has events %v, first keys %+v", wake.What, wake.Keys[:4])
 	}
 	if w.Take(&wake) || wake.N != 0 || wake.What != 0 || wake.Keys[0] != (Woken{}) || len(w.Wakes()) != 0 {
-		t.Errorf("something is left: %+v", wake)
+		t.Errorf("second Take returned events: %+v", wake)
 	}
 	w.mu.Lock()
-	w.slot.add(now, &groups[299], Ended) // there was no room for it in the wake before
+	w.slot.add(now, &groups[299], Ended) // it did not fit into the previous wake
 	w.slot.add(now, nil, Refused)
 	w.mu.Unlock()
 	if !w.Take(&wake) || wake.N != 1 || wake.Keys[0] != (Woken{"pod299", Ended}) || wake.What != Ended|Refused || wake.Overflow {
-		t.Errorf("the next wake: %+v", wake)
+		t.Errorf("unexpected content of the next wake: %+v", wake)
 	}
 }
 
-// The same through the kernel: while the loop is busy with one look, 10,000 events wait in one more; and a loop that is never
-// busy looks once a millisecond at most.
+// The same through the kernel: while the loop is busy with one look, 10,000 events become one
+// more look; and a loop that is never busy looks at most once a millisecond.
 func TestABurstThroughTheKernelCostsFewLooks(t *testing.T) {
 	var fds [50]int
 	for i := range fds {
@@ -180,8 +181,8 @@ func TestABurstThroughTheKernelCostsFewLooks(t *testing.T) {
 			seen[k.Key] = true
 		}
 	}
-	if busy > 3 || len(seen) != len(fds)+1 { // what waited, a round that was under way, the last
-		t.Errorf("%d looks at %d keys", busy, len(seen))
+	if busy > 3 || len(seen) != len(fds)+1 { // the pending wake, a round in progress, the last
+		t.Errorf("busy loop took %d looks at %d keys", busy, len(seen))
 	}
 
 	start, looks, events, done := time.Now(), 0, uint64(0), make(chan struct{})
@@ -237,14 +238,14 @@ func TestWakingDoesNotAllocate(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() {
 		dead, _ = w.round(now, events[:], buf, dead[:0])
 		if !w.Take(&wake) {
-			t.Error("nothing happened")
+			t.Error("Take returned no event in the loop")
 		}
 	}); n != 0 {
-		t.Errorf("%v allocations", n)
+		t.Errorf("a round and Take made %v allocations, want 0", n)
 	}
 }
 
-// An event of a source that was removed after the kernel told of it is nobody's, though its number is used again.
+// A late event of a removed source is dropped, even if its number is in use again.
 func TestALateEventIsNotTheSuccessors(t *testing.T) {
 	w, err := NewWatcher()
 	if err != nil {
@@ -267,16 +268,16 @@ func TestALateEventIsNotTheSuccessors(t *testing.T) {
 	w.round(time.Now(), late, nil, nil)
 	var wake Wake
 	if w.Take(&wake) {
-		t.Errorf("woken: %+v", wake.Keys[:wake.N])
+		t.Errorf("late event woke keys %+v, want none", wake.Keys[:wake.N])
 	}
 	late[0].Pad = 1
 	w.round(time.Now(), late, nil, nil)
 	if !w.Take(&wake) || wake.Keys[0] != (Woken{"new", PIDsEventsChanged}) {
-		t.Errorf("not woken: %+v", wake.Keys[0])
+		t.Errorf("own event of the new source is missing: %+v", wake.Keys[0])
 	}
 }
 
-// A source is replaced under its key, and its end is told.
+// A source is replaced under its key, and its end is reported.
 func TestASourceThatEnds(t *testing.T) {
 	w := watching(t)
 	var pipe [2]int
@@ -289,7 +290,7 @@ func TestASourceThatEnds(t *testing.T) {
 		}
 	}
 	if files, _ := held(w); files != 1 {
-		t.Errorf("%d files", files)
+		t.Errorf("watcher holds %d files after the end", files)
 	}
 	unix.Close(pipe[1])
 	unix.Close(pipe[0])
@@ -307,24 +308,25 @@ func TestWatcherIsOver(t *testing.T) {
 	signal(t, fd)
 	await(t, w, "x", PIDsEventsChanged)
 	if err := w.Wait(); !errors.Is(err, os.ErrClosed) {
-		t.Errorf("a second Wait: %v", err)
+		t.Errorf("a second Wait returned error %v", err)
 	}
 	w.Close()
 	w.Close()
 	if err := w.AddFile("y", fd); !errors.Is(err, os.ErrClosed) {
-		t.Errorf("add: %v", err)
+		t.Errorf("Add after Close: error %v, want os.ErrClosed", err)
 	}
 	w.Remove("x")
 	w.Keep(func(string) bool { return false })
 	if w.Watches("x", ID{}) {
-		t.Error("still watched")
+		t.Error("key is still watched after Close")
 	}
 
 	never := watching(t)
 	never.Close() // maybe before its Wait began
 }
 
-// A bound on descriptors, and a process that has no more of them, leave sources out, and say so once.
+// With the file bound or the process limit reached, sources are left out and one refusal is
+// reported.
 func TestNoMoreDescriptors(t *testing.T) {
 	for name, most := range map[string]int{"bound": 3, "process": maxFiles} {
 		t.Run(name, func(t *testing.T) {
@@ -334,13 +336,13 @@ func TestNoMoreDescriptors(t *testing.T) {
 			for i := range fds {
 				fds[i] = eventfd(t)
 			}
-			w := watching(t, keepPriority, func(w *Watcher) { w.most = most })
+			w := watching(t, keepPriority, func(w *Watcher) { w.fileLimit = most })
 			if name == "process" {
 				fillDescriptors(t)
 				for range 3 {
 					w.Remove("a")
 					if got, err := w.Add("a", a, Watch{Events: CgroupEventsChanged}); got != 0 || err != nil {
-						t.Errorf("%v, %v", got, err)
+						t.Errorf("Add beyond the limit returned %v, error %v", got, err)
 					}
 				}
 			} else {
@@ -350,27 +352,27 @@ func TestNoMoreDescriptors(t *testing.T) {
 					}
 				}
 			}
-			said := w.Refusals()
-			if len(said) != 1 || !strings.Contains(said[0].Error(), "files") {
-				t.Errorf("refusals %q", said)
+			refusals := w.Refusals()
+			if len(refusals) != 1 || !strings.Contains(refusals[0].Error(), "files") {
+				t.Errorf("refusals at the limit = %q, want one", refusals)
 			}
 			if again := w.Refusals(); again != nil {
-				t.Errorf("said again: %q", again)
+				t.Errorf("refusal was reported again: %q", again)
 			}
 			if got, err := w.Add("b", b, Watch{Events: CgroupEventsChanged | MemoryEventsChanged}); got != 0 || err != nil {
-				t.Errorf("a group without the files: %v, %v", got, err)
+				t.Errorf("Add of a group without event files: %v, error %v", got, err)
 			}
 			if !w.Watches("b", b.ID()) || w.Watches("b", a.ID()) || w.Watches("c", b.ID()) {
-				t.Error("Watches")
+				t.Error("Watches reports wrong groups, want only b under key b")
 			}
 			if more := w.Refusals(); more != nil {
-				t.Errorf("refusals %q", more)
+				t.Errorf("refusals after the first one: %q", more)
 			}
 		})
 	}
 }
 
-// fillDescriptors leaves this process none until the test ends.
+// fillDescriptors uses up this process' descriptors until the test ends.
 func fillDescriptors(t *testing.T) {
 	t.Helper()
 	var was unix.Rlimit
@@ -405,23 +407,23 @@ func TestTriggers(t *testing.T) {
 	} {
 		got := Trigger{Memory, true, c.stall, c.window}.plain()
 		if got != (Trigger{Memory, true, c.plainStall, c.plainWindow}) || got.validate() != nil {
-			t.Errorf("%v of %v: %v", c.stall, c.window, got)
+			t.Errorf("plain trigger for %v of %v = %v", c.stall, c.window, got)
 		}
 	}
 	if text := (Trigger{Memory, false, 150 * ms, 1000 * ms}).String(); text != "memory: some 150000 1000000" {
-		t.Error(text)
+		t.Errorf("Trigger.String = %q, want the kernel's format", text)
 	}
 	w := watching(t, keepPriority)
 	for _, bad := range []Trigger{{}, {Memory, true, 0, 1000 * ms}, {Memory, true, 2000 * ms, 1000 * ms}, {Memory, true, ms, 499 * ms},
 		{Memory, true, ms, 10_001 * ms}, {Resource(3), true, ms, 1000 * ms}, {Resource(-1), true, ms, 1000 * ms}, {IO, true, -ms, 1000 * ms}} {
 		if _, err := w.AddNode("/proc", []Trigger{bad}); !errors.Is(err, errTrigger) {
-			t.Errorf("%v: %v", bad, err)
+			t.Errorf("invalid trigger %v: error %v, want errTrigger", bad, err)
 		}
 	}
 	if got, err := w.AddNode(t.TempDir(), []Trigger{{Memory, true, ms, 1000 * ms}, {IO, true, ms, 1000 * ms}}); got != 0 || err != nil {
-		t.Errorf("without PSI: %v, %v", got, err)
+		t.Errorf("AddNode without PSI: %v, error %v", got, err)
 	}
-	if said := w.Refusals(); len(said) != 2 || !errors.Is(said[0], os.ErrNotExist) || !strings.Contains(said[0].Error(), "psi=0") {
-		t.Errorf("refusals %q", said)
+	if refusals := w.Refusals(); len(refusals) != 2 || !errors.Is(refusals[0], os.ErrNotExist) || !strings.Contains(refusals[0].Error(), "psi=0") {
+		t.Errorf("refusals without PSI = %q, want two", refusals)
 	}
 }

@@ -10,10 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The thread is raised as far as it goes, what is refused is said, and it is an ordinary one again afterwards.
+// The thread's priority is raised as far as permitted, denied requests are reported, and the
+// thread is ordinary again afterwards.
 func TestPriorityOfTheThread(t *testing.T) {
 	done := make(chan struct{})
-	go func() { // a thread of its own, which ends with the goroutine
+	go func() { // a separate thread, which ends with the goroutine
 		defer close(done)
 		runtime.LockOSThread()
 		raised, refused := RaiseThread()
@@ -22,21 +23,22 @@ func TestPriorityOfTheThread(t *testing.T) {
 		case err != nil:
 			t.Error(err)
 		case raised && len(refused) == 0 && attr.Policy != unix.SCHED_FIFO, len(refused) == 1 && attr.Nice != -20, raised == (len(refused) == 2):
-			t.Errorf("raised %v, refused %v: %+v", raised, refused, attr)
+			t.Errorf("thread raised %v, refused %v, attributes %+v", raised, refused, attr)
 		}
 		t.Logf("raised %v, refused %v", raised, refused)
 		if err := lowerThread(); raised && err != nil {
 			t.Error(err)
 		}
 		if attr, err = unix.SchedGetAttr(0, 0); err != nil || attr.Policy != unix.SCHED_NORMAL || raised && attr.Nice != 0 {
-			t.Errorf("lowered: %+v, %v", attr, err)
+			t.Errorf("attributes after lowerThread = %+v, error %v", attr, err)
 		}
 	}()
 	<-done
 }
 
-// Keys are added, removed and woken at random from several goroutines; nothing is lost for good and nothing is left.
-func TestWatcherAtOnce(t *testing.T) {
+// Keys are added, removed and woken at random from several goroutines; no wake is lost
+// permanently and no source is left.
+func TestWatcherConcurrently(t *testing.T) {
 	var fds [8]int
 	for i := range fds {
 		fds[i] = eventfd(t)
@@ -72,11 +74,11 @@ func TestWatcherAtOnce(t *testing.T) {
 		await(t, w, fmt.Sprint(i), PIDsEventsChanged)
 	}
 	if files, keys := held(w); files != len(fds) || keys != len(fds) {
-		t.Errorf("%d files, %d keys", files, keys)
+		t.Errorf("watcher still holds %d files and %d keys", files, keys)
 	}
 }
 
-// BenchmarkWake is from the event to the loop that took it: write, epoll, channel, Take.
+// BenchmarkWake measures from the event to the loop that took it: write, epoll, channel, Take.
 func BenchmarkWake(b *testing.B) {
 	fd := eventfd(b)
 	w, err := NewWatcher()

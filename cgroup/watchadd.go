@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Watch is what of a cgroup wakes.
+// Watch selects the events of a cgroup that cause a wake.
 type Watch struct {
 	// of MemoryEventsChanged, MemoryEventsLocalChanged, CgroupEventsChanged, PIDsEventsChanged
 	Events   Happened
-	Triggers []Trigger // only of a cgroup that stays: see Trigger
+	Triggers []Trigger // only for a long-lived cgroup: see Trigger
 }
 
-// eventFiles are the files that tell of changes, by what they tell (cgroup_file_notify; v6.12
+// eventFiles are the files that signal changes, by event (cgroup_file_notify; v6.12
 // mm/memcontrol.c, kernel/cgroup/pids.c).
 var eventFiles = [...]struct {
 	kind Happened
@@ -26,14 +26,14 @@ var eventFiles = [...]struct {
 	{CgroupEventsChanged, "cgroup.events"}, {PIDsEventsChanged, "pids.events"},
 }
 
-// nodeKey is the key of what AddNode adds.
+// nodeKey is the key of AddNode's watch.
 const nodeKey = ""
 
-// Add watches a cgroup under a key of the caller's, a pod's UID, and returns what of it is watched:
-// a file that the cgroup does not have (its controller is off, the kernel is old) and what was
-// refused are missing. What was watched under the key before is not any more, unless it is the same
-// cgroup: then nothing is done. The group may be closed afterwards. ErrVanished: it went away
-// meanwhile, and nothing is watched.
+// Add watches a cgroup under a key, a pod's UID, and returns the events that are watched: files
+// that the cgroup lacks (its controller is off, the kernel is old) and refused ones are left
+// out. It replaces a previous watch under the key, but does nothing if that is of the same
+// cgroup. The group may be closed afterwards. ErrVanished: the cgroup was removed meanwhile and
+// is not watched.
 func (w *Watcher) Add(key string, g *Group, watch Watch) (Happened, error) {
 	if key == nodeKey {
 		return 0, fmt.Errorf("watch cgroup %s: no key", g.file(""))
@@ -50,7 +50,7 @@ func (w *Watcher) Add(key string, g *Group, watch Watch) (Happened, error) {
 		if err == nil {
 			o.kind = f.kind
 			opened = append(opened, o)
-		} else if err = w.missing("watch", err); err != nil {
+		} else if err = w.openError("watch", err); err != nil {
 			closeOpened(opened)
 			return 0, err
 		}
@@ -62,7 +62,7 @@ func (w *Watcher) Add(key string, g *Group, watch Watch) (Happened, error) {
 		})
 		if err == nil {
 			opened = append(opened, o)
-		} else if err = w.missing("set a trigger on", err); err != nil {
+		} else if err = w.openError("set a trigger on", err); err != nil {
 			closeOpened(opened)
 			return 0, err
 		}
@@ -70,7 +70,7 @@ func (w *Watcher) Add(key string, g *Group, watch Watch) (Happened, error) {
 	return w.put(&watched{key: key, id: g.id, isGroup: true}, opened)
 }
 
-// AddNode watches the whole node's pressure in PROC/pressure, under the key "".
+// AddNode watches the node's pressure in PROC/pressure, under the key "".
 func (w *Watcher) AddNode(procMount string, triggers []Trigger) (Happened, error) {
 	var opened []opening
 	for _, t := range triggers {
@@ -87,8 +87,8 @@ func (w *Watcher) AddNode(procMount string, triggers []Trigger) (Happened, error
 			continue
 		}
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, ErrPressureOff) {
-			w.refuse(fmt.Errorf("no pressure triggers: %w: the kernel is built without PSI, or booted with psi=0", err))
-		} else if err = w.missing("set a trigger on", err); err != nil {
+			w.addRefusals(fmt.Errorf("no pressure triggers: %w: the kernel is built without PSI, or booted with psi=0", err))
+		} else if err = w.openError("set a trigger on", err); err != nil {
 			closeOpened(opened)
 			return 0, err
 		}
@@ -96,7 +96,7 @@ func (w *Watcher) AddNode(procMount string, triggers []Trigger) (Happened, error
 	return w.put(&watched{key: nodeKey}, opened)
 }
 
-// Watches reports whether this very cgroup is watched under the key.
+// Watches reports whether the key watches the cgroup with this ID.
 func (w *Watcher) Watches(key string, id ID) bool {
 	_, ok := w.watching(key, id)
 	return ok
@@ -119,8 +119,8 @@ func (w *Watcher) kinds(of *watched) (got Happened) {
 	return got
 }
 
-// Remove ends the watch of a key. What happened to it before may still be in the next Wake. A
-// trigger of a cgroup that lives takes some 10 ms to take down.
+// Remove ends the watch of a key. Its earlier events may still be in the next Wake. Removing a
+// trigger of an existing cgroup takes some 10 ms.
 func (w *Watcher) Remove(key string) {
 	var dead []int
 	w.mu.Lock()
@@ -132,8 +132,8 @@ func (w *Watcher) Remove(key string) {
 	closeFiles(dead)
 }
 
-// Keep ends the watch of every cgroup whose key is not wanted any more. The kernel does not tell
-// when an event file's cgroup is removed: the loop that lists the cgroups calls it then.
+// Keep ends the watch of every cgroup with a key that wanted rejects. The kernel does not
+// report the removal of an event file's cgroup, so the loop that lists the cgroups calls Keep.
 func (w *Watcher) Keep(wanted func(key string) bool) {
 	var dead []int
 	w.mu.Lock()
@@ -147,7 +147,7 @@ func (w *Watcher) Keep(wanted func(key string) bool) {
 	closeFiles(dead)
 }
 
-// opening is a descriptor on its way into the epoll.
+// opening is a descriptor to be added to the epoll.
 type opening struct {
 	fd     int
 	kind   Happened
@@ -155,15 +155,15 @@ type opening struct {
 	rearm  bool
 }
 
-// closeOpened closes descriptors that did not get there.
+// closeOpened closes descriptors that were not added.
 func closeOpened(opened []opening) {
 	for _, o := range opened {
 		unix.Close(o.fd)
 	}
 }
 
-// openEvents opens an event file and reads it once: until then the kernel calls it changed (kernfs:
-// of->event begins behind).
+// openEvents opens an event file and reads it once: before the first read the kernel reports it
+// as changed (kernfs: of->event starts behind).
 func (w *Watcher) openEvents(g *Group, name string) (opening, error) {
 	fd, err := g.openFile(name, unix.O_RDONLY)
 	if err != nil {
@@ -177,25 +177,26 @@ func (w *Watcher) openEvents(g *Group, name string) (opening, error) {
 	return opening{fd: fd, events: unix.EPOLLPRI, rearm: true}, nil
 }
 
-// missing sorts the errors of opening one source: nil, it is done without (and said, where the
-// cgroup could have it); ErrVanished, the whole cgroup is gone; another, something is wrong with
-// the call.
-func (w *Watcher) missing(verb string, err error) error {
+// openError classifies the error of opening one source. nil: continue without it (reported as a
+// refusal, if the cgroup could have it); ErrVanished: the whole cgroup is gone; any other: the
+// call is invalid.
+func (w *Watcher) openError(verb string, err error) error {
 	switch {
 	case errors.Is(err, ErrVanished), errors.Is(err, errTrigger):
 		return err
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, ErrPressureOff):
 		return nil
 	case exhausted(err):
-		w.refuse(fmt.Errorf("cannot %s all cgroups: %w: raise the limit of open files", verb,
+		w.addRefusals(fmt.Errorf("cannot %s all cgroups: %w: raise the limit of open files", verb,
 			causeOf(err)))
 		return nil
 	}
-	w.refuse(fmt.Errorf("cannot %s all cgroups: %w", verb, causeOf(err)))
+	w.addRefusals(fmt.Errorf("cannot %s all cgroups: %w", verb, causeOf(err)))
 	return nil
 }
 
-// causeOf is an error without the path, so that it is said once and not for each cgroup.
+// causeOf returns an error without the path, so that it is reported once and not for each
+// cgroup.
 func causeOf(err error) error {
 	if errno := unix.Errno(0); errors.As(err, &errno) {
 		return errno
@@ -203,7 +204,7 @@ func causeOf(err error) error {
 	return err
 }
 
-// put adds descriptors to the epoll, in place of what is under the key.
+// put adds descriptors to the epoll and replaces the watch under the key.
 func (w *Watcher) put(of *watched, opened []opening) (got Happened, err error) {
 	var refused []error
 	var dead []int
@@ -217,8 +218,8 @@ func (w *Watcher) put(of *watched, opened []opening) (got Happened, err error) {
 		case err != nil:
 		case w.closed:
 			err = fmt.Errorf("watch %q: %w", of.key, os.ErrClosed)
-		case w.files >= w.most:
-			refused = append(refused, fmt.Errorf("cannot watch all cgroups: more than %d files", w.most))
+		case w.files >= w.fileLimit:
+			refused = append(refused, fmt.Errorf("cannot watch all cgroups: more than %d files", w.fileLimit))
 		default:
 			var addErr error
 			if addErr = w.addSource(of, o); addErr == nil {
@@ -239,11 +240,11 @@ func (w *Watcher) put(of *watched, opened []opening) (got Happened, err error) {
 	case err != nil:
 		dead = w.drop(of, dead)
 	case len(of.sources) > 0 || of.isGroup && !w.closed:
-		w.groups[of.key] = of // a cgroup with nothing to watch is not tried again at every look
+		w.groups[of.key] = of // do not retry a cgroup without sources at every look
 	}
 	w.mu.Unlock()
 	closeFiles(dead)
-	w.refuse(refused...)
+	w.addRefusals(refused...)
 	if err != nil {
 		return 0, err
 	}
@@ -278,7 +279,7 @@ func (w *Watcher) addSource(of *watched, o opening) error {
 	return nil
 }
 
-// drop ends all sources of a key, and adds their descriptors to dead, to be closed. w.mu is held.
+// drop ends all sources of a key and adds their descriptors to dead, for closing. w.mu is held.
 func (w *Watcher) drop(of *watched, dead []int) []int {
 	for len(of.sources) > 0 {
 		dead = w.dropSource(of.sources[len(of.sources)-1], dead)
@@ -286,8 +287,8 @@ func (w *Watcher) drop(of *watched, dead []int) []int {
 	return dead
 }
 
-// dropSource takes one descriptor out of the epoll. w.mu is held, so that it is not read meanwhile,
-// nor later: it is not among the sources any more.
+// dropSource removes one descriptor from the epoll. w.mu is held, so that it is not read
+// meanwhile or later: it is no longer among the sources.
 func (w *Watcher) dropSource(number int32, dead []int) []int {
 	s := &w.sources[number]
 	_ = unix.EpollCtl(w.epoll, unix.EPOLL_CTL_DEL, s.fd, nil)

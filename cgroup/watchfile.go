@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AddFile has an event descriptor (eventfd(2)) tell under a key of the caller's what pids.events
-// would: tests of the loop have no cgroup that tells anything. The descriptor stays the caller's.
-// What was watched under the key before is not any more.
+// AddFile reports an event descriptor (eventfd(2)) under a key as if its pids.events had
+// changed, for tests of the loop that have no real cgroup. The caller keeps the descriptor. It
+// replaces a previous watch under the key.
 func (w *Watcher) AddFile(key string, fd int) error {
 	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {

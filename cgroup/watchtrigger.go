@@ -8,32 +8,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Trigger is a share of time stalled that wakes: once Stall of a Window was lost, at most one wake
-// a window (Documentation/accounting/psi.rst).
+// Trigger causes a wake after tasks stalled for Stall within a Window, at most once per window
+// (Documentation/accounting/psi.rst).
 //
-// Set triggers on the node and on cgroups that stay (kubepods and those of the QoS classes), never
-// on a pod's. Setting one while its cgroup is removed crashes the kernel: 6.12.117 did within 400
-// such races (page fault at an address that is the trigger's threshold in nanoseconds). And
-// removing a cgroup that has one waits for an RCU grace period, 10 ms on a quiet machine, which is
-// the runtime's time (v6.12 kernel/sched/psi.c, psi_trigger_destroy).
+// Set triggers on the node and on long-lived cgroups (kubepods and those of the QoS classes),
+// never on a pod's. Setting one while its cgroup is removed crashes the kernel: 6.12.117 did
+// within 400 such races (page fault at an address equal to the trigger's threshold in
+// nanoseconds). Also, the removal of a cgroup with a trigger waits for an RCU grace period, 10
+// ms on a quiet machine, and delays the runtime (v6.12 kernel/sched/psi.c,
+// psi_trigger_destroy).
 type Trigger struct {
 	Resource Resource
-	Full     bool          // all tasks stalled at once; else at least one did
+	Full     bool          // all tasks stalled at the same time; else at least one did
 	Stall    time.Duration // more than 0, at most Window; the kernel counts microseconds
 	Window   time.Duration // 500 ms to 10 s
 }
 
 // Windows of triggers.
 const (
-	// v6.1 kernel/sched/psi.c, WINDOW_MIN_US; 6.12 takes shorter ones too
+	// v6.1 kernel/sched/psi.c, WINDOW_MIN_US; 6.12 accepts shorter ones too
 	minWindow = 500 * time.Millisecond
 	maxWindow = 10 * time.Second
-	// plainWindow is what a window must be a multiple of without CAP_SYS_RESOURCE: the worker of the
+	// plainWindow divides every window allowed without CAP_SYS_RESOURCE: the worker of the
 	// averages serves those (v6.12 psi_trigger_create).
 	plainWindow = 2 * time.Second
 )
 
-// String is as the kernel writes it: "some 100000 1000000" of "memory".
+// String returns the trigger in the kernel's format with its resource: "memory: some 100000
+// 1000000".
 func (t Trigger) String() string { return t.Resource.String() + ": " + t.line() }
 
 func (t Trigger) line() string {
@@ -44,7 +46,7 @@ func (t Trigger) line() string {
 	return fmt.Sprintf("%s %d %d", kind, t.Stall.Microseconds(), t.Window.Microseconds())
 }
 
-// errTrigger: the caller asks for what no kernel has.
+// errTrigger: the caller requests a trigger that no kernel supports.
 var errTrigger = errors.New("trigger out of range")
 
 func (t Trigger) validate() error {
@@ -57,8 +59,8 @@ func (t Trigger) validate() error {
 	return nil
 }
 
-// plain is the nearest trigger that needs no privilege: its window is the next multiple of 2 s, the
-// share of it the same.
+// plain returns the nearest trigger that needs no privilege: its window is the next multiple of
+// 2 s, its share of stall the same.
 func (t Trigger) plain() Trigger {
 	window := (t.Window + plainWindow - 1) / plainWindow * plainWindow
 	t.Stall = t.Stall * time.Duration(window/time.Microsecond) / (t.Window / time.Microsecond)
@@ -68,9 +70,9 @@ func (t Trigger) plain() Trigger {
 
 func (t Trigger) kind() Happened { return CPUPressed << t.Resource }
 
-// openTrigger opens a pressure file and sets a trigger up in it, which lives as long as the
-// descriptor. A window that is refused for want of CAP_SYS_RESOURCE becomes one that is not, for
-// this trigger and all later ones, and that is said.
+// openTrigger opens a pressure file and sets a trigger in it, which exists as long as the
+// descriptor. If the kernel rejects a window without CAP_SYS_RESOURCE, this and all later
+// triggers use one that needs no privilege, and the Watcher reports a refusal.
 func (w *Watcher) openTrigger(t Trigger, open func() (int, error)) (opening, error) {
 	if err := t.validate(); err != nil {
 		return opening{}, err
@@ -92,8 +94,8 @@ func (w *Watcher) openTrigger(t Trigger, open func() (int, error)) (opening, err
 			w.mu.Lock()
 			w.longOnly = true
 			w.mu.Unlock()
-			w.refuse(fmt.Errorf("the kernel refuses pressure windows that are no multiple of %v (needs CAP_SYS_RESOURCE): "+
-				"%v has become %v, others alike", plainWindow, t, plain))
+			w.addRefusals(fmt.Errorf("the kernel rejects pressure windows that are not a multiple of %v "+
+				"(needs CAP_SYS_RESOURCE): %v becomes %v, other triggers accordingly", plainWindow, t, plain))
 		}
 	}
 	if err == nil {
@@ -109,7 +111,7 @@ func (w *Watcher) openTrigger(t Trigger, open func() (int, error)) (opening, err
 	return opening{}, fmt.Errorf("write trigger %q: %w", t, err)
 }
 
-// writeTrigger writes the line with the byte that the kernel takes for its terminator.
+// writeTrigger writes the line with the byte that the kernel takes as its terminator.
 func writeTrigger(fd int, t Trigger) error {
 	for {
 		if _, err := unix.Write(fd, append([]byte(t.line()), 0)); err != unix.EINTR {

@@ -6,17 +6,17 @@ import (
 	"io"
 )
 
-// maxPath is how long the path of what is mounted, and of where, may be. TooLong takes the place of
-// one that is longer, and is none.
+// maxPath bounds the length of the two paths of a mount: its root and its mount point. TooLong,
+// which is no valid path, replaces a longer one.
 const (
 	maxPath = 4096
 	TooLong = "//"
 )
 
-// Mounts reads a mountinfo (proc_pid_mountinfo(5)) for a parser that gives up all of it for one
-// line that is longer than bufio.MaxScanTokenSize. Whoever may write to a directory that is mounted
-// can make one so: its path is left out, and the rest of the line stays. A line that is too long
-// even so is left out.
+// Mounts returns a reader of a mountinfo (proc_pid_mountinfo(5)) for a parser that fails on any
+// line longer than bufio.MaxScanTokenSize. A tenant that may write to a mounted directory can
+// create such a line: Mounts replaces its path and keeps the rest of the line. It leaves out a
+// line that is still too long.
 func Mounts(r io.Reader) io.Reader {
 	return &mounts{in: bufio.NewReaderSize(r, 16<<10)}
 }
@@ -24,10 +24,10 @@ func Mounts(r io.Reader) io.Reader {
 type mounts struct {
 	in   *bufio.Reader
 	line []byte
-	left []byte // of line, which was not read yet
+	left []byte // unread part of line
 }
 
-// Read has all lines before the first one that cannot be read.
+// Read returns all lines before the first one that cannot be read.
 func (m *mounts) Read(b []byte) (int, error) {
 	for len(m.left) == 0 {
 		if err := m.next(); err != nil {
@@ -39,13 +39,13 @@ func (m *mounts) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// The fields of a line that are paths: of what is mounted, on its device, and of where.
+// The fields of a line that are paths: the root on the mount's device, and the mount point.
 const (
 	rootField  = 3
 	pointField = 4
 )
 
-// next reads a line. The last one may lack its end.
+// next reads a line. The last one may lack its newline.
 func (m *mounts) next() error {
 	m.line = m.line[:0]
 	field, start, cut, long := 0, 0, false, false
@@ -56,7 +56,7 @@ func (m *mounts) next() error {
 			var part []byte
 			part, text, more = bytes.Cut(text, []byte(" "))
 			switch {
-			case cut: // more of what is left out
+			case cut: // the rest of a replaced path
 			case (field == rootField || field == pointField) && len(m.line)-start+len(part) > maxPath:
 				m.line, cut = append(m.line[:start], TooLong...), true
 			case len(m.line)+len(part)+2 > bufio.MaxScanTokenSize:
@@ -72,7 +72,7 @@ func (m *mounts) next() error {
 		switch {
 		case err == bufio.ErrBufferFull:
 			continue
-		// of a line that could not be read whole, nothing
+			// drop a line that could not be read completely
 		case err != nil && (err != io.EOF || len(m.line) == 0):
 			return err
 		case long:

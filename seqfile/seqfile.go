@@ -1,15 +1,15 @@
-// Package seqfile reads files of /proc in which a tenant can make a line very long: a path that it
-// has mounted, locks that it has taken.
+// Package seqfile reads files of /proc in which a tenant can make a line very long: with a path
+// that it has mounted, or locks that it holds.
 //
-//	seqfile.go  File: one that is open
-//	spare.go    that the process is not killed for what the kernel needs meanwhile
-//	mounts.go   Mounts: a mountinfo, with lines as short as its parser takes
+//	seqfile.go    File: an open file
+//	oomprotect.go protection of the process from OOM kills while such a file is open
+//	mounts.go     Mounts: a mountinfo with lines short enough for its parser
 //
-// The kernel makes each line as a whole, in a buffer that it doubles until the line fits (v6.12
-// fs/seq_file.c seq_read_iter), however little of it is read. It is charged to the memory cgroup of
-// who reads (seq_buf_alloc: GFP_KERNEL_ACCOUNT), which for a path of 33 MB - 33,000 directories
-// whose names are line ends - is 64 MiB: as much as the agent may have in all. So while such a file
-// is open this process is one that the kernel may not kill for memory: then the cgroup finds none
+// The kernel builds each line as a whole, in a buffer that it doubles until the line fits
+// (v6.12 fs/seq_file.c seq_read_iter), even if little of it is read. The buffer is charged to
+// the reader's memory cgroup (seq_buf_alloc: GFP_KERNEL_ACCOUNT). For a path of 33 MB - 33,000
+// directories with names of newlines - it is 64 MiB: the agent's whole memory limit. So while
+// such a file is open the kernel may not OOM-kill this process: then the cgroup has no process
 // to kill, the charge fails, and the line cannot be read.
 package seqfile
 
@@ -21,34 +21,35 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrLong: the next line is longer than there is memory for. All before it were read; what comes
+// ErrLong: the next line needs more memory than is left. All lines before it were read; those
 // after it cannot be.
 var ErrLong = errors.New(
-	"a line is too long for the memory that is left: what comes after it is not known")
+	"line too long for the memory that is left: the rest of the file is not read")
 
-// File is one that is open. Its last line's buffer stays as long as it is, so it must not be kept.
+// File is an open file. The buffer of its last line stays allocated until Close, so do not keep
+// it open.
 type File struct{ f *os.File }
 
 // Open opens a file for reading.
 func Open(name string) (*File, error) { return OpenAt(unix.AT_FDCWD, name) }
 
-// OpenAt opens one whose name counts from a directory.
+// OpenAt opens a file by a name relative to a directory.
 func OpenAt(dir int, name string) (*File, error) {
-	spare()
+	protect()
 	for {
 		fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err == unix.EINTR {
 			continue
 		}
 		if err != nil {
-			unspare()
+			unprotect()
 			return nil, &os.PathError{Op: "open", Path: name, Err: err}
 		}
 		return &File{os.NewFile(uintptr(fd), name)}, nil
 	}
 }
 
-// Read reads as os.File does. ErrLong is final.
+// Read reads like os.File. ErrLong is final.
 func (f *File) Read(b []byte) (int, error) {
 	n, err := f.f.Read(b)
 	if errors.Is(err, unix.ENOMEM) {
@@ -57,8 +58,8 @@ func (f *File) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Close must be called, once. A file that was only read has no error to tell.
+// Close must be called exactly once. Closing a file that was only read has no error to report.
 func (f *File) Close() {
 	_ = f.f.Close()
-	unspare()
+	unprotect()
 }

@@ -16,7 +16,7 @@ import (
 	"jettison/seqfile/seqtest"
 )
 
-// score is this process' oom_score_adj.
+// score returns this process' oom_score_adj.
 func score(t testing.TB) string {
 	t.Helper()
 	b, err := os.ReadFile("/proc/self/oom_score_adj")
@@ -26,12 +26,13 @@ func score(t testing.TB) string {
 	return strings.TrimSpace(string(b))
 }
 
-// While files are open the process is not to be killed, and after the last one is closed all is as before: also where one cannot be opened.
-func TestTheScoreIsPutBack(t *testing.T) {
+// While files are open the process is protected, and after the last one is closed its score is
+// restored, even if an open failed.
+func TestScoreIsRestored(t *testing.T) {
 	before, during := score(t), "-1000"
 	if os.WriteFile("/proc/self/oom_score_adj", []byte(during), 0) != nil {
 		during = before
-		t.Log("NOT TESTED: that it is -1000 meanwhile. CAP_SYS_RESOURCE is missing")
+		t.Log("NOT TESTED: score of -1000 while files are open. CAP_SYS_RESOURCE is missing")
 	} else if err := os.WriteFile("/proc/self/oom_score_adj", []byte(before), 0); err != nil {
 		t.Fatal(err)
 	}
@@ -54,10 +55,10 @@ func TestTheScoreIsPutBack(t *testing.T) {
 					two.Close()
 				}
 				if got := score(t); got != during {
-					t.Errorf("while one is open: %s, want %s", got, during)
+					t.Errorf("score while a file is open = %s, want %s", got, during)
 				}
 				if text, err := io.ReadAll(one); err != nil || len(text) == 0 {
-					t.Errorf("%q, %v", text, err)
+					t.Errorf("content of the open file = %q, error %v", text, err)
 				}
 				one.Close()
 			}
@@ -65,47 +66,47 @@ func TestTheScoreIsPutBack(t *testing.T) {
 	}
 	all.Wait()
 	if got := score(t); got != before {
-		t.Errorf("afterwards: %s, want %s", got, before)
+		t.Errorf("score after the last Close = %s, want %s", got, before)
 	}
-	if spared.files != 0 || spared.score != nil {
-		t.Errorf("%d files are open, %v", spared.files, spared.score)
+	if protection.files != 0 || protection.score != nil {
+		t.Errorf("protection counts %d open files, score file %v", protection.files, protection.score)
 	}
 	if !syscall.ForkLock.TryLock() {
-		t.Error("no process can be begun any more")
+		t.Error("fork lock is still held: no child process can start")
 	} else {
 		syscall.ForkLock.Unlock()
 	}
 }
 
-// A score that could not be put back is put back by the next one who reads.
-func TestAScoreThatCouldNotBePutBack(t *testing.T) {
+// A score that could not be restored is restored by the next reader.
+func TestScoreIsRestoredByTheNextReader(t *testing.T) {
 	before := score(t)
 	refused, err := os.Open("/proc/self/oom_score_adj") // not for writing
 	if err != nil {
 		t.Fatal(err)
 	}
-	spared.score, spared.before = refused, []byte(before)
+	protection.score, protection.before = refused, []byte(before)
 	one, err := Open("/proc/self/limits")
 	if err == nil {
 		one.Close()
 	}
-	if err != nil || spared.score != refused {
-		t.Fatalf("%v, %v", err, spared.score)
+	if err != nil || protection.score != refused {
+		t.Fatalf("read with a failing restore: error %v, score file %v", err, protection.score)
 	}
 	refused.Close()
-	if spared.score, err = os.OpenFile("/proc/self/oom_score_adj", os.O_RDWR, 0); err != nil {
+	if protection.score, err = os.OpenFile("/proc/self/oom_score_adj", os.O_RDWR, 0); err != nil {
 		t.Fatal(err)
 	}
 	if one, err = Open("/proc/self/limits"); err == nil {
 		one.Close()
 	}
-	if got := score(t); err != nil || spared.score != nil || got != before {
-		t.Errorf("%v, %v, %s", err, spared.score, got)
+	if got := score(t); err != nil || protection.score != nil || got != before {
+		t.Errorf("after the next reader: error %v, score file %v, score %s", err, protection.score, got)
 	}
 }
 
-// A line that is too long for the memory that there is, is an error of its own. All before it were read, and what other threads need memory
-// for meanwhile they get.
+// A line too long for the available memory returns ErrLong. All lines before it are read, and
+// other threads get the memory that they need meanwhile.
 func TestALineThatIsTooLongForTheMemory(t *testing.T) {
 	if thread, ok := seqtest.Inside(t); ok {
 		stop := make(chan struct{})
@@ -129,8 +130,9 @@ func TestALineThatIsTooLongForTheMemory(t *testing.T) {
 		}
 		for range 5 {
 			f, err := Open(thread + "/mountinfo")
-			// The others have it all at that moment: an error, and not the end. Where there is no inode for a file, it is called absent
-			// (v6.12 fs/proc/base.c proc_pident_instantiate).
+			// At that moment the buffer has all memory: others get an error, not the end of the
+			// file. A file without memory for its inode is reported as absent (v6.12
+			// fs/proc/base.c proc_pident_instantiate).
 			if errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.ENOENT) {
 				fmt.Printf("said: false, true, read /proc/: %v\n", err)
 				continue
@@ -150,13 +152,14 @@ func TestALineThatIsTooLongForTheMemory(t *testing.T) {
 		return
 	}
 	out, peak, err := seqtest.WithinSpared(t, 64<<20, seqtest.Mounted(t))
-	// With no memory at all, what comes before cannot be read either.
+	// With no memory at all, the lines before cannot be read either.
 	if n := strings.Count(out, ", true, read /proc/"); n != 5 || !strings.Contains(out, "said: true") || err != nil {
-		t.Errorf("%v, %d of 5 were read, %.1f MiB at most\n%.2000s", err, n, float64(peak)/(1<<20), out)
+		t.Errorf("error %v, %d of 5 files were read, peak %.1f MiB, output:\n%.2000s", err, n, float64(peak)/(1<<20), out)
 	}
 }
 
-// Lines come out as they were, but for paths that are too long, and those that are too long even so.
+// Lines are passed unchanged, except for paths that are too long; lines that are still too long
+// are left out.
 func TestMountsWithLongLines(t *testing.T) {
 	const plain = "36 35 98:0 /mnt1 /mnt\\0402 rw,noatime master:1 - ext3 /dev/root rw,errors=continue\n"
 	far := "/" + strings.Repeat("d", 100<<10)
@@ -179,13 +182,13 @@ func TestMountsWithLongLines(t *testing.T) {
 	} {
 		got, err := io.ReadAll(Mounts(strings.NewReader(text)))
 		if string(got) != want || err != nil {
-			t.Errorf("%.60q: %.200q, want %.200q, %v", text, got, want, err)
+			t.Errorf("Mounts of %.60q = %.200q, want %.200q, error %v", text, got, want, err)
 		}
 	}
 	broken := errors.New("broken")
 	got, err := io.ReadAll(Mounts(io.MultiReader(strings.NewReader(plain+"1 2 3:4 / /m"), errorReader{broken})))
 	if string(got) != plain || err != broken {
-		t.Errorf("%q, %v", got, err)
+		t.Errorf("Mounts of a failing reader = %q, error %v, want the complete lines and the error", got, err)
 	}
 }
 
@@ -193,7 +196,7 @@ type errorReader struct{ err error }
 
 func (r errorReader) Read([]byte) (int, error) { return 0, r.err }
 
-// Whatever there is, a scanner takes each line, and no line is made of two.
+// For any input, a scanner accepts each line, and no line is made of two.
 func FuzzMounts(f *testing.F) {
 	f.Add([]byte("36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue\n"), 1)
 	f.Add([]byte("1 2 3:4 /dddd /m rw - t d o\n"), 5000)
@@ -207,7 +210,7 @@ func FuzzMounts(f *testing.F) {
 		for ; lines.Scan(); out++ {
 		}
 		if lines.Err() != nil || out > in+1 {
-			t.Errorf("%d lines of %d, %v", out, in, lines.Err())
+			t.Errorf("Mounts returned %d lines of %d, error %v", out, in, lines.Err())
 		}
 		_, _ = mountinfo.GetMountsFromReader(Mounts(strings.NewReader(string(text))), nil) // it may fail, not panic
 	})

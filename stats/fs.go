@@ -2,90 +2,93 @@ package stats
 
 import "time"
 
-// FsStats is one file system, by statfs(2); sizes in bytes.
+// FsStats describes one file system as statfs(2) reports it. Sizes are in bytes.
 type FsStats struct {
 	Time           time.Time
-	Path           string      // that was asked, in the host's view
+	Path           string      // the path given to statfs, in the host's view
 	Device         uint64      // st_dev
-	AvailableBytes Opt[uint64] // f_bavail: what an ordinary user may still write
+	AvailableBytes Opt[uint64] // f_bavail: available to unprivileged users
 	CapacityBytes  Opt[uint64] // f_blocks
-	// f_blocks - f_bfree; of an image store in a Summary: the runtime's word, where it has one
+	// f_blocks - f_bfree. In a Summary, an image store has the runtime's figure where it
+	// reports one.
 	UsedBytes  Opt[uint64]
 	InodesFree Opt[uint64] // f_ffree; absent where the file system has no fixed number of inodes
 	Inodes     Opt[uint64] // f_files
 	InodesUsed Opt[uint64]
 }
 
-// Layout says which of the node's file systems are the same (kubelet
+// Layout records which of the node's file systems are the same (kubelet
 // pkg/kubelet/eviction/helpers.go, v1.36).
 type Layout struct {
 	DedicatedImageFs bool // images are not on the device of the kubelet's root directory
 	SplitContainerFs bool // writable layers are not on the device of the images
 }
 
-// FsUsage is what a part of a pod takes of a file system.
+// FsUsage is the usage of one file system by one part of a pod.
 type FsUsage struct {
-	Time       time.Time // when it was measured; zero: it was not
+	Time       time.Time // of the measurement; zero: not measured
 	UsedBytes  uint64
 	InodesUsed uint64
-	// a lower bound: a part could not be reached (too deep, moved about, unreadable), or its turn
-	// ended before
+	// The figure is a lower bound: a part could not be reached (too deep, moved during the
+	// walk, unreadable), or the turn ended first.
 	Partial bool
-	// Kept is what of a lower bound was not counted now but in an earlier look, which found more: it
-	// may have been moved, or be gone.
+	// KeptBytes and KeptInodes are the share of a lower bound that comes from an earlier,
+	// larger measurement. Those files may have moved or been removed.
 	KeptBytes, KeptInodes uint64
-	// when that was counted, or an older part of it; zero: nothing is kept
+	// KeptTime is the time of that measurement, or of its oldest part; zero: nothing is kept.
 	KeptTime time.Time
 }
 
-// Counted is what was found when it was measured, in bytes: a limit of the pod's own knows nothing
-// of what is kept.
+// Counted returns the bytes found by the last measurement alone. The pod's own limits ignore
+// the kept share.
 func (u *FsUsage) Counted() uint64 { return u.UsedBytes - min(u.KeptBytes, u.UsedBytes) }
 
-// VolumeStats is one local volume of a pod.
+// VolumeStats describes one local volume of a pod.
 type VolumeStats struct {
 	Name string
 	FsUsage
-	Memory bool // it is a tmpfs: it takes memory, no disk, and outlives the pod's containers
-	Quota  bool // the file system's own count, by project quota
+	Memory bool // a tmpfs: uses memory, no disk, and outlives the pod's containers
+	Quota  bool // counted by the file system (project quota)
 }
 
-// PodStorageStats is what a pod takes of the node's disks. The parts are measured one after another
-// in the background, so each has a time of its own; Time is the oldest.
+// PodStorageStats is a pod's usage of the node's disks. The parts are measured one after
+// another in the background, so each has its own time; Time is the oldest.
 type PodStorageStats struct {
 	Time time.Time
-	// logs, writable layers, local volumes on disk and etc-hosts, as counted: without what is kept of
-	// earlier looks
+	// UsedBytes and InodesUsed cover logs, writable layers, local volumes on disk and
+	// etc-hosts, without the share kept from earlier measurements.
 	UsedBytes  Opt[uint64]
 	InodesUsed Opt[uint64]
-	Partial    bool // a part is (FsUsage.Partial)
-	// the walk was ended by its turn's end: a longer one finds more, whatever becomes of the pod
+	Partial    bool // at least one part is partial (FsUsage.Partial)
+	// Cut is true if the turn ended before the walk did: a longer walk finds more, whether the
+	// pod lives or not.
 	Cut bool
-	// Unnamed is what no directory has any more. The sums above do not have it either: limits of pods
-	// know nothing of it.
+	// Unnamed is the usage of files that no directory names any more. The sums above exclude
+	// it: limits of pods ignore it.
 	Unnamed UnnamedStats
-	// ExitedLayers is what the writable layers of containers hold that have exited, with what the
-	// runtime keeps beside its layers (the sandbox's resolv.conf and hostname, volumes that images
-	// declare), and Files what the kubelet keeps for the pod and mounts into its containers: etc-hosts
-	// and termination messages. As the kubelet's, limits know of nothing of these but etc-hosts, so
-	// nothing else of them is in the sums above, but for the layers of containers that live and are
-	// not listed in the PodStats: these are in both.
+	// ExitedLayers covers the writable layers of containers that have exited, and the files
+	// that the runtime keeps outside its layers (the sandbox's resolv.conf and hostname,
+	// volumes that images declare). Files covers the files that the kubelet keeps for the pod
+	// and mounts into its containers: etc-hosts and termination messages. As in the kubelet,
+	// limits count only etc-hosts of these, so the sums above exclude the rest. Exception: the
+	// layers of live containers that the PodStats does not list are in both.
 	ExitedLayers, Files Opt[FsUsage]
 	Logs                Opt[FsUsage]
 	Volumes             []VolumeStats
-	// MemoryVolumesBytes is what its memory-backed volumes hold.
+	// MemoryVolumesBytes is the content of the pod's memory-backed volumes.
 	MemoryVolumesBytes Opt[uint64]
 }
 
-// UnnamedStats is what files without a name take that a pod's processes keep: unlinked, but still
-// open or mapped. It is looked for only while a disk is short, and now and then while it rests:
-// each has the time of that look; absent: it was not looked for. By the file system for whose
-// signals it counts; of those that are one, the same.
+// UnnamedStats is the usage of files without a name that a pod's processes keep open or mapped
+// after the unlink. The agent searches for them only while a disk is short, and now and then
+// while it is not: each figure has the time of that search; absent: not searched. Each field
+// names the file system with the affected signals; where two are the same file system, both
+// fields have the same value.
 type UnnamedStats struct{ Node, Image, Container Opt[FsUsage] }
 
-// Merge adds what was measured beside; the older time counts.
+// Merge adds another measurement and keeps the older time.
 func (u *FsUsage) Merge(o FsUsage) {
-	if o.Time.IsZero() { // not measured: it is not there
+	if o.Time.IsZero() { // not measured
 		return
 	}
 	if u.Time.IsZero() || o.Time.Before(u.Time) {

@@ -2,20 +2,20 @@ package stats
 
 import "strings"
 
-// PodCgroup is what the name of a pod's cgroup says.
+// PodCgroup holds the UID and QoS class encoded in the path of a pod's cgroup.
 type PodCgroup struct {
 	Path     string // below the root, without a leading slash
 	UID      string
 	QOSClass QOSClass
 }
 
-// ParsePodCgroup reads the last element of a pod cgroup's path, of either driver (kubelet
-// pkg/kubelet/cm):
+// ParsePodCgroup parses the last element of a pod cgroup's path, of either cgroup driver
+// (kubelet pkg/kubelet/cm):
 //
 //	cgroupfs  kubepods/burstable/pod<uid>                      dir "kubepods/burstable"
 //	systemd   kubepods.slice/.../kubepods-burstable-pod<uid with _ for ->.slice
 //
-// QOSClass comes from the parent; ok is false for what is not a pod's.
+// QOSClass comes from the parent. ok is false for any other cgroup.
 func ParsePodCgroup(parent, name string) (p PodCgroup, ok bool) {
 	p.Path = strings.Trim(parent+"/"+name, "/")
 	base := parent[strings.LastIndexByte(parent, '/')+1:]

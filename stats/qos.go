@@ -16,15 +16,15 @@ const (
 	BestEffort QOSClass = "BestEffort"
 )
 
-// QOSOf is a pod's class: as its status says, else by the kubelet's rule
+// QOSOf returns a pod's class: the one in its status, else the result of the kubelet's rule
 // (pkg/apis/core/v1/helper/qos ComputePodQOS). Init containers count, ephemeral ones do not;
-// resources of the whole pod count instead of the containers'.
+// pod-level resources replace the containers'.
 func QOSOf(pod *v1.Pod) QOSClass {
 	if pod.Status.QOSClass != "" {
 		return QOSClass(pod.Status.QOSClass)
 	}
 	var all []v1.ResourceRequirements
-	if pod.Spec.Resources != nil { // also if they are empty
+	if pod.Spec.Resources != nil { // even if they are empty
 		all = append(all, *pod.Spec.Resources)
 	} else {
 		for i := range pod.Spec.Containers {
@@ -40,7 +40,8 @@ func QOSOf(pod *v1.Pod) QOSClass {
 			request, given := r.Requests[name]
 			limit := r.Limits[name]
 			some = some || !request.IsZero() || !limit.IsZero()
-			// A request that is not given is the limit (pkg/apis/core/v1/defaults.go); one of 0 is none.
+			// A missing request defaults to the limit (pkg/apis/core/v1/defaults.go); a request
+			// of 0 is no request.
 			guaranteed = guaranteed && !limit.IsZero() && (!given || request.Cmp(limit) == 0)
 		}
 	}
@@ -53,7 +54,7 @@ func QOSOf(pod *v1.Pod) QOSClass {
 	return Burstable
 }
 
-// PodLevel reports whether the pod has resources of its own, beside its containers'
+// PodLevel reports whether the pod has pod-level resources, in addition to its containers'
 // (k8s.io/component-helpers/resource IsPodLevelResourcesSet).
 func PodLevel(r *v1.ResourceRequirements) bool {
 	if r == nil {

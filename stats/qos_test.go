@@ -9,9 +9,9 @@ import (
 	"jettison/stats"
 )
 
-// Resources of the whole pod count instead of the containers' where they are there, also with nothing in them: the kubelet's ComputePodQOS
-// asks no more. Such a pod is refused under memory pressure.
-func TestQOSOfThePodsOwnResources(t *testing.T) {
+// Pod-level resources replace the containers' wherever the field is set, even if it is empty:
+// the kubelet's ComputePodQOS checks only that. Such a pod is rejected under memory pressure.
+func TestQOSOfPodLevelResources(t *testing.T) {
 	list := func(name, q string) v1.ResourceList {
 		return v1.ResourceList{v1.ResourceName(name): resource.MustParse(q)}
 	}
@@ -27,12 +27,13 @@ func TestQOSOfThePodsOwnResources(t *testing.T) {
 	} {
 		containers := []v1.Container{{Resources: v1.ResourceRequirements{Requests: list("memory", "1Gi")}}}
 		if got := stats.QOSOf(&v1.Pod{Spec: v1.PodSpec{Resources: c.own, Containers: containers}}); got != c.want {
-			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+			t.Errorf("QoS class with pod-level resources %s = %s, want %s", c.name, got, c.want)
 		}
 	}
 }
 
-// What the kubelet's ComputePodQOS says of the same containers, once limits were filled in for requests that are not given.
+// The expected classes are those of the kubelet's ComputePodQOS after missing requests were
+// defaulted to the limits.
 func TestQOSOf(t *testing.T) {
 	list := func(cpu, memory string) v1.ResourceList {
 		out := v1.ResourceList{}
@@ -61,7 +62,7 @@ func TestQOSOf(t *testing.T) {
 	} {
 		pod := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Resources: v1.ResourceRequirements{Requests: c.requests, Limits: c.limits}}}}}
 		if got := stats.QOSOf(pod); got != c.want {
-			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+			t.Errorf("QoS class with %s = %s, want %s", c.name, got, c.want)
 		}
 	}
 }

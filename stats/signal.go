@@ -2,7 +2,8 @@ package stats
 
 import "time"
 
-// Signal names what a threshold is set for (kubelet pkg/kubelet/eviction/api/types.go).
+// Signal names an eviction signal, which thresholds refer to (kubelet
+// pkg/kubelet/eviction/api/types.go).
 type Signal string
 
 // The kubelet's signals.
@@ -18,7 +19,7 @@ const (
 	SignalPIDAvailable               Signal = "pid.available"
 )
 
-// Signals of this project's own. Of a pressure it is the share of time in which tasks stalled
+// Signals that only jettison has. A pressure signal is the share of time in which tasks stalled
 // (PSI).
 const (
 	SignalSwapAvailable      Signal = "swap.available"
@@ -28,26 +29,26 @@ const (
 	SignalCPUPressureSome    Signal = "cpu.pressure.some"
 )
 
-// Signals are all that are observed as an amount available, in the order they are shown in.
+// Signals lists all signals observed as an available amount, in display order.
 var Signals = []Signal{
 	SignalMemoryAvailable, SignalAllocatableMemoryAvailable, SignalSwapAvailable, SignalPIDAvailable,
 	SignalNodeFsAvailable, SignalNodeFsInodesFree, SignalImageFsAvailable, SignalImageFsInodesFree,
 	SignalContainerFsAvailable, SignalContainerFsInodesFree,
 }
 
-// MemoryAvailable says how memory.available is computed.
+// MemoryAvailable selects the formula of memory.available.
 type MemoryAvailable string
 
-// The ways. The kubelet's formula reads high exactly when the kernel itself is the consumer (slab,
-// page tables, sockets); the kernel's estimate knows them.
+// The formulas. The kubelet's formula reads high exactly when the kernel itself is the consumer
+// (slab, page tables, sockets); the kernel's estimate includes them.
 const (
-	MemoryAvailableWorkingSet MemoryAvailable = "workingSet" // capacity - working set: the kubelet's
-	// MemAvailable, and what is free on per-CPU lists
+	MemoryAvailableWorkingSet MemoryAvailable = "workingSet" // capacity - working set, as the kubelet does
+	// MemAvailable plus the free pages on per-CPU lists
 	MemoryAvailableKernel MemoryAvailable = "kernel"
 	MemoryAvailableLower  MemoryAvailable = "lower" // the lower of both
 )
 
-// Direction says on which side of a limit a signal is short.
+// Direction is the side of a limit on which a signal is short.
 type Direction bool
 
 // The directions.
@@ -59,15 +60,14 @@ const (
 // ShareUnit is a whole share of time: an Observation counts millionths of it.
 const ShareUnit = 1_000_000
 
-// Observation is the state of one signal. The zero value: not observed.
+// Observation is the value of one signal at a time. The zero value means not observed.
 type Observation struct {
-	Value     uint64 // in the signal's unit: what is available, or the share of time stalled
-	Capacity  uint64 // what percentages refer to
+	Value     uint64 // in the signal's unit: the amount available, or the share of time stalled
+	Capacity  uint64 // the reference for percentages
 	Time      time.Time
 	Direction Direction
 	OK        bool
-	// Gone: the node does not have what the signal is about, as its source says: nothing of it can be
-	// short.
+	// Gone: the source reports that the node lacks the resource, so it cannot be short.
 	Gone   bool
 	Reason string // why it is not observed
 }
@@ -88,8 +88,8 @@ func (o Observation) Better(than uint64) bool {
 	return o.Value > than
 }
 
-// Near reports whether less than so many times a limit is left; of a rising signal, whether it is
-// beyond that fraction of it.
+// Near reports whether the value is below times x limit. For a rising signal it reports whether
+// the value is above limit / times.
 func (o Observation) Near(limit, times uint64) bool {
 	if o.Direction == Rising {
 		return o.Value > limit/times
@@ -97,7 +97,7 @@ func (o Observation) Near(limit, times uint64) bool {
 	return o.Value/times < limit
 }
 
-// Left is how far the signal may go until it is at a limit; 0: it is beyond.
+// Left returns the distance from the value to a limit; 0 at the limit and beyond it.
 func (o Observation) Left(limit uint64) uint64 {
 	if o.Direction == Rising {
 		return limit - min(o.Value, limit)
@@ -105,7 +105,7 @@ func (o Observation) Left(limit uint64) uint64 {
 	return o.Value - min(o.Value, limit)
 }
 
-// HalfGone reports whether less than half of what was left at another value is left.
+// HalfGone reports whether less than half of the amount left at another value remains.
 func (o Observation) HalfGone(since uint64) bool {
 	if o.Direction == Rising {
 		return o.Capacity-min(o.Value, o.Capacity) < (o.Capacity-min(since, o.Capacity))/2
@@ -113,20 +113,22 @@ func (o Observation) HalfGone(since uint64) bool {
 	return o.Value < since/2
 }
 
-// The age at which a reading is no observation any more. What the kernel answers at once is read
-// many times a second. A file system may hang, so each is asked beside the loop, and its reader
-// calls it lost by MaxAge: maxFsAge is the bound for what that does not see.
+// The age at which a reading no longer counts as an observation. Readings that the kernel
+// returns immediately are taken many times a second. A file system may hang, so each is read
+// outside the loop, and its reader drops the value after MaxAge: maxFsAge is the bound for
+// hangs that the reader does not see.
 const (
 	MaxAge   = 10 * time.Second
 	maxFsAge = time.Minute
 )
 
-// tooOld is a reading beyond that age. The text is fixed, for an observation allocates nothing.
+// tooOld is the reason for a reading beyond that age. The text is fixed because an observation
+// must not allocate.
 const tooOld = "read too long ago"
 
-// Observe computes one signal from a Summary. What was not read, or too long ago, is not observed:
-// the Reason says why. This is the only place that judges an age: a reading without a time has
-// none, and at a zero now, as for readings that were recorded, none is too old.
+// Observe computes one signal from a Summary. A value that is missing or too old is not
+// observed, and Reason explains it. Ages are judged only here. A reading without a time has no
+// age, and with a zero now (recorded readings) no reading is too old.
 func (s *Summary) Observe(now time.Time, signal Signal, by MemoryAvailable) Observation {
 	n, most := &s.Node, MaxAge
 	var o Observation
@@ -138,7 +140,7 @@ func (s *Summary) Observe(now time.Time, signal Signal, by MemoryAvailable) Obse
 	case SignalAllocatableMemoryAvailable:
 		a := n.Allocatable
 		o = available(a.Time, a.LimitBytes, a.WorkingSetBytes,
-			"the cgroup above all pods has no memory limit, or is not there")
+			"the cgroup above all pods has no memory limit or does not exist")
 		o.Gone = a.Unlimited
 	case SignalSwapAvailable:
 		o = n.Swap.available()
@@ -163,9 +165,9 @@ func (s *Summary) Observe(now time.Time, signal Signal, by MemoryAvailable) Obse
 	return o.within(now, most)
 }
 
-// ObservePressure computes a signal of pressure over one of the windows that there are: as this
-// process watched it, else the kernel's average, which is up to 2 s old. Its age is judged as
-// Observe does it.
+// ObservePressure computes a pressure signal over one of the supported windows: from this
+// process's own samples, else from the kernel's average, which is up to 2 s old. Its age is
+// judged as in Observe.
 func (s *Summary) ObservePressure(now time.Time, signal Signal, window time.Duration) Observation {
 	p := &s.Node.Pressure
 	of, full := &p.Memory, signal == SignalMemoryPressureFull || signal == SignalIOPressureFull
@@ -192,15 +194,15 @@ func (s *Summary) ObservePressure(now time.Time, signal Signal, window time.Dura
 	case window == 5*time.Minute:
 		share = Opt[float64]{V: kernel.Avg300 / 100, OK: has}
 	}
-	if !share.OK || !(share.V >= 0 && share.V <= 1) { // NaN is no share either
-		return Observation{Direction: Rising, Reason: "no pressure was read over that window"}
+	if !share.OK || !(share.V >= 0 && share.V <= 1) { // rejects NaN too
+		return Observation{Direction: Rising, Reason: "no pressure reading covers this window"}
 	}
 	o := Observation{Value: uint64(share.V * ShareUnit), Capacity: ShareUnit, Time: of.Time,
 		Direction: Rising, OK: true}
 	return o.within(now, MaxAge)
 }
 
-// within is the observation, unless it is older than that.
+// within returns the observation, or one that is not observed if it is older than most.
 func (o Observation) within(now time.Time, most time.Duration) Observation {
 	switch {
 	case !o.OK:
@@ -212,7 +214,7 @@ func (o Observation) within(now time.Time, most time.Duration) Observation {
 	return o
 }
 
-// available is what is left of the swap.
+// available observes the free swap.
 func (s *NodeSwapStats) available() Observation {
 	switch {
 	case s.TotalBytes.OK && s.TotalBytes.V == 0:
@@ -223,7 +225,7 @@ func (s *NodeSwapStats) available() Observation {
 	return Observation{Value: s.FreeBytes.V, Capacity: s.TotalBytes.V, Time: s.Time, OK: true}
 }
 
-// missing says which of the sources of memory.available could not be read.
+// missing names the sources of memory.available that could not be read.
 func (m NodeMemoryStats) missing() string {
 	switch {
 	case !m.CapacityBytes.OK && !m.WorkingSetBytes.OK:
@@ -236,16 +238,16 @@ func (m NodeMemoryStats) missing() string {
 	return "meminfo has no MemAvailable"
 }
 
-// available is what is left of a limit.
-func available(at time.Time, limit, used Opt[uint64], otherwise string) Observation {
+// available observes the amount left of a limit. reason applies if either value is absent.
+func available(at time.Time, limit, used Opt[uint64], reason string) Observation {
 	if !limit.OK || !used.OK {
-		return Observation{Reason: otherwise}
+		return Observation{Reason: reason}
 	}
 	return Observation{Value: limit.V - min(used.V, limit.V), Capacity: limit.V, Time: at, OK: true}
 }
 
-// noFs is why a file system's signal is absent where its source says nothing.
-const noFs = "no answer from its source, see there"
+// noFs is the reason for a file system's signal without a reading from its source.
+const noFs = "no reading from its source; see the source's error"
 
 func bytesOf(fs Opt[FsStats]) Observation {
 	if !fs.OK || !fs.V.AvailableBytes.OK || !fs.V.CapacityBytes.OK {
@@ -265,8 +267,8 @@ func inodesOf(fs Opt[FsStats]) Observation {
 	return Observation{Value: fs.V.InodesFree.V, Capacity: fs.V.Inodes.V, Time: fs.V.Time, OK: true}
 }
 
-// Available computes memory.available. If one of two sources of "lower" is absent, the other one
-// counts.
+// Available computes memory.available. If one of the two sources of "lower" is absent, it uses
+// the other one.
 func (m NodeMemoryStats) Available(by MemoryAvailable) Observation {
 	capacity, workingSet := m.CapacityBytes, m.WorkingSetBytes
 	kubelet := Observation{Capacity: capacity.V, Time: m.Time, OK: capacity.OK && workingSet.OK}

@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// SourceStatus is how one source stands that may fail or hang on its own.
+// SourceStatus is the state of one source that may fail or hang independently.
 type SourceStatus struct {
 	Name string
-	// Time of its last good answer; zero: there was none.
+	// Time of its last good answer; zero: none yet.
 	Time time.Time
-	// Err is why there is none, or none younger; nil: it answers.
+	// Err explains why there is no answer or no recent one; nil: the source answers.
 	Err error
-	// Failures counts its errors since it was first asked.
+	// Failures counts its errors since the start.
 	Failures uint64
 }
 
-// Err is the errors of all sources of a Summary, one a line.
+// Err returns the errors of all sources of a Summary, one a line.
 func (s *Summary) Err() error {
 	var errs []error
 	for _, source := range s.Sources {

@@ -1,6 +1,7 @@
-// Package seqtest makes what tests of long lines in /proc need: a directory whose path is very
-// long, who has it mounted, and a memory cgroup for the process that reads. Memory that the kernel
-// takes for a reader is in no figure of the process itself, but in its cgroup's.
+// Package seqtest provides the setup for tests of long lines in /proc: a directory with a very
+// long path, a thread that has it mounted, and a memory cgroup for the reading process. Memory
+// that the kernel allocates for a reader shows only in its cgroup's figures, not in the
+// process'.
 package seqtest
 
 import (
@@ -21,14 +22,14 @@ import (
 	"jettison/internal/base/race"
 )
 
-// levels of names of 255 line ends, each of which is four characters in a line, make one of 33 MB:
-// its buffer is of 64 MiB.
+// levels is the depth of directories with names of 255 newlines, each of which is four
+// characters in a line: together a line of 33 MB with a buffer of 64 MiB.
 const levels = 33_000
 
 var name = strings.Repeat("\n", 255)
 
-// Deep goes down so far in memory that the path of what it leads to is 33 MB as the kernel writes
-// it. It is all gone when the test is.
+// Deep creates directories in memory so deep that the kernel's path of the lowest is 33 MB. It
+// removes them when the test ends.
 func Deep(t testing.TB) (dir int) {
 	t.Helper()
 	dir, _ = deep(t)
@@ -78,8 +79,8 @@ func deep(t testing.TB) (dir int, base string) {
 	return dir, base
 }
 
-// Mounted has a thread mount what is so far down in a namespace of its own, in which it stays as
-// long as the test lasts. It returns the thread's folder: /proc/PID/task/TID.
+// Mounted starts a thread in a separate mount namespace that mounts such a deep directory until
+// the test ends. It returns the thread's directory: /proc/PID/task/TID.
 func Mounted(t testing.TB) (thread string) {
 	t.Helper()
 	_, base := deep(t)
@@ -98,7 +99,7 @@ func Mounted(t testing.TB) (thread string) {
 		ready <- err
 		<-end
 		if err == nil && unix.Unmount(target, unix.MNT_DETACH) != nil {
-			t.Error("a deep directory stays mounted")
+			t.Error("unmount of the deep directory failed: it stays mounted")
 		}
 	})
 	t.Cleanup(func() {
@@ -111,11 +112,11 @@ func Mounted(t testing.TB) (thread string) {
 	return thread
 }
 
-// onThread runs f on a thread that ends with it. The first one is none: what it has of its own it
-// would keep, and be seen as the process'.
+// onThread runs f on a thread that ends with it. It avoids the main thread, which would keep
+// its own namespace, visible as the process'.
 func onThread(f func()) {
 	go func() {
-		runtime.LockOSThread() // never unlocked, but for the first one
+		runtime.LockOSThread() // never unlocked, except the main thread
 		if unix.Gettid() != os.Getpid() {
 			f()
 			return
@@ -125,8 +126,8 @@ func onThread(f func()) {
 	}()
 }
 
-// mount mounts what is furthest down on a directory. It is opened here, for no other namespace's
-// can be mounted.
+// mount mounts the lowest directory on another one. It opens the directory in this namespace,
+// because one of another namespace cannot be mounted.
 func mount(base, on string) error {
 	dir, err := unix.Open(base, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	for range levels {
@@ -144,14 +145,14 @@ func mount(base, on string) error {
 	return unix.Mount("/proc/thread-self/fd/"+strconv.Itoa(dir), on, "", unix.MS_BIND, "")
 }
 
-// The process in the cgroup knows by these what it is.
+// Environment variables that tell the process in the cgroup its role.
 const (
 	groupVariable    = "JETTISON_TEST_GROUP"
 	argumentVariable = "JETTISON_TEST_ARGUMENT"
 )
 
-// Inside reports whether this process is the one that Within began, and with which argument. From
-// then on its memory counts.
+// Inside reports whether this process is the one that Within started, and returns its argument.
+// It moves the process into the cgroup, so that its memory counts from then on.
 func Inside(t testing.TB) (argument string, ok bool) {
 	t.Helper()
 	group := os.Getenv(groupVariable)
@@ -164,33 +165,32 @@ func Inside(t testing.TB) (argument string, ok bool) {
 	return os.Getenv(argumentVariable), true
 }
 
-// Within runs the calling test once more, as a process in a memory cgroup of its own with a limit
-// in bytes. It returns what that printed, the most memory that its cgroup had, what the kernel took
-// for it included, and how it ended: nil, or as signal: killed.
+// Within runs the calling test again, as a process in its own memory cgroup with a limit in
+// bytes. It returns the output, the peak memory of the cgroup including kernel memory, and how
+// the process ended: nil, or for example "signal: killed".
 func Within(t testing.TB, limit int, argument string) (out string, peak int, err error) {
 	t.Helper()
-	group, most := newGroup(t, limit)
-	return within(t, group, most, argument)
+	group, peakFile := newGroup(t, limit)
+	return within(t, group, peakFile, argument)
 }
 
-// WithinSpared is Within for what keeps the kernel from killing it (package seqfile). That takes
-// CAP_SYS_RESOURCE: where it is missing, the cgroup is one that kills nobody, if it is of version
-// 1. Then charges fail as they do where there is nobody to kill (v6.12 mm/memcontrol-v1.c
-// memcg1_oom_prepare), but that the process is spared by its own doing is not tested.
+// WithinSpared is Within for code that protects itself from OOM kills (package seqfile). That
+// needs CAP_SYS_RESOURCE. Without it the test uses a version 1 cgroup with the OOM killer
+// disabled, if possible. Charges then fail as in a cgroup without a process to kill (v6.12
+// mm/memcontrol-v1.c memcg1_oom_prepare), but the protection itself is not tested.
 func WithinSpared(t testing.TB, limit int, argument string) (out string, peak int, err error) {
 	t.Helper()
-	// Where nobody is killed the kernel refuses, too, what Go asks of it for itself, at which Go ends:
-	// that says nothing of who read.
+	// Without OOM kills, allocations of the Go runtime fail too, and the runtime exits: that result is no evidence about the reader.
 	for try := 0; ; try++ {
-		out, peak, err = withinSpared(t, limit, argument)
-		if err == nil || try == mostTries || !endedByGo(out, err) {
+		out, peak, err = withinProtected(t, limit, argument)
+		if err == nil || try == maxTries || !endedByGo(out, err) {
 			return out, peak, err
 		}
 	}
 }
 
-// endedByGo tells that a process ended for Go itself got no memory: it says so, or a page that it
-// has asked for was not there, or it had none to say so.
+// endedByGo reports whether the process ended because the Go runtime itself got no memory: it
+// printed so, a page it had requested was missing, or it had no memory left to print.
 func endedByGo(out string, err error) bool {
 	for _, text := range []string{"fatal error: runtime: out of memory",
 		"\nSIGSEGV: segmentation violation\nPC=", "\nfatal error: fault\n"} {
@@ -201,26 +201,27 @@ func endedByGo(out string, err error) bool {
 	return err.Error() == "signal: segmentation fault" || err.Error() == "signal: bus error"
 }
 
-// mostTries is how often a process is run again that Go has ended, as it does one of ten times.
-const mostTries = 4
+// maxTries is the number of repetitions after an exit of the Go runtime, which happens once in
+// ten runs.
+const maxTries = 4
 
-func withinSpared(t testing.TB, limit int, argument string) (out string, peak int, err error) {
+func withinProtected(t testing.TB, limit int, argument string) (out string, peak int, err error) {
 	t.Helper()
 	if race.Enabled {
-		t.Skip("NOT TESTED: the race detector ends where it gets no memory for itself")
+		t.Skip("NOT TESTED: the race detector exits if it gets no memory for itself")
 	}
-	group, most := newGroup(t, limit)
-	if maySpare(t) {
-		return within(t, group, most, argument)
+	group, peakFile := newGroup(t, limit)
+	if mayProtect(t) {
+		return within(t, group, peakFile, argument)
 	}
-	// none in version 2
+	// version 2 has no such file
 	if err := os.WriteFile(filepath.Join(group, "memory.oom_control"), []byte("1"), 0); err != nil {
-		t.Skip("NOT TESTED: CAP_SYS_RESOURCE is missing, and there is no cgroup that kills nobody: ", err)
+		t.Skip("NOT TESTED: CAP_SYS_RESOURCE is missing, and no cgroup without an OOM killer is available: ", err)
 	}
-	t.Log("NOT TESTED: that this process is not killed by its oom_score_adj. CAP_SYS_RESOURCE is " +
-		"missing; its cgroup kills nobody instead")
-	// A page fault sleeps in such a cgroup until its limit is raised: that a buffer is given back
-	// wakes nobody. There is room to raise it.
+	t.Log("NOT TESTED: protection by oom_score_adj. CAP_SYS_RESOURCE is " +
+		"missing; the OOM killer of the cgroup is disabled instead")
+	// A page fault sleeps in such a cgroup until its limit is raised: freeing a buffer does not
+	// wake it. Leave room for raising the limit.
 	limit -= 8 << 20
 	set := func(to int) error {
 		return os.WriteFile(filepath.Join(group, "memory.limit_in_bytes"), []byte(strconv.Itoa(to)), 0)
@@ -234,11 +235,11 @@ func withinSpared(t testing.TB, limit int, argument string) (out string, peak in
 				tick.Stop()
 				return
 			case <-tick.C:
-				if set(limit) == nil { // back to it, if that much is free
+				if set(limit) == nil { // back to the limit, if that much is free
 					more = 0
 				}
 				more += 4096
-				_ = set(limit + more) // the next may
+				_ = set(limit + more) // the next attempt may succeed
 			}
 		}
 	}()
@@ -246,11 +247,11 @@ func withinSpared(t testing.TB, limit int, argument string) (out string, peak in
 		close(end)
 		<-ended
 	}()
-	return within(t, group, most, argument)
+	return within(t, group, peakFile, argument)
 }
 
-// maySpare reports whether this process may make itself one that is never killed for memory.
-func maySpare(t testing.TB) bool {
+// mayProtect reports whether this process may protect itself from OOM kills.
+func mayProtect(t testing.TB) bool {
 	t.Helper()
 	const name = "/proc/self/oom_score_adj"
 	before, err := os.ReadFile(name)
@@ -266,14 +267,14 @@ func maySpare(t testing.TB) bool {
 	return true
 }
 
-func within(t testing.TB, group, most, argument string) (out string, peak int, err error) {
+func within(t testing.TB, group, peakFile, argument string) (out string, peak int, err error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	child := exec.CommandContext(ctx, os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
 	child.Env = append(os.Environ(), groupVariable+"="+group, argumentVariable+"="+argument)
 	b, err := child.CombinedOutput()
-	text, again := os.ReadFile(filepath.Join(group, most))
+	text, again := os.ReadFile(filepath.Join(group, peakFile))
 	if again != nil {
 		t.Fatal(again)
 	}
@@ -283,17 +284,18 @@ func within(t testing.TB, group, most, argument string) (out string, peak int, e
 	return string(b), peak, err
 }
 
-// newGroup makes a memory cgroup, of version 1 or 2. most is the file that says how much it had.
-func newGroup(t testing.TB, limit int) (dir, most string) {
+// newGroup creates a memory cgroup, of version 1 or 2. peakFile is the file with its peak
+// usage.
+func newGroup(t testing.TB, limit int) (dir, peakFile string) {
 	t.Helper()
-	root, max, most := "/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.max_usage_in_bytes"
+	root, max, peakFile := "/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.max_usage_in_bytes"
 	if _, err := os.Stat(filepath.Join(root, max)); err != nil {
-		root, max, most = "/sys/fs/cgroup", "memory.max", "memory.peak"
+		root, max, peakFile = "/sys/fs/cgroup", "memory.max", "memory.peak"
 	}
 	dir, err := os.MkdirTemp(root, "jettison-test-")
 	if err != nil {
-		t.Skip("NOT TESTED: what the kernel takes for a reader shows in a memory cgroup only, and none "+
-			"can be made here: ", err)
+		t.Skip("NOT TESTED: kernel memory of a reader shows only in a memory cgroup, and none "+
+			"can be created here: ", err)
 	}
 	t.Cleanup(func() {
 		if err := os.Remove(dir); err != nil {
@@ -301,10 +303,10 @@ func newGroup(t testing.TB, limit int) (dir, most string) {
 		}
 	})
 	err = os.WriteFile(filepath.Join(dir, max), []byte(strconv.Itoa(limit)), 0)
-	if _, again := os.Stat(filepath.Join(dir, most)); err != nil || again != nil {
-		t.Skip("NOT TESTED: what the kernel takes for a reader shows in a memory cgroup only, and "+
-			"there is no controller here: ",
+	if _, again := os.Stat(filepath.Join(dir, peakFile)); err != nil || again != nil {
+		t.Skip("NOT TESTED: kernel memory of a reader shows only in a memory cgroup, and "+
+			"the memory controller is off here: ",
 			errors.Join(err, again))
 	}
-	return dir, most
+	return dir, peakFile
 }

@@ -13,7 +13,8 @@ import (
 	"jettison/stats/read/podindex"
 )
 
-// knownPods is what a runtime would tell of pods: a ready sandbox and a running container each.
+// knownPods returns pods as a runtime would report them: a ready sandbox and a running
+// container each.
 func knownPods(pods []stats.PodStats) podindex.Index {
 	var l cri.Listing
 	for _, p := range pods {
@@ -25,8 +26,9 @@ func knownPods(pods []stats.PodStats) podindex.Index {
 	return podindex.New(l)
 }
 
-// The looks that are taken while memory is short allocate nothing once the pods are known: memory may be what is not there. The
-// full look may allocate, but no more at the hundredth time than at the first.
+// The looks taken while memory is short allocate nothing once the pods are known, because
+// memory may be unavailable. The full look may allocate, but its hundredth run no more than its
+// first.
 func TestAllocations(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector allocates")
@@ -39,7 +41,7 @@ func TestAllocations(t *testing.T) {
 		}
 		pods, now := knownPods(s.Pods), time.Unix(1000, 0)
 		if len(pods) != 3 {
-			t.Fatalf("%d pods", len(pods))
+			t.Fatalf("recorded node has %d pods", len(pods))
 		}
 		for name, look := range map[string]func() error{
 			"MemoryView": func() error { return c.MemoryView(now, pods, &s) },
@@ -61,8 +63,8 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// allocations is the p50 of what some looks allocate each. Others may allocate in this process meanwhile: that is why it is
-// not the mean.
+// allocations returns the median allocations of several looks. Other goroutines may allocate
+// meanwhile, so it does not use the mean.
 func allocations(tb testing.TB, look func() error, looks int) uint64 {
 	tb.Helper()
 	var before, after runtime.MemStats

@@ -15,37 +15,37 @@ import (
 	"jettison/stats/read/podindex"
 )
 
-// FsRuntime is what Background asks a container runtime (*cri.Client). Its calls have deadlines of
-// their own.
+// FsRuntime is the part of a container runtime that Background queries (*cri.Client). Its calls
+// set their own deadlines.
 type FsRuntime interface {
 	ImageFsInfo(context.Context) (cri.FsInfo, error)
 	ListContainerStats(context.Context) ([]cri.ContainerStats, error)
 }
 
-// BackgroundOptions say where things are on the host. Only Host and Runtime have no default.
+// BackgroundOptions locate the sources on the host. Only Host and Runtime have no default.
 type BackgroundOptions struct {
 	Host       *hostroot.Root
 	Runtime    FsRuntime
 	Proc       string         // the host's /proc; empty: /proc
 	RootDir    string         // the kubelet's; empty: /var/lib/kubelet
 	PodLogsDir string         // empty: /var/log/pods
-	Pods       podindex.Index // to begin with, see SetPods
-	// Cgroups is a hierarchy that is Background's alone, and CgroupRoot the kubelet's: where pods'
-	// processes are found, whose files without a name are looked for while a disk is short. nil: they
-	// are not.
+	Pods       podindex.Index // initial pods, see SetPods
+	// Cgroups is a hierarchy for Background's use only, and CgroupRoot the kubelet's.
+	// Background finds pods' processes there and searches them for files without a name while a
+	// disk is short. nil: no search.
 	Cgroups    *cgroup.FS
 	CgroupRoot string
-	Share      float64 // of a core for walking directories, 0 to 1; 0: a hundredth
-	NoNetwork  bool    // pods' network figures are not wanted: no descriptor is kept for any
-	// walk nothing but what is Eager, or while there is a Hurry, or when it is Demanded
+	Share      float64 // of a core for walking directories, 0 to 1; 0 means 0.01
+	NoNetwork  bool    // skip pods' network figures and keep no descriptors for them
+	// walk only pods named by Eager, or all of them during a Hurry or after a Demand
 	Lazy     bool
-	OneRound bool // walk everything once, as fast as the disk allows, instead of again and again
+	OneRound bool // walk everything once, as fast as the disk allows, instead of repeatedly
 }
 
-// Background asks what may block or take long: file systems, the runtime's image store,
-// directories, network namespaces. Each source has a goroutine of its own, and one that hangs
-// blinds only its own figures: they grow old and, beyond their limit, absent. Make it with
-// StartBackground; Close it.
+// Background reads sources that may block or take long: file systems, the runtime's image
+// store, directories, network namespaces. Each source has its own goroutine, and a source that
+// hangs affects only its own figures: they grow old and, beyond their limit, are absent. Create
+// it with StartBackground and call Close.
 type Background struct {
 	files     *fileSystems
 	network   *source[network.Reading]
@@ -56,7 +56,7 @@ type Background struct {
 	done      chan struct{} // closed when every goroutine has ended
 }
 
-// StartBackground starts asking.
+// StartBackground starts the goroutines of all sources.
 func StartBackground(o BackgroundOptions) *Background {
 	if o.Proc == "" {
 		o.Proc = "/proc"
@@ -80,11 +80,11 @@ func StartBackground(o BackgroundOptions) *Background {
 	return b
 }
 
-// storageOptions are those for measuring what pods take of the disks.
+// storageOptions returns the options of the disk usage loop.
 func storageOptions(o *BackgroundOptions, files *fileSystems) disk.Options {
 	out := disk.Options{Host: o.Host, Runtime: o.Runtime, Proc: o.Proc, RootDir: o.RootDir,
 		PodLogsDir: o.PodLogsDir,
-		Store:      func() string { return files.known().image }, Share: o.Share, Lazy: o.Lazy,
+		Store:      func() string { return files.currentStores().image }, Share: o.Share, Lazy: o.Lazy,
 		OneRound: o.OneRound}
 	if o.Cgroups != nil {
 		out.OpenFiles = openfiles.New(o.Cgroups, podindex.PodRoots(o.CgroupRoot), o.Proc, o.Host,
@@ -99,7 +99,7 @@ func (b *Background) start(o *BackgroundOptions) {
 	var all sync.WaitGroup
 	b.files.start(ctx, &all)
 	if o.NoNetwork {
-		close(b.network.first)
+		close(b.network.answered)
 	} else {
 		all.Go(func() {
 			b.network.run(ctx)
@@ -110,37 +110,36 @@ func (b *Background) start(o *BackgroundOptions) {
 	go func() { all.Wait(); close(b.done) }()
 }
 
-// Hurry has what pods take of the disks measured every few seconds, at up to a fifth of a core,
-// while a disk is short: a victim is to be chosen by what is true now.
+// Hurry measures pods' disk usage every few seconds, at up to a fifth of a core, while a disk
+// is short: the choice of a victim needs current figures.
 func (b *Background) Hurry(on bool) { b.storage.Hurry(on) }
 
-// Demand has what pods take of the disks measured anew where it was last measured before a time,
-// and Fresh tells whether that is done: to be waited for, but not for ever, before a victim is
-// chosen by it.
+// Demand renews every pod's disk usage measured before since, and Fresh reports when that is
+// done. The caller waits for it, within a limit, before it chooses a victim.
 func (b *Background) Demand(since time.Time) { b.storage.Demand(since) }
 
-// Finish has pods walked again at once, and for as long as any is, whose walk from before a time
-// was cut off. Fresh does not wait for that.
+// Finish immediately walks again the pods with a walk from before since that was cut off, and
+// repeats until none is left. Fresh does not wait for that.
 func (b *Background) Finish(since time.Time) { b.storage.Finish(since) }
 
-// Fresh reports whether no figure of a pod's disk usage is from before a time.
+// Fresh reports whether every pod's disk usage was measured at or after since.
 func (b *Background) Fresh(since time.Time) bool { return b.storage.Fresh(since) }
 
-// Eager names the pods, by UID, that are measured every ten seconds: those with limits of their
-// own.
+// Eager names the pods, by UID, that are measured every ten seconds: those with their own
+// limits.
 func (b *Background) Eager(pods map[string]bool) { b.storage.SetEager(pods) }
 
-// Remeasure has the file systems asked again at once, as after something was removed.
+// Remeasure queries the file systems immediately, for example after a removal.
 func (b *Background) Remeasure() { b.files.remeasure() }
 
-// closePatience is how long Close waits for goroutines. One that the kernel holds in a system call
-// that never returns cannot be ended from outside; it ends by itself when the call does.
-const closePatience = time.Second
+// closeTimeout bounds how long Close waits for goroutines. A goroutine in a system call that
+// never returns cannot be ended from outside; it ends when the call does.
+const closeTimeout = time.Second
 
 // Close ends all goroutines that can be ended.
 func (b *Background) Close() {
 	b.cancel()
-	timer := time.NewTimer(closePatience)
+	timer := time.NewTimer(closeTimeout)
 	defer timer.Stop()
 	select {
 	case <-b.done:
@@ -148,8 +147,8 @@ func (b *Background) Close() {
 	}
 }
 
-// SetPods tells which pods the runtime knows: whose writable layers and networks are measured. Logs
-// and volumes are found without it.
+// SetPods sets the pods that the runtime knows, which have their writable layers and networks
+// measured. Logs and volumes are found without it.
 func (b *Background) SetPods(pods podindex.Index) {
 	b.networks.SetPods(pods)
 	b.storage.SetPods(pods)
@@ -157,22 +156,22 @@ func (b *Background) SetPods(pods podindex.Index) {
 
 // WaitFirst waits until every source has answered or failed once, or ctx ends.
 func (b *Background) WaitFirst(ctx context.Context) {
-	first := []<-chan struct{}{b.files.node.first, b.network.first, b.storage.First()}
-	if !closed(ctx, b.files.runtime.first) {
+	first := []<-chan struct{}{b.files.node.answered, b.network.answered, b.storage.First()}
+	if !waitClosed(ctx, b.files.runtime.answered) {
 		return
 	}
-	if b.files.known().image != "" {
-		first = append(first, b.files.image.first, b.files.container.first)
+	if b.files.currentStores().image != "" {
+		first = append(first, b.files.image.answered, b.files.container.answered)
 	}
 	for _, f := range first {
-		if !closed(ctx, f) {
+		if !waitClosed(ctx, f) {
 			return
 		}
 	}
 }
 
-// closed waits until a channel is; false: ctx ended before.
-func closed(ctx context.Context, c <-chan struct{}) bool {
+// waitClosed waits until c is closed and returns false if ctx ends first.
+func waitClosed(ctx context.Context, c <-chan struct{}) bool {
 	select {
 	case <-c:
 		return true
@@ -181,17 +180,17 @@ func closed(ctx context.Context, c <-chan struct{}) bool {
 	}
 }
 
-// WaitNode waits until the file systems of the node were measured once or their sources failed, or
+// WaitNode waits until the node's file systems were measured once or their sources failed, or
 // ctx ends.
 func (b *Background) WaitNode(ctx context.Context) { b.files.waitNode(ctx) }
 
-// FillNode adds what is known by now of the node's file systems. It never blocks and does not
-// allocate while all is well.
+// FillNode adds the latest figures of the node's file systems. It never blocks, and it
+// allocates nothing while no source fails.
 func (b *Background) FillNode(now time.Time, n *stats.NodeStats) {
 	b.files.fill(now, n)
 }
 
-// Fill adds what is known by now to a Summary that Collect has just made, once. It never blocks.
+// Fill adds the latest figures to a Summary that Collect has just made, once. It never blocks.
 func (b *Background) Fill(now time.Time, out *stats.Summary) {
 	from := b.files.fill(now, &out.Node)
 	networks, network := b.network.get(now)
@@ -217,8 +216,8 @@ func (b *Background) Fill(now time.Time, out *stats.Summary) {
 	}
 }
 
-// Sources are how its sources stand, but for that of networks, by names that stay the same. It is
-// for any goroutine.
+// Sources returns the state of its sources, except that of networks, under names that stay the
+// same. Any goroutine may call it.
 func (b *Background) Sources(now time.Time) []stats.SourceStatus {
 	var n stats.NodeStats
 	from := b.files.fill(now, &n)

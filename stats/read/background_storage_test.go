@@ -16,7 +16,7 @@ import (
 	"jettison/stats/read/podindex"
 )
 
-// What a pod takes of the disks is found by the kubelet's folders and the host's mounts.
+// A pod's disk usage is found through the kubelet's directories and the host's mounts.
 func TestStorageOfAPod(t *testing.T) {
 	root, index := hosttest.WithAPod(t)
 	b := backgroundOn(t, root, index, hosttest.OneStore(root))
@@ -35,29 +35,29 @@ func TestStorageOfAPod(t *testing.T) {
 		t.Errorf("used %+v, %+v inodes; want %d (volume %d, settings %d, logs %d, layer %d, hosts %d)", e.UsedBytes, e.InodesUsed, want, data, settings, logs, layer, hosts)
 	}
 	if len(e.Volumes) != 2 || e.Volumes[0].Name != "data" || e.Volumes[0].UsedBytes != data || e.Volumes[0].Memory || e.Volumes[0].Quota {
-		t.Errorf("volumes %+v", e.Volumes)
+		t.Errorf("volumes of the pod = %+v", e.Volumes)
 	}
 	if c := p.Containers[0]; c.Rootfs.V.UsedBytes != layer || c.Logs.V.UsedBytes != size("var/log/pods/default_web_uid-1/app") {
-		t.Errorf("container app: %+v, %+v", c.Rootfs, c.Logs)
+		t.Errorf("usage of container app: layer %+v, logs %+v", c.Rootfs, c.Logs)
 	}
 	if c := p.Containers[1]; c.Rootfs.OK || !c.Logs.OK {
-		t.Errorf("container side, of which no process is known: %+v, %+v", c.Rootfs, c.Logs)
+		t.Errorf("usage of container side without a known process: layer %+v, logs %+v", c.Rootfs, c.Logs)
 	}
 	if o := s.Pods[1].EphemeralStorage; o.UsedBytes.OK {
-		t.Errorf("a pod without folders that nobody knows: %+v, want it absent", o)
+		t.Errorf("usage of an unknown pod without directories = %+v, want it absent", o)
 	}
 	if fs := s.Node.ImageFs; !fs.OK || fs.V.UsedBytes != stats.Some[uint64](4096) || fs.V.InodesUsed != stats.Some[uint64](7) || s.Node.ContainerFs != fs {
 		t.Errorf("image file system %+v, containers' %+v", fs, s.Node.ContainerFs)
 	}
 	if l := s.Node.Layout; !l.OK || l.V != (stats.Layout{}) {
-		t.Errorf("one file system: %+v", l)
+		t.Errorf("layout with one file system = %+v", l)
 	}
 	if err := s.Err(); err != nil && !strings.Contains(err.Error(), "network namespace") { // this proc has no process 1
 		t.Error(err)
 	}
 }
 
-// A sum with a part missing is absent; the parts that were measured are there.
+// A sum with a missing part is absent; the measured parts are present.
 func TestAPartThatIsMissingMakesTheSumAbsent(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -73,14 +73,14 @@ func TestAPartThatIsMissingMakesTheSumAbsent(t *testing.T) {
 			hosttest.Mounts(t, root, "")
 			index["uid-1"].Containers[0].PID = 0
 			return index
-		}, "container c-app: its process is not known yet", true},
+		}, "container c-app: neither its process nor its root is known yet", true},
 		{"the host's mounts cannot be read", func(root string, index podindex.Index) podindex.Index {
 			if err := os.Remove(filepath.Join(root, "proc/1/mountinfo")); err != nil {
 				t.Fatal(err)
 			}
 			return index
 		}, "read the host's mounts", true},
-		{"the runtime has not told of the pod", func(string, podindex.Index) podindex.Index { return nil }, "has not told of its containers", true},
+		{"the runtime has not reported the pod", func(string, podindex.Index) podindex.Index { return nil }, "has not reported its containers", true},
 		{"a relative upper directory", func(root string, index podindex.Index) podindex.Index {
 			hosttest.Mounts(t, root, strings.ReplaceAll(hosttest.Overlay, "upperdir=/", "upperdir="))
 			return index
@@ -103,15 +103,15 @@ func TestAPartThatIsMissingMakesTheSumAbsent(t *testing.T) {
 		s := stats.Summary{Pods: []stats.PodStats{{PodRef: stats.PodReference{UID: "uid-1"}}}}
 		b.Fill(time.Now(), &s)
 		if e := s.Pods[0].EphemeralStorage; e.UsedBytes.OK || e.Logs.OK != c.parts || c.parts != (len(e.Volumes) == 2) {
-			t.Errorf("%s: %+v: want no sum, and the parts: %v", c.name, e, c.parts)
+			t.Errorf("usage with %s = %+v, want no sum, parts present: %v", c.name, e, c.parts)
 		}
 		if err := s.Err(); err == nil || !strings.Contains(err.Error(), c.err) {
-			t.Errorf("%s: error %v", c.name, err)
+			t.Errorf("source status with %s: error %v", c.name, err)
 		}
 	}
 }
 
-// Where a root is no overlay the runtime's word is taken.
+// For a root that is not an overlay the runtime's figure is used.
 func TestARootThatIsNoOverlay(t *testing.T) {
 	root, index := hosttest.WithAPod(t)
 	hosttest.Mounts(t, root, "1 0 253:3 / /run/k8s.io/c-app/rootfs rw - ext4 /dev/dm-3 rw\n")
@@ -125,7 +125,7 @@ func TestARootThatIsNoOverlay(t *testing.T) {
 	s := stats.Summary{Pods: []stats.PodStats{{PodRef: stats.PodReference{UID: "uid-1"}, Containers: []stats.ContainerStats{{ID: "c-app"}}}}}
 	b.Fill(time.Now(), &s)
 	if c := s.Pods[0].Containers[0]; c.Rootfs.V.UsedBytes != bytes || c.Rootfs.V.InodesUsed != inodes {
-		t.Errorf("%+v", c.Rootfs)
+		t.Errorf("layer of a container without an overlay = %+v", c.Rootfs)
 	}
 }
 

@@ -36,7 +36,7 @@ func TestLayout(t *testing.T) {
 		{"container unknown", on(1), on(2), absent, true, stats.Opt[stats.Layout]{}},
 	} {
 		if got := layout(c.node, c.image, c.container, c.split); got != c.want {
-			t.Errorf("%s: %+v", c.name, got)
+			t.Errorf("layout of the node with %s = %+v", c.name, got)
 		}
 	}
 }
@@ -47,7 +47,8 @@ func filesystem(mountpoint string, bytes, inodes uint64) []*runtimev1.Filesystem
 	}}
 }
 
-// The runtime of this test says that images and writable layers lie apart; and then, that they do not any more.
+// The runtime of this test reports images and writable layers on different file systems first,
+// then on the same one.
 func TestASplitContainerFileSystemIsFoundAndLostAgain(t *testing.T) {
 	r := critest.Start(t)
 	client, err := cri.Dial(r.Endpoint(), "")
@@ -66,30 +67,30 @@ func TestASplitContainerFileSystemIsFoundAndLostAgain(t *testing.T) {
 	b.WaitFirst(t.Context())
 	s := look()
 	if l := s.Node.Layout; !l.OK || l.V != (stats.Layout{DedicatedImageFs: true, SplitContainerFs: true}) {
-		t.Errorf("split: %+v of %+v", l, s.Node)
+		t.Errorf("layout with split stores = %+v, node %+v", l, s.Node)
 	}
 	if c := s.Node.ContainerFs; c.V.Path != "/sys" || c.V.UsedBytes != stats.Some[uint64](20) || s.Node.ImageFs.V.UsedBytes != stats.Some[uint64](10) {
-		t.Errorf("containers on %+v, images on %+v", c, s.Node.ImageFs)
+		t.Errorf("file system of containers = %+v, of images = %+v", c, s.Node.ImageFs)
 	}
 	r.Change(func() { r.ImageFs, r.ContainerFs = filesystem("/dev", 30, 3), nil })
-	b.files.runtime.soon()
+	b.files.runtime.refresh()
 	for end := time.Now().Add(10 * time.Second); ; {
 		if s = look(); s.Node.ImageFs.V.Path == "/dev" && s.Node.ContainerFs == s.Node.ImageFs {
 			break
 		}
 		if time.Now().After(end) {
-			t.Fatalf("moved to one store: %+v", s.Node)
+			t.Fatalf("node after the move to one store = %+v", s.Node)
 		}
 	}
 }
 
-// A runtime that hangs and a file system whose statfs never returns blind their own signals only: the kernel's go on, on time,
-// and each look says which source is silent.
+// A runtime that hangs and a file system with a statfs that never returns affect only their own
+// signals: the kernel's stay available and on time, and each look names the silent source.
 func TestWhatHangsBlindsOnlyItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _, _ := recordedNode(t, "6.12")
 		release := make(chan struct{})
-		files := &fileSystems{learned: make(chan struct{})}
+		files := &fileSystems{storesKnown: make(chan struct{})}
 		b := &Background{files: files, done: make(chan struct{}), networks: network.New("/nowhere")}
 		files.runtime = newSource("image file system of the runtime", runtimeEvery, runtimeLimit, func(ctx context.Context) (cri.FsInfo, error) {
 			<-ctx.Done()
@@ -98,7 +99,7 @@ func TestWhatHangsBlindsOnlyItself(t *testing.T) {
 		answers := 0
 		files.node = newSource("statfs /var/lib/kubelet", fsEvery, fsLimit, func(context.Context) (stats.FsStats, error) {
 			if answers++; answers > 3 {
-				<-release // as the kernel does: no context ends it
+				<-release // like a system call: no context ends it
 			}
 			fs := hostroot.FsStats(&unix.Statfs_t{Blocks: 100, Bavail: 40, Bfree: 50, Bsize: 4096, Files: 10, Ffree: 5})
 			fs.Time = time.Now()
@@ -123,11 +124,11 @@ func TestWhatHangsBlindsOnlyItself(t *testing.T) {
 			}
 			b.Fill(now, &s)
 			if took := time.Since(now); took != 0 {
-				t.Fatalf("look %d waited %v", i, took)
+				t.Fatalf("look %d waited %v for a hanging source", i, took)
 			}
 			m := s.Observe(now, stats.SignalMemoryAvailable, stats.MemoryAvailableLower)
 			if !m.OK || !m.Time.Equal(now) || len(s.Pods) != 3 || !s.Pods[0].Memory.WorkingSetBytes.OK {
-				t.Fatalf("look %d: memory %+v", i, m)
+				t.Fatalf("memory of look %d = %+v, want it observed", i, m)
 			}
 			if s.Observe(now, stats.SignalNodeFsAvailable, "").OK {
 				seenAt = now
@@ -135,18 +136,18 @@ func TestWhatHangsBlindsOnlyItself(t *testing.T) {
 		}
 		now := time.Now()
 		if o := s.Observe(now, stats.SignalNodeFsAvailable, ""); o.OK || o.Reason == "" {
-			t.Errorf("nodefs after 17 s of silence: %+v", o)
+			t.Errorf("nodefs signal after 17 s of silence = %+v", o)
 		}
 		if silent := now.Sub(seenAt); silent > 18*time.Second-fsLimit || silent < 5*time.Second {
 			t.Errorf("nodefs was last seen %v ago, limit %v", silent, fsLimit)
 		}
 		if o := s.Observe(now, stats.SignalImageFsAvailable, ""); o.OK {
-			t.Errorf("imagefs: %+v", o)
+			t.Errorf("imagefs signal while the runtime hangs = %+v", o)
 		}
 		text := s.Err().Error()
-		for _, want := range []string{"statfs /var/lib/kubelet: no answer for 1", "image file system of the runtime: no answer for 20s", "the runtime has not told yet where its images are"} {
+		for _, want := range []string{"statfs /var/lib/kubelet: no answer for 1", "image file system of the runtime: no answer for 20s", "the runtime has not reported its image store yet"} {
 			if !strings.Contains(text, want) {
-				t.Errorf("errors do not say %q:\n%s", want, text)
+				t.Errorf("errors of the sources lack %q:\n%s", want, text)
 			}
 		}
 		close(release)
@@ -154,7 +155,7 @@ func TestWhatHangsBlindsOnlyItself(t *testing.T) {
 		synctest.Wait()
 		b.Fill(time.Now(), &s)
 		if o := s.Observe(time.Now(), stats.SignalNodeFsAvailable, ""); !o.OK || o.Value != 40*4096 || o.Capacity != 100*4096 {
-			t.Errorf("nodefs is back: %+v", o)
+			t.Errorf("nodefs signal after the source is back = %+v", o)
 		}
 		cancel()
 		<-ended
@@ -162,8 +163,8 @@ func TestWhatHangsBlindsOnlyItself(t *testing.T) {
 	})
 }
 
-// A container store that hangs is absent; the image store's figures are not taken for its own.
-func TestAContainerStoreThatHangsIsAbsent(t *testing.T) {
+// A container store that hangs is absent; the image store's figures are not used for it.
+func TestHangingContainerStoreIsAbsent(t *testing.T) {
 	now := time.Now()
 	answer := func(path string) *source[stats.FsStats] {
 		s := newSource("statfs "+path, fsEvery, fsLimit, func(context.Context) (stats.FsStats, error) { return stats.FsStats{}, nil })
@@ -178,36 +179,36 @@ func TestAContainerStoreThatHangsIsAbsent(t *testing.T) {
 		files: files, storage: disk.New(disk.Options{}),
 		network: newSource("network", network.Every, network.Limit, func(context.Context) (network.Reading, error) { return network.Reading{}, nil }),
 	}
-	files.container.at, files.container.asked = now.Add(-time.Minute), now.Add(-time.Minute)
+	files.container.at, files.container.queryStart = now.Add(-time.Minute), now.Add(-time.Minute)
 	var s stats.Summary
 	b.Fill(now, &s)
 	if o := s.Observe(now, stats.SignalContainerFsAvailable, ""); o.OK || s.Node.Layout.OK {
-		t.Errorf("containerfs %+v, layout %+v", o, s.Node.Layout)
+		t.Errorf("containerfs signal of a hanging store = %+v, layout %+v", o, s.Node.Layout)
 	}
 	if o := s.Observe(now, stats.SignalImageFsAvailable, ""); !o.OK {
-		t.Errorf("imagefs %+v", o)
+		t.Errorf("imagefs signal beside a hanging store = %+v", o)
 	}
 	if o := s.Observe(now.Add(time.Hour), stats.SignalImageFsAvailable, ""); o.OK {
-		t.Errorf("imagefs an hour later: %+v", o)
+		t.Errorf("imagefs signal an hour later = %+v", o)
 	}
 	if err := s.Err(); err == nil || !strings.Contains(err.Error(), "statfs /ctr: no answer for 1m") {
-		t.Errorf("errors: %v", err)
+		t.Errorf("errors of the sources = %v", err)
 	}
 }
 
-// Close does not wait for what cannot be ended.
+// Close does not wait for goroutines that cannot be ended.
 func TestCloseDoesNotWaitForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &Background{cancel: func() {}, done: make(chan struct{})}
 		began := time.Now()
 		b.Close()
-		if took := time.Since(began); took != closePatience {
-			t.Errorf("waited %v", took)
+		if took := time.Since(began); took != closeTimeout {
+			t.Errorf("Close waited %v for a blocked goroutine", took)
 		}
 	})
 }
 
-func TestObserveSaysWhyASignalIsAbsent(t *testing.T) {
+func TestObserveGivesTheReasonOfAnAbsentSignal(t *testing.T) {
 	now := time.Unix(2000, 0)
 	s := stats.Summary{Node: stats.NodeStats{
 		Memory:      stats.NodeMemoryStats{Time: now.Add(-time.Minute), CapacityBytes: stats.Some[uint64](100), WorkingSetBytes: stats.Some[uint64](30), KernelAvailableBytes: stats.Some[uint64](60)},
@@ -228,17 +229,17 @@ func TestObserveSaysWhyASignalIsAbsent(t *testing.T) {
 		{stats.SignalPIDAvailable, true, 0, 1000, ""},
 		{stats.SignalNodeFsAvailable, true, 5, 10, ""},
 		{stats.SignalNodeFsInodesFree, false, 0, 0, "no fixed number of inodes"},
-		{stats.SignalImageFsAvailable, false, 0, 0, "no answer"},
+		{stats.SignalImageFsAvailable, false, 0, 0, "no reading"},
 		{"x.available", false, 0, 0, "unknown signal"},
 	} {
 		o := s.Observe(now, c.signal, stats.MemoryAvailableLower)
 		if o.OK != c.ok || o.Value != c.available || o.Capacity != c.capacity || !strings.Contains(o.Reason, c.reason) || (o.Reason == "") != o.OK {
-			t.Errorf("%s: %+v", c.signal, o)
+			t.Errorf("unexpected observation of signal %s: %+v", c.signal, o)
 		}
 	}
 	for _, signal := range stats.Signals {
 		if o := (&stats.Summary{}).Observe(now, signal, stats.MemoryAvailableLower); o.OK || o.Reason == "" {
-			t.Errorf("%s of nothing: %+v", signal, o)
+			t.Errorf("observation of signal %s of an empty Summary = %+v", signal, o)
 		}
 	}
 }

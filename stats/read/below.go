@@ -8,34 +8,35 @@ import (
 	"jettison/cgroup"
 )
 
-// A container may make as many cgroups below its own as it likes, with names of 255 bytes. The loop
-// waits for a full look, so what it goes into is bounded: of a container, of a pod, and of all pods
-// together, in number and in time.
+// A container may create any number of cgroups below its own, with names of 255 bytes. The loop
+// waits for a full look, so the look reads a bounded number of them, per container, per pod and
+// in total, and for a bounded time.
 const (
-	maxContainers = 64   // groups in a pod's that are always looked into
+	maxContainers = 64   // groups in a pod's cgroup that are always read
 	maxCounted    = 500  // groups below a container
 	maxBelow      = 1000 // all others together
 	maxBelowTime  = 20 * time.Millisecond
 )
 
-// errManyCgroups: a container's processes are not counted, which leaves their number absent and no
-// other figure of the pod.
+// errManyCgroups: a container's processes are not counted. Their number is absent; no other
+// figure of the pod is affected.
 var errManyCgroups = errors.New(
-	"more cgroups below it than are looked into: its processes are not counted")
+	"too many cgroups below it: its processes are not counted")
 
-// groupBudget is how much of that is left of one look.
+// groupBudget is the part of these bounds that is left in one look.
 type groupBudget struct {
-	left    int
-	until   time.Time
-	refused string // the first cgroup below which not all was looked into
-	more    int    // further ones
+	left     int
+	until    time.Time
+	exceeded string // the first cgroup with unread cgroups below it
+	more     int    // further ones
 }
 
 func newGroupBudget() groupBudget {
 	return groupBudget{left: maxBelow, until: time.Now().Add(maxBelowTime)}
 }
 
-// take is asked before each group.
+// take reserves one group and returns false if the budget is used up. The look calls it before
+// each group.
 func (b *groupBudget) take() bool {
 	if b.left <= 0 || time.Now().After(b.until) {
 		b.left = 0
@@ -45,44 +46,44 @@ func (b *groupBudget) take() bool {
 	return true
 }
 
-func (b *groupBudget) refuse(path string) {
-	if b.refused == "" {
-		b.refused = path
+func (b *groupBudget) exceed(path string) {
+	if b.exceeded == "" {
+		b.exceeded = path
 		return
 	}
 	b.more++
 }
 
-// err says what was left out, in one line for a look.
+// err returns one line for the look about the cgroups that were not read.
 func (b *groupBudget) err() error {
 	switch {
-	case b.refused == "":
+	case b.exceeded == "":
 		return nil
 	case b.more > 0:
-		return fmt.Errorf("cgroup %.200q, and %d others: %w", "/"+b.refused, b.more, errManyCgroups)
+		return fmt.Errorf("cgroup %.200q, and %d others: %w", "/"+b.exceeded, b.more, errManyCgroups)
 	}
-	return fmt.Errorf("cgroup %.200q: %w", "/"+b.refused, errManyCgroups)
+	return fmt.Errorf("cgroup %.200q: %w", "/"+b.exceeded, errManyCgroups)
 }
 
-// countTree counts the processes of a cgroup and of all below it. left is how many groups of the
-// container may still be looked into; not whole: there are more.
+// countTree counts the processes of a cgroup and its descendants. left is the number of the
+// container's groups that may still be read; whole is false if there are more.
 func (c *Reader) countTree(path string, left *int) (n uint64, whole bool, err error) {
 	if n, err = c.countProcesses(path); err != nil {
 		return n, false, err
 	}
-	whole = len(path) <= 2000 // longer paths can be made than opened
+	whole = len(path) <= 2000 // paths that are too long to open can exist
 	var below []string
 	if whole {
 		err = c.fs.ChildrenUntil(path, c.pods.names, func(name string) bool {
 			*left--
-			if whole = *left >= 0 && c.below.take(); whole {
+			if whole = *left >= 0 && c.groups.take(); whole {
 				below = append(below, name)
 			}
 			return whole
 		})
 	}
 	if !whole {
-		c.below.refuse(path)
+		c.groups.exceed(path)
 	}
 	if err != nil || !whole {
 		return n, false, err

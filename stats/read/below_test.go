@@ -13,8 +13,10 @@ import (
 	"jettison/stats"
 )
 
-// A tenant's thousands of cgroups with long names, side by side in one container and some in each of the other pods' containers, cost a look a
-// bounded time and memory, over all pods. Their processes are not counted then, which is said once, and takes nothing else from any pod.
+// A tenant's thousands of cgroups with long names, siblings in one container and some in each
+// of the other pods' containers, cost a look a bounded time and memory over all pods. Their
+// processes are then not counted, which is reported once, and no other figure of any pod is
+// affected.
 func TestNestedCgroupsCostALookLittle(t *testing.T) {
 	const pods, wide, each = 12, 4_000, 100
 	c, _, dir := recordedNode(t, "6.12")
@@ -46,7 +48,7 @@ func TestNestedCgroupsCostALookLittle(t *testing.T) {
 		}
 	}
 	var s stats.Summary
-	_ = c.Collect(time.Unix(1000, 0), nil, &s) // what is kept between looks is there now
+	_ = c.Collect(time.Unix(1000, 0), nil, &s) // fill the state that is kept between looks
 	best, least := time.Hour, uint64(1)<<62
 	for i := range 5 {
 		var before, after runtime.MemStats
@@ -58,31 +60,31 @@ func TestNestedCgroupsCostALookLittle(t *testing.T) {
 		least = min(least, after.TotalAlloc-before.TotalAlloc)
 	}
 	t.Logf("a look takes %v and %d KiB", best, least>>10)
-	if least > 512<<10 { // more than a MiB before there was a bound
-		t.Errorf("a look takes %v and %d KiB", best, least>>10)
+	if least > 512<<10 { // more than a MiB without the bound
+		t.Errorf("a look takes %v and %d KiB, want at most 512 KiB", best, least>>10)
 	}
 	if !errors.Is(err, errManyCgroups) || strings.Count(err.Error(), errManyCgroups.Error()) != 1 || len(err.Error()) > 1000 {
-		t.Errorf("it says %.2000v", err)
+		t.Errorf("error of the look = %.2000v", err)
 	}
 	without := 0
 	for _, p := range s.Pods {
 		if !p.Memory.WorkingSetBytes.OK || !p.Threads.OK || !p.CPU.Usage.OK {
-			t.Errorf("%+v", p)
+			t.Errorf("pod with a figure missing: %+v", p)
 		}
 		if !p.Processes.OK {
 			without++
 		}
 	}
 	if without == 0 || without > pods+1 {
-		t.Errorf("of %d pods the processes are not counted", without)
+		t.Errorf("processes of %d pods are not counted", without)
 	}
 }
 
-// The bound is one of time, too, and what it left out is one line however much that is.
+// The time is bounded too, and any number of skipped groups is reported in one line.
 func TestABudgetOfGroups(t *testing.T) {
 	late := groupBudget{left: maxBelow, until: time.Now().Add(-time.Second)}
 	if late.take() || late.left != 0 {
-		t.Errorf("after its time: %+v", late)
+		t.Errorf("budget after its time = %+v", late)
 	}
 	b := newGroupBudget()
 	b.until = time.Now().Add(time.Hour)
@@ -91,14 +93,14 @@ func TestABudgetOfGroups(t *testing.T) {
 		n++
 	}
 	if n != maxBelow || b.err() != nil {
-		t.Errorf("%d groups, %v", n, b.err())
+		t.Errorf("budget allowed %d groups, error %v", n, b.err())
 	}
 	for i := range 100 {
-		b.refuse("a\nb" + strings.Repeat("x", i+300))
+		b.exceed("a\nb" + strings.Repeat("x", i+300))
 	}
 	if err := b.err(); !errors.Is(err, errManyCgroups) || !strings.Contains(err.Error(), "and 99 others") || len(err.Error()) > 400 {
 		t.Error(err)
 	} else if strings.Contains(err.Error(), "\n") {
-		t.Errorf("a cgroup's name ends a line: %v", err)
+		t.Errorf("name of a cgroup breaks the line: %v", err)
 	}
 }

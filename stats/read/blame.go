@@ -8,34 +8,37 @@ import (
 	"jettison/stats/read/podindex"
 )
 
-// taken is what a container of a pod used at the last full look, as its working set in bytes.
-type taken struct {
+// containerUse is the memory use of a container at the last full look, as its working set in
+// bytes.
+type containerUse struct {
 	id, name string
 	bytes    uint64
 }
 
-// remember keeps of a full look who in the pod used its memory, and what was beside the containers:
-// sandboxes, and the pod's own.
-func (g *podGroup) remember(p *stats.PodStats) {
-	g.taken, g.beside = g.taken[:0], p.Memory.WorkingSetBytes.V
+// rememberUsage keeps the memory use of each container from a full look, and the use outside
+// the containers: sandboxes and the pod's own cgroup.
+func (g *podGroup) rememberUsage(p *stats.PodStats) {
+	g.containerUsage, g.outsideContainers = g.containerUsage[:0], p.Memory.WorkingSetBytes.V
 	for i := range p.Containers {
 		c := &p.Containers[i]
 		if c.Name == "" || !c.Memory.WorkingSetBytes.OK {
 			continue
 		}
-		g.taken = append(g.taken, taken{c.ID, c.Name, c.Memory.WorkingSetBytes.V})
-		g.beside -= min(g.beside, c.Memory.WorkingSetBytes.V)
+		g.containerUsage = append(g.containerUsage, containerUse{c.ID, c.Name, c.Memory.WorkingSetBytes.V})
+		g.outsideContainers -= min(g.outsideContainers, c.Memory.WorkingSetBytes.V)
 	}
 }
 
-// blameFor is how long containers are read: the loop waits for it, and may have to choose again.
-const blameFor = 5 * time.Millisecond
+// blameLimit bounds the time for reading containers: the loop waits for it and may have to
+// choose another victim.
+const blameLimit = 5 * time.Millisecond
 
-// Blame fills in who in a pod uses its memory, where the look did not look into the pod: for the
-// words of an eviction, which name the containers that are over their requests. It is called after
-// the kill, which does not wait for it: what a container used is the most of what it still does and
-// what it did at the last full look, and a pod's only container used what the pod did, which was
-// measured before the kill, without what is beside it. What cannot be read any more is left out.
+// Blame fills in the memory use of a pod's containers where the look did not read them: an
+// eviction message names the containers over their requests. It is called after the kill, which
+// does not wait for it. So a container's use is the larger of the current value and the one at
+// the last full look. The only container of a pod used as much as the pod did, measured before
+// the kill, less the use outside the containers. Containers that can no longer be read are left
+// out.
 func (c *Reader) Blame(pods podindex.Index, p *stats.PodStats) {
 	at := slices.IndexFunc(c.pods.order, func(k *podGroup) bool {
 		return k.UID == p.PodRef.UID && k.Path == p.Cgroup
@@ -44,7 +47,7 @@ func (c *Reader) Blame(pods podindex.Index, p *stats.PodStats) {
 		return
 	}
 	k, known := c.pods.order[at], pods[p.PodRef.UID]
-	// most likely it is gone: then what was counts
+	// most likely the cgroup is gone: then the values of the last full look count
 	_ = c.fs.ChildrenUntil(k.Path, c.pods.names, func(name string) bool {
 		p.Containers = append(p.Containers, stats.ContainerStats{ID: containerID(name), Name: name})
 		return len(p.Containers) < maxContainers
@@ -56,23 +59,23 @@ func (c *Reader) Blame(pods podindex.Index, p *stats.PodStats) {
 		}
 		container.Name = ""
 	}
-	beside := k.beside
-	if len(k.taken) == 0 { // it is younger than the last full look
-		beside = 0
+	outside := k.outsideContainers
+	if len(k.containerUsage) == 0 { // the pod is newer than the last full look
+		outside = 0
 		for i := range p.Containers {
 			if known != nil && slices.Contains(known.SandboxIDs, p.Containers[i].ID) {
-				beside += p.Containers[i].Memory.WorkingSetBytes.V
+				outside += p.Containers[i].Memory.WorkingSetBytes.V
 			}
 		}
 	}
-	k.recall(p)
+	k.useLastLook(p)
 	if known != nil {
 		known.DescribeContainers(p, len(p.Containers) < maxContainers)
 	}
-	k.bound(p, beside)
+	k.bound(p, outside)
 }
 
-// workingSetOf is that of a cgroup; absent: it cannot be read.
+// workingSetOf returns the working set of a cgroup; absent if it cannot be read.
 func (c *Reader) workingSetOf(path string) (out stats.Opt[uint64]) {
 	g, err := c.fs.Group(path)
 	if err != nil {
@@ -86,12 +89,12 @@ func (c *Reader) workingSetOf(path string) (out stats.Opt[uint64]) {
 	return stats.Some(workingSet(current, c.stat.InactiveFile))
 }
 
-// recall has containers have used no less than they did at the last full look. Where all cgroups
-// are gone by now, those of then are there.
-func (g *podGroup) recall(p *stats.PodStats) {
+// useLastLook raises each container's use to that of the last full look. If all cgroups have
+// vanished, it adds the containers of that look.
+func (g *podGroup) useLastLook(p *stats.PodStats) {
 	gone := len(p.Containers) == 0
-	for i := range g.taken {
-		was := &g.taken[i]
+	for i := range g.containerUsage {
+		was := &g.containerUsage[i]
 		at := slices.IndexFunc(p.Containers, func(c stats.ContainerStats) bool { return c.ID == was.id })
 		if at < 0 {
 			if !gone {
@@ -105,9 +108,9 @@ func (g *podGroup) recall(p *stats.PodStats) {
 	}
 }
 
-// bound has a pod's only container have used what the pod did, but for what is beside it, and none
-// more than the pod.
-func (g *podGroup) bound(p *stats.PodStats, beside uint64) {
+// bound raises the use of a pod's only container to the pod's use less outside, and limits
+// every container's use to the pod's.
+func (g *podGroup) bound(p *stats.PodStats, outside uint64) {
 	whole := p.Memory.WorkingSetBytes
 	if !whole.OK {
 		return
@@ -115,7 +118,7 @@ func (g *podGroup) bound(p *stats.PodStats, beside uint64) {
 	for i := range p.Containers {
 		used := &p.Containers[i].Memory.WorkingSetBytes
 		if len(p.Containers) == 1 && !p.Memory.Quick {
-			*used = stats.Some(max(used.V, whole.V-min(beside, whole.V)))
+			*used = stats.Some(max(used.V, whole.V-min(outside, whole.V)))
 		}
 		used.V = min(used.V, whole.V)
 	}

@@ -14,7 +14,7 @@ import (
 	"jettison/stats/read/podindex"
 )
 
-// blamed is a pod of a recorded node whose containers' memory a test writes.
+// blamed is a pod of a recorded node; the test writes its containers' memory files.
 type blamed struct {
 	t      *testing.T
 	c      *Reader
@@ -59,7 +59,7 @@ func newBlamed(t *testing.T, more int) *blamed {
 	return b
 }
 
-// uses writes what the pod and its containers use, in MiB; the sandbox always uses 1.
+// uses writes the memory use of the pod and its containers, in MiB; the sandbox always uses 1.
 func (b *blamed) uses(pod int, containers ...int) {
 	b.t.Helper()
 	write := func(dir string, mib int) {
@@ -85,7 +85,7 @@ func (b *blamed) full() {
 	}
 }
 
-// short is the look that an eviction for memory is decided by.
+// short takes the look that an eviction for memory is based on.
 func (b *blamed) short() *stats.PodStats {
 	b.t.Helper()
 	if err := b.c.Quick(time.Unix(1001, 0), b.index, &b.s); err != nil {
@@ -96,12 +96,12 @@ func (b *blamed) short() *stats.PodStats {
 		b.t.Fatal(err)
 	}
 	if p := &b.s.Pods[i]; len(p.Containers) > 0 {
-		b.t.Fatalf("the look has containers, and nothing is to be blamed: %+v", p.Containers)
+		b.t.Fatalf("the look has containers, so Blame has nothing to add: %+v", p.Containers)
 	}
 	return &b.s.Pods[i]
 }
 
-// blame is who used how many MiB.
+// blame returns the use of each container in MiB.
 func (b *blamed) blame(p *stats.PodStats) string {
 	b.c.Blame(b.index, p)
 	var out []string
@@ -115,13 +115,14 @@ func (b *blamed) blame(p *stats.PodStats) string {
 	return strings.Join(out, " ")
 }
 
-// After a kill it is found out who in the pod used its memory, by what is left to be read and what was known before.
+// After a kill, Blame finds the memory use of the pod's containers from remaining cgroups and
+// the last full look.
 func TestBlame(t *testing.T) {
 	for _, c := range []struct {
 		name       string
 		containers int
-		full       []int // the pod and its containers at the last full look; nil: it is younger
-		short      int   // the pod when it was chosen
+		full       []int // the pod and its containers at the last full look; nil: the pod is newer
+		short      int   // the pod at the choice
 		after      []int // the pod and its containers after the kill; nil: their cgroups are gone
 		want       string
 	}{
@@ -148,49 +149,51 @@ func TestBlame(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := b.blame(p); got != c.want {
-			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+			t.Errorf("blamed containers with %s = %s, want %s", c.name, got, c.want)
 		}
 	}
 }
 
-// Whom the runtime has not told of has no name. What has ended before the kill is nobody. What a full look has looked into stays as it is.
-func TestWhoIsNotBlamed(t *testing.T) {
+// A container that the runtime has not reported has no name. A container that ended before the
+// kill is left out. Containers of a full look stay unchanged.
+func TestContainersLeftOutOfBlame(t *testing.T) {
 	b := newBlamed(t, 1)
 	b.uses(60, 30, 20)
 	b.full()
 	b.uses(500, 400, 20)
 	known := b.index
 	b.index = nil
-	if got := b.blame(b.short()); strings.Count(got, "=") != 3 || !strings.Contains(got, "c0=400") { // as it was called before
-		t.Errorf("of a pod that the runtime does not know: %s", got)
+	if got := b.blame(b.short()); strings.Count(got, "=") != 3 || !strings.Contains(got, "c0=400") { // named as in the last look
+		t.Errorf("containers of a pod unknown to the runtime = %s", got)
 	}
 	b.index = known
 	p := b.short()
 	if err := os.RemoveAll(filepath.Join(b.dir, b.groups[2])); err != nil {
 		t.Fatal(err)
 	}
-	if got := b.blame(p); got != "c0=490" { // of 60 MiB 10 were nobody's
-		t.Errorf("with one that has ended: %s", got)
+	if got := b.blame(p); got != "c0=490" { // 10 of 60 MiB belong to no container
+		t.Errorf("containers with one that has ended = %s", got)
 	}
 	b.full()
 	i := slices.IndexFunc(b.s.Pods, func(p stats.PodStats) bool { return p.PodRef.UID == b.uid })
 	if got := b.blame(&b.s.Pods[i]); got != "c0=400" {
-		t.Errorf("after a full look: %s", got)
+		t.Errorf("containers after a full look = %s", got)
 	}
 }
 
-// A container may make cgroups beside its own where it is let; they cost no more than so many reads.
+// A container may create cgroups next to its own if the pod's cgroup is delegated; they cost a
+// bounded number of reads.
 func TestBlameIsBounded(t *testing.T) {
 	b := newBlamed(t, 3*maxContainers)
 	b.uses(500, 400)
 	p := b.short()
 	b.blame(p)
 	if read := len(slices.DeleteFunc(slices.Clone(p.Containers), func(c stats.ContainerStats) bool { return !c.Memory.WorkingSetBytes.OK })); read > maxContainers {
-		t.Errorf("%d were read", read)
+		t.Errorf("Blame read %d containers, want a bounded number", read)
 	}
 	b.c.blame = 0
 	if got := b.blame(b.short()); strings.Count(got, "=?") != 3*maxContainers+1 {
-		t.Errorf("without any time: %s", got)
+		t.Errorf("containers with a limit of no time = %s", got)
 	}
 	b.c.Blame(b.index, &stats.PodStats{PodRef: stats.PodReference{UID: "of no pod"}, Cgroup: "kubepods/podx"})
 	b.c.Blame(b.index, &stats.PodStats{PodRef: stats.PodReference{UID: b.uid}})

@@ -18,8 +18,8 @@ import (
 	"jettison/stats/read/podindex"
 )
 
-// What the churn is like: pods made a second, and how few are acceptable where the machine is emulated; how many live at a
-// time; how many UIDs come back again and again; one pod in how many has a process moved in.
+// The churn: pods created per second, and the minimum on an emulated machine; pods alive at a
+// time; the number of recurring UIDs; one pod in how many gets a process.
 const (
 	churnTime     = 30 * time.Second
 	churnRate     = 200
@@ -31,8 +31,8 @@ const (
 	churnRecurred = 0xcafe
 )
 
-// Pods that come and go all the time cost no error, no descriptor and no goroutine: a pod that vanishes under a look is a pod
-// that is gone.
+// Pods created and removed all the time cause no error and leave no descriptor and no
+// goroutine: a pod that vanishes during a look is a removed pod.
 func TestLiveChurn(t *testing.T) {
 	c := liveCollector(t)
 	makePodParents(t)
@@ -42,7 +42,7 @@ func TestLiveChurn(t *testing.T) {
 	looks, seen := 0, map[string]bool{}
 	look := func() {
 		pods := index
-		if looks%4 >= 2 { // the same pods, announced and not
+		if looks%4 >= 2 { // the same pods, announced or not
 			pods = nil
 		}
 		what, err := "MemoryView", error(nil)
@@ -52,7 +52,7 @@ func TestLiveChurn(t *testing.T) {
 			what, err = "Collect", c.Collect(time.Now(), pods, &s)
 		}
 		if err != nil {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("look %s during churn failed: %v", what, err)
 		}
 		looks++
 		for _, p := range s.Pods {
@@ -61,10 +61,10 @@ func TestLiveChurn(t *testing.T) {
 			}
 		}
 	}
-	for range 4 { // opens what is kept for good
+	for range 4 { // opens the permanent descriptors
 		look()
 	}
-	here := len(c.pods.here)
+	here := len(c.pods.byUID)
 	goroutines, files := goleak.IgnoreCurrent(), openFiles(t)
 	done := make(chan error)
 	began := time.Now()
@@ -82,7 +82,7 @@ func TestLiveChurn(t *testing.T) {
 		err = <-done
 	}
 	if err != nil {
-		t.Fatal("churn: ", err)
+		t.Fatal("creating and removing pods failed: ", err)
 	}
 	rate := float64(churn.made) / time.Since(began).Seconds()
 	t.Logf("%d pods made and removed, %.0f a second, %d with a process moved in; %d looks measured %d of them", churn.made, rate, churn.moved, looks, len(seen))
@@ -90,16 +90,16 @@ func TestLiveChurn(t *testing.T) {
 		t.Errorf("%.0f pods a second, want %d", rate, churnLeast)
 	}
 	if len(seen) <= churnRecurs || !seen[podUID(churnRecurred, 0)] || churn.moved == 0 {
-		t.Errorf("%d pods were measured, %d moved into: that was no churn", len(seen), churn.moved)
+		t.Errorf("%d pods were measured, %d moved into: too little churn", len(seen), churn.moved)
 	}
-	for n := 0; n < 4 || looks%4 != 0; n++ { // the last one without what the runtime tells
+	for n := 0; n < 4 || looks%4 != 0; n++ { // the last one without the runtime's data
 		look()
 	}
 	if now := openFiles(t); now != files {
 		t.Errorf("%d descriptors before the churn, %d after", files, now)
 	}
-	if len(c.pods.here) != here || len(c.pods.elsewhere) != 0 {
-		t.Errorf("%d pods are remembered, %d elsewhere; %d before the churn", len(c.pods.here), len(c.pods.elsewhere), here)
+	if len(c.pods.byUID) != here || len(c.pods.runtimeOnly) != 0 {
+		t.Errorf("%d pods are remembered, %d outside the roots; %d before the churn", len(c.pods.byUID), len(c.pods.runtimeOnly), here)
 	}
 	goleak.VerifyNone(t, goroutines)
 }
@@ -114,7 +114,7 @@ func openFiles(t *testing.T) int {
 	return len(entries)
 }
 
-// recurringPods is what a runtime would tell of the pods that come back.
+// recurringPods returns the recurring pods as a runtime would report them.
 func recurringPods() podindex.Index {
 	var l cri.Listing
 	for i := range churnRecurs {
@@ -124,11 +124,11 @@ func recurringPods() podindex.Index {
 	return podindex.New(l)
 }
 
-// churner makes pod cgroups and removes them.
+// churner creates and removes pod cgroups.
 type churner struct {
 	alive    []churned // oldest first
-	sleepers []int     // processes that are moved in and out
-	home     string    // cgroup.procs of where they were born
+	sleepers []int     // processes moved in and out
+	home     string    // cgroup.procs of their first cgroup
 
 	made, moved int
 }
@@ -146,7 +146,7 @@ func newChurner(t *testing.T) *churner {
 	}
 	path, ok := strings.CutPrefix(strings.TrimSpace(string(own)), "0::/")
 	if !ok {
-		t.Fatalf("own cgroup: %q", own)
+		t.Fatalf("own cgroup of the test = %q", own)
 	}
 	c := &churner{home: groupDir(path) + "/cgroup.procs"}
 	for range 4 {
@@ -160,7 +160,7 @@ func newChurner(t *testing.T) *churner {
 	return c
 }
 
-// run churns until an instant, and then removes what is left.
+// run churns until an instant, and then removes the remaining pods.
 func (c *churner) run(until time.Time) (err error) {
 	began := time.Now()
 	for time.Now().Before(until) && err == nil {
@@ -177,7 +177,7 @@ func (c *churner) run(until time.Time) (err error) {
 
 func (c *churner) makeOne() error {
 	uid, parent := podUID(churnKind, c.made), podParents[rand.N(len(podParents))]
-	if i := c.made / 3 % churnRecurs; c.made%3 == 0 { // its last life is over: churnAlive is below 3*churnRecurs
+	if i := c.made / 3 % churnRecurs; c.made%3 == 0 { // its previous pod is gone: churnAlive is below 3*churnRecurs
 		uid, parent = podUID(churnRecurred, i), podParents[i%len(podParents)]
 	}
 	for len(c.alive) >= churnAlive {

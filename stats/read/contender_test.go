@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// contender is one of several ways to look at the same pods.
+// contender is one of several ways to read the same pods.
 type contender struct {
 	what string
 	base string // the contender that it is compared with
 	look func() error
-	node bool // of the node: a cost of each pod would say nothing
+	node bool // of the node: a cost per pod would be meaningless
 
 	allocs float64 // a look
 	times  []time.Duration
@@ -27,29 +27,29 @@ func (c *contender) p50() time.Duration {
 	return c.times[len(c.times)/2]
 }
 
-// A turn is some looks in a row. On a machine that others use too single looks differ by half, so those that take less than
-// turnTime are repeated.
+// A turn is several looks in a row. On a shared machine single looks differ by half, so turns
+// shorter than turnTime are repeated.
 const (
 	turnTime  = 60 * time.Millisecond
 	turnLooks = 20 // at most
 )
 
-// compete gives everybody a turn a round, in any order, so that whatever the machine does meanwhile hits all of them alike.
-// Nobody pays for another's garbage.
+// compete gives each contender a turn per round, in random order, so that load of the machine
+// affects all of them alike. No contender pays for another's garbage.
 func compete(b *testing.B, contenders []*contender) {
 	b.Helper()
 	for _, c := range contenders {
 		var err error
 		c.allocs = testing.AllocsPerRun(2, func() { err = c.look() })
 		if err != nil {
-			b.Fatalf("%s: %v", c.what, err)
+			b.Fatalf("first look of contender %s: %v", c.what, err)
 		}
 	}
 	for b.Loop() {
 		for _, i := range rand.Perm(len(contenders)) {
 			runtime.GC()
 			if err := contenders[i].turn(); err != nil {
-				b.Fatalf("%s: %v", contenders[i].what, err)
+				b.Fatalf("turn of contender %s failed: %v", contenders[i].what, err)
 			}
 		}
 	}
@@ -69,7 +69,7 @@ func (c *contender) turn() error {
 	return nil
 }
 
-// podTable prints what was measured with different numbers of pods.
+// podTable prints the measurements for different numbers of pods.
 type podTable struct{ *tabwriter.Writer }
 
 func newPodTable(title, base, ours string) podTable {
@@ -79,7 +79,7 @@ func newPodTable(title, base, ours string) podTable {
 	return t
 }
 
-// add prints a row for each contender, the ratio to what it is compared with, and to the one called ours.
+// add prints a row for each contender, with the ratios to its base and to ours.
 func (t podTable) add(pods int, contenders []*contender, ours string) {
 	find := func(what string) *contender {
 		i := slices.IndexFunc(contenders, func(c *contender) bool { return c.what == what })

@@ -11,43 +11,44 @@ import (
 	"jettison/stats/read/hostroot"
 )
 
-// How often the sources that may block are asked, and how old an answer may be.
+// Query intervals of the sources that may block, and the maximum age of an answer.
 const (
 	fsEvery      = time.Second
 	fsLimit      = stats.MaxAge
 	runtimeEvery = 10 * time.Second
-	// for how much the runtime says its store takes; where the store is, is remembered for good
+	// for the usage of the store that the runtime reports; the location of the store has no age
+	// limit
 	runtimeLimit = time.Minute
 )
 
-// stores are the runtime's mount points, as it told last.
+// stores holds the runtime's mount points from its last answer.
 type stores struct {
-	image, container string // container is empty: on the image store's file system
+	image, container string // container is empty if it is on the image store's file system
 }
 
-var errNoStore = errors.New("the runtime has not told yet where its images are")
+var errNoStore = errors.New("the runtime has not reported its image store yet")
 
-// fileSystems are the sources of the node's file systems: the kubelet's, and those of the runtime's
-// stores.
+// fileSystems holds the sources of the node's file systems: the kubelet's, and those of the
+// runtime's stores.
 type fileSystems struct {
 	runtime   *source[cri.FsInfo]
 	node      *source[stats.FsStats]
 	image     *source[stats.FsStats]
 	container *source[stats.FsStats]
 
-	mu      sync.Mutex
-	stores  stores
-	learned chan struct{} // closed once stores are known
+	mu          sync.Mutex
+	stores      stores
+	storesKnown chan struct{} // closed once stores are known
 }
 
-// newFileSystems makes the sources. rootDir is the kubelet's.
+// newFileSystems creates the sources. rootDir is the kubelet's.
 func newFileSystems(host *hostroot.Root, runtime FsRuntime, rootDir string) *fileSystems {
-	f := &fileSystems{learned: make(chan struct{})}
+	f := &fileSystems{storesKnown: make(chan struct{})}
 	f.runtime = newSource("image file system of the runtime", runtimeEvery, runtimeLimit,
 		func(ctx context.Context) (cri.FsInfo, error) {
 			info, err := runtime.ImageFsInfo(ctx)
 			if err == nil {
-				err = f.learn(info)
+				err = f.setStores(info)
 			}
 			return info, err
 		})
@@ -57,11 +58,11 @@ func newFileSystems(host *hostroot.Root, runtime FsRuntime, rootDir string) *fil
 	})
 	f.image = newSource("statfs of the image store", fsEvery, fsLimit,
 		func(context.Context) (stats.FsStats, error) {
-			return host.StatFs(f.known().image)
+			return host.StatFs(f.currentStores().image)
 		})
 	f.container = newSource("statfs of the container store", fsEvery, fsLimit,
 		func(context.Context) (stats.FsStats, error) {
-			if path := f.known().container; path != "" {
+			if path := f.currentStores().container; path != "" {
 				return host.StatFs(path)
 			}
 			return stats.FsStats{}, nil // the runtime has one store
@@ -70,8 +71,8 @@ func newFileSystems(host *hostroot.Root, runtime FsRuntime, rootDir string) *fil
 	return f
 }
 
-// start begins a goroutine for each source. Those of the stores wait until the runtime has said
-// where they are.
+// start starts a goroutine for each source. The sources of the stores wait until the runtime
+// has reported their paths.
 func (f *fileSystems) start(ctx context.Context, all *sync.WaitGroup) {
 	for _, run := range []func(context.Context){f.runtime.run, f.node.run} {
 		all.Go(func() { run(ctx) })
@@ -79,7 +80,7 @@ func (f *fileSystems) start(ctx context.Context, all *sync.WaitGroup) {
 	for _, run := range []func(context.Context){f.image.run, f.container.run} {
 		all.Go(func() {
 			select {
-			case <-f.learned:
+			case <-f.storesKnown:
 				run(ctx)
 			case <-ctx.Done():
 			}
@@ -87,15 +88,17 @@ func (f *fileSystems) start(ctx context.Context, all *sync.WaitGroup) {
 	}
 }
 
-// waitNode waits until they were measured once or their sources failed, or ctx ends.
+// waitNode waits until the file systems were measured once or their sources failed, or ctx
+// ends.
 func (f *fileSystems) waitNode(ctx context.Context) {
-	if !closed(ctx, f.node.first) || !closed(ctx, f.runtime.first) || f.known().image == "" {
+	if !waitClosed(ctx, f.node.answered) || !waitClosed(ctx, f.runtime.answered) ||
+		f.currentStores().image == "" {
 		return
 	}
-	_ = closed(ctx, f.image.first) && closed(ctx, f.container.first)
+	_ = waitClosed(ctx, f.image.answered) && waitClosed(ctx, f.container.answered)
 }
 
-// disks are the devices of the node's file systems.
+// disks returns the devices of the node's file systems.
 func (f *fileSystems) disks() map[uint64]bool {
 	devices, now := map[uint64]bool{}, time.Now()
 	for _, source := range []*source[stats.FsStats]{f.node, f.image, f.container} {
@@ -106,17 +109,18 @@ func (f *fileSystems) disks() map[uint64]bool {
 	return devices
 }
 
-// remeasure has them asked again at once.
+// remeasure queries the file systems immediately.
 func (f *fileSystems) remeasure() {
-	f.node.soon()
-	f.image.soon()
-	f.container.soon()
+	f.node.refresh()
+	f.image.refresh()
+	f.container.refresh()
 }
 
-// learn keeps where the runtime's stores are: they are measured on, whether it answers or not.
-func (f *fileSystems) learn(info cri.FsInfo) error {
+// setStores keeps the paths of the runtime's stores: they are measured even while the runtime
+// does not answer.
+func (f *fileSystems) setStores(info cri.FsInfo) error {
 	if len(info.Images) == 0 || info.Images[0].Mountpoint == "" {
-		return errors.New("the runtime names no image file system")
+		return errors.New("the runtime reports no image file system")
 	}
 	s := stores{image: info.Images[0].Mountpoint}
 	if len(info.Containers) > 0 && info.Containers[0].Mountpoint != s.image {
@@ -126,39 +130,40 @@ func (f *fileSystems) learn(info cri.FsInfo) error {
 	defer f.mu.Unlock()
 	switch {
 	case f.stores.image == "":
-		close(f.learned)
-	case f.stores != s: // another place is to be measured
-		f.image.soon()
-		f.container.soon()
+		close(f.storesKnown)
+	case f.stores != s: // the path has changed
+		f.image.refresh()
+		f.container.refresh()
 	}
 	f.stores = s
 	return nil
 }
 
-func (f *fileSystems) known() stores {
+func (f *fileSystems) currentStores() stores {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.stores
 }
 
-// nodeSources is how the sources of the node's file systems stand.
+// nodeSources holds the state of the sources of the node's file systems.
 type nodeSources struct {
 	runtime, node, image, container stats.SourceStatus
 	split                           bool
 }
 
-// fill adds what is known by now of the node's file systems, and says how their sources stand.
+// fill adds the latest figures of the node's file systems and returns the state of their
+// sources.
 func (f *fileSystems) fill(now time.Time, n *stats.NodeStats) nodeSources {
 	info, runtime := f.runtime.get(now)
 	var node, image, container stats.SourceStatus
 	n.Fs, node = f.node.get(now)
 	n.ImageFs, image = f.image.get(now)
 	n.ContainerFs, container = f.container.get(now)
-	store := f.known().container
+	store := f.currentStores().container
 	split := store != ""
 	if !split { // the runtime has one store: the kubelet's containerfs is the imagefs then
 		n.ContainerFs = n.ImageFs
-	} else if n.ContainerFs.V.Path != store { // measured before the runtime told where it is
+	} else if n.ContainerFs.V.Path != store { // measured before the runtime reported its path
 		n.ContainerFs = stats.Opt[stats.FsStats]{}
 	}
 	n.Layout = layout(n.Fs, n.ImageFs, n.ContainerFs, split)
@@ -173,7 +178,7 @@ func (f *fileSystems) fill(now time.Time, n *stats.NodeStats) nodeSources {
 	return nodeSources{runtime, node, image, container, split}
 }
 
-// used takes the runtime's word for how much its store holds.
+// used sets the usage of a store to the runtime's figure.
 func used(fs *stats.FsStats, by []cri.FilesystemUsage) {
 	for _, u := range by {
 		if u.Mountpoint != fs.Path {
@@ -188,7 +193,7 @@ func used(fs *stats.FsStats, by []cri.FilesystemUsage) {
 	}
 }
 
-// layout compares devices. Absent: one of them is not known.
+// layout compares devices. It is absent if one of them is unknown.
 func layout(node, image, container stats.Opt[stats.FsStats], split bool) stats.Opt[stats.Layout] {
 	if !node.OK || !image.OK || split && !container.OK {
 		return stats.Opt[stats.Layout]{}

@@ -10,71 +10,71 @@ import (
 	"jettison/stats/read/procfs"
 )
 
-// question is what a Reader asks its lister, and the answer. It is the lister's from ask to told,
-// else the Reader's.
-type question struct {
-	asked time.Time
-	list  bool // the roots
-	roots []rootNames
-	jobs  []job
+// request is sent by a Reader to its lister and returns with the answer. It belongs to the
+// lister from requests to answers, else to the Reader.
+type request struct {
+	sentAt time.Time
+	list   bool // list the roots
+	roots  []rootNames
+	jobs   []job
 }
 
-// rootNames is what lies in one root.
+// rootNames holds the directories of one root.
 type rootNames struct {
 	path  string
-	names []byte // of its directories, each with a 0 behind it
+	names []byte // of its directories, each followed by a 0 byte
 	err   error
 }
 
-// job is one cgroup that is to be opened, or whose processes are to be asked.
+// job is one cgroup to open, or to check the processes of.
 type job struct {
-	k        *podGroup // the Reader's
+	pod      *podGroup // the Reader's
 	path     string
-	asks     bool
+	check    bool
 	group    *cgroup.Group
 	critical bool
 	err      error
 }
 
-// lister does all that looks up a name below kubepods: it lists directories, opens the files of
-// pods, and asks their processes. It has a thread of its own, or works in the caller's goroutine.
+// lister does all name lookups below kubepods: it lists directories, opens the files of pods,
+// and checks their processes. It runs on its own thread, or in the caller's goroutine.
 type lister struct {
-	calls kernelCalls
-	q     question
-	ask   chan struct{} // one slot
-	told  chan struct{} // likewise
-	done  chan struct{} // closed: it ends
-	ended chan struct{} // closed: it has; nil: it has no thread
+	calls    kernelCalls
+	req      request
+	requests chan struct{} // one slot
+	answers  chan struct{} // one slot
+	done     chan struct{} // closed to end the thread
+	ended    chan struct{} // closed when the thread has ended; nil: no thread
 }
 
-// kernelCalls are those of its calls that may be held up.
+// kernelCalls are the lister's calls that the kernel may block.
 type kernelCalls struct {
-	list  func(root int, names []byte) ([]byte, error)
-	open  func(path string) (*cgroup.Group, error)
-	asks  func(path string) (critical bool)
-	close func() // what they hold
+	list          func(root int, names []byte) ([]byte, error)
+	open          func(path string) (*cgroup.Group, error)
+	checkCritical func(path string) (critical bool)
+	close         func() // closes their descriptors
 }
 
 func newLister(fs *cgroup.FS, proc *procfs.Proc, roots []string) *lister {
 	l := &lister{
-		calls: newDirs(fs, proc, roots).calls(), ask: make(chan struct{}, 1),
-		told: make(chan struct{}, 1), done: make(chan struct{}),
+		calls: newDirs(fs, proc, roots).calls(), requests: make(chan struct{}, 1),
+		answers: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	for _, path := range roots {
-		l.q.roots = append(l.q.roots, rootNames{path: path, names: make([]byte, 0, 8<<10)})
+		l.req.roots = append(l.req.roots, rootNames{path: path, names: make([]byte, 0, 8<<10)})
 	}
 	return l
 }
 
-// start gives it a thread, which is there when start returns. The thread gets a priority above
-// ordinary work, for a look waits for it on a node that is starved; where that is refused it works
-// all the same (the Killer's threads say so).
+// start starts the thread and returns once it runs. The thread gets a priority above ordinary
+// work, because a look waits for it on a starved node. Where that is refused it works with its
+// ordinary priority (the Killer's threads report the refusal).
 func (l *lister) start() {
 	l.ended = make(chan struct{})
 	ready := make(chan struct{})
 	go func() {
 		defer close(l.ended)
-		runtime.LockOSThread() // never unlocked: the thread ends with it, and its priority
+		runtime.LockOSThread() // never unlocked: thread and priority end with the goroutine
 		_, _ = cgroup.RaiseThread()
 		close(ready)
 		l.run()
@@ -88,22 +88,22 @@ func (l *lister) run() {
 		select {
 		case <-l.done:
 			return
-		case <-l.ask:
+		case <-l.requests:
 			l.answer()
-			l.told <- struct{}{}
+			l.answers <- struct{}{}
 		}
 	}
 }
 
-// close ends it; the thread not longer than closePatience: a system call that never returns cannot
-// be ended.
+// close ends the lister and waits for the thread, at most closeTimeout: a system call that
+// never returns cannot be ended.
 func (l *lister) close() {
 	close(l.done)
 	if l.ended == nil {
 		l.calls.close()
 		return
 	}
-	timer := time.NewTimer(closePatience)
+	timer := time.NewTimer(closeTimeout)
 	defer timer.Stop()
 	select {
 	case <-l.ended:
@@ -112,28 +112,28 @@ func (l *lister) close() {
 }
 
 func (l *lister) answer() {
-	if l.q.list {
-		for i := range l.q.roots {
-			r := &l.q.roots[i]
+	if l.req.list {
+		for i := range l.req.roots {
+			r := &l.req.roots[i]
 			r.names, r.err = l.calls.list(i, r.names[:0])
 		}
 	}
-	for i := range l.q.jobs {
-		j := &l.q.jobs[i]
-		if j.asks {
-			j.critical = l.calls.asks(j.path)
+	for i := range l.req.jobs {
+		j := &l.req.jobs[i]
+		if j.check {
+			j.critical = l.calls.checkCritical(j.path)
 		} else {
 			j.group, j.err = l.calls.open(j.path)
 		}
 		select {
-		case <-l.done: // what it was opened with may be closed
+		case <-l.done: // the descriptors it opens with may be closed
 			return
 		default:
 		}
 	}
 }
 
-// dirs are the directories of the roots, as the kernel has them.
+// dirs holds the directories of the roots in the kernel's hierarchy.
 type dirs struct {
 	fs    *cgroup.FS
 	proc  *procfs.Proc
@@ -157,7 +157,7 @@ func newDirs(fs *cgroup.FS, proc *procfs.Proc, roots []string) *dirs {
 	return d
 }
 
-func (d *dirs) calls() kernelCalls { return kernelCalls{d.list, d.open, d.asks, d.close} }
+func (d *dirs) calls() kernelCalls { return kernelCalls{d.list, d.open, d.checkCritical, d.close} }
 
 func (d *dirs) close() {
 	for i := range d.roots {
@@ -168,7 +168,7 @@ func (d *dirs) close() {
 	}
 }
 
-// list appends the names in a root. One that does not exist has nothing in it.
+// list appends the names in a root. A root that does not exist is empty.
 func (d *dirs) list(root int, names []byte) ([]byte, error) {
 	r := &d.roots[root]
 	for try := 0; ; try++ {
@@ -187,7 +187,7 @@ func (d *dirs) list(root int, names []byte) ([]byte, error) {
 		if err == nil || !errors.Is(err, cgroup.ErrVanished) {
 			return d.names, err
 		}
-		// Removed, and perhaps made anew under the same path.
+		// Removed, and perhaps created again under the same path.
 		r.dir.Close()
 		r.dir = nil
 		if try > 0 {
@@ -196,8 +196,8 @@ func (d *dirs) list(root int, names []byte) ([]byte, error) {
 	}
 }
 
-// open opens a pod's cgroup with the files that looks at memory read, so that those look up
-// nothing.
+// open opens a pod's cgroup with the files that memory looks read, so that the looks need no
+// name lookups.
 func (d *dirs) open(path string) (*cgroup.Group, error) {
 	g, err := d.fs.Group(path)
 	if err == nil {
@@ -206,9 +206,9 @@ func (d *dirs) open(path string) (*cgroup.Group, error) {
 	return g, err
 }
 
-// asks reports whether a process of a pod has said that it is critical: an oom_score_adj of -997.
-// (The sandbox's own process has -998.)
-func (d *dirs) asks(path string) (critical bool) {
+// checkCritical reports whether a process of a pod has an oom_score_adj of -997, that of
+// critical pods. (The sandbox's own process has -998.)
+func (d *dirs) checkCritical(path string) (critical bool) {
 	processes(d.fs, path, d.buf, func(pid int) {
 		if critical {
 			return

@@ -14,14 +14,14 @@ import (
 	"jettison/stats/read/procfs"
 )
 
-// liveCollector is a collector on the real hierarchy of a node that tests may do with as they like; elsewhere the test is
-// skipped. See vm.LiveVariable.
+// liveCollector returns a Reader on the real hierarchy of a node dedicated to tests; elsewhere
+// it skips the test. See vm.LiveVariable.
 func liveCollector(tb testing.TB) *Reader {
 	tb.Helper()
 	if os.Getenv("JETTISON_LIVE") == "" {
 		tb.Skip("makes pod cgroups: the virtual machine's scenarios run this")
 	}
-	// A pod takes up to 14 descriptors, and a raw reader beside it 7 more.
+	// A pod takes up to 14 descriptors, and a concurrent raw reader 7 more.
 	files := unix.Rlimit{Cur: 1 << 16, Max: 1 << 16}
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
 		tb.Fatal(err)
@@ -44,13 +44,14 @@ func liveCollector(tb testing.TB) *Reader {
 	return c
 }
 
-// podParents are where a kubelet puts pods of each class, with the cgroupfs driver.
+// podParents are the parents of pods of each class, as a kubelet creates them with the cgroupfs
+// driver.
 var podParents = []string{"kubepods", "kubepods/burstable", "kubepods/besteffort"}
 
-// groupDir is the directory of a cgroup of the real hierarchy.
+// groupDir returns the directory of a cgroup of the real hierarchy.
 func groupDir(path string) string { return filepath.Join(cgroup.DefaultMount, path) }
 
-// makePodParents makes the cgroups above all pods where nobody has, controllers on, as a kubelet does.
+// makePodParents creates missing parents of pods, with controllers on, as a kubelet does.
 func makePodParents(tb testing.TB) {
 	tb.Helper()
 	const controllers = "+cpu +cpuset +io +memory +pids"
@@ -68,14 +69,14 @@ func makePodParents(tb testing.TB) {
 	}
 }
 
-// podUID is the UID of the i-th pod of a kind.
+// podUID returns the UID of the i-th pod of a kind.
 func podUID(kind, i int) string { return fmt.Sprintf("%08x-0000-4000-8000-%012x", kind, i) }
 
-// bareKind is the kind of the pods that makePods makes.
+// bareKind is the kind of pods that makePods creates.
 const bareKind = 0xbabe
 
-// makePods makes bare pod cgroups, a third of each class, until the test ends, and returns their paths. Every 16th holds a
-// process and some MiB of memory.
+// makePods creates bare pod cgroups, a third of each class, until the test ends, and returns
+// their paths. Every 16th has a process and some MiB of memory.
 func makePods(tb testing.TB, count int) (paths []string) {
 	tb.Helper()
 	makePodParents(tb)
@@ -84,10 +85,10 @@ func makePods(tb testing.TB, count int) (paths []string) {
 		if err := os.Mkdir(groupDir(path), 0o755); err != nil {
 			tb.Fatal(err)
 		}
-		// Cleanups run last in, first out: the sleeper is gone by then.
+		// Cleanups run last in, first out: the sleeper has ended then.
 		tb.Cleanup(func() {
 			if err := unix.Rmdir(groupDir(path)); err != nil {
-				tb.Errorf("remove %s: %v", path, err)
+				tb.Errorf("removal of cgroup %s failed: %v", path, err)
 			}
 		})
 		paths = append(paths, path)
@@ -103,7 +104,7 @@ func makePods(tb testing.TB, count int) (paths []string) {
 	return paths
 }
 
-// sleepIn starts a process in a cgroup that holds so many MiB and sleeps until the test ends.
+// sleepIn starts a process in a cgroup that uses the given MiB and sleeps until the test ends.
 func sleepIn(tb testing.TB, path string, mib int) {
 	tb.Helper()
 	dir, err := os.Open(groupDir(path))

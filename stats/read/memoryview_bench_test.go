@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The rows of the table, as far as others are compared with them.
+// The rows of the table that other rows are compared with.
 const (
 	rowView    = "Reader.MemoryView"
 	rowRaw     = "raw pread of the same files, nothing parsed"
@@ -22,8 +22,9 @@ const (
 	rowRawNode = "raw pread of its two files"
 )
 
-// BenchmarkMemoryView measures the look that an eviction for memory is decided by, on bare pod cgroups of the real hierarchy,
-// against the least that the kernel lets anybody pay for the same files, and against the libraries that others use.
+// BenchmarkMemoryView measures the look that an eviction for memory is based on, on bare pod
+// cgroups of the real hierarchy, against the minimum cost of reading the same files, and
+// against other libraries.
 func BenchmarkMemoryView(b *testing.B) {
 	table := newPodTable("memory view of bare pod cgroups, p50 of all looks", "raw", "ours")
 	ran := false
@@ -42,13 +43,14 @@ func BenchmarkMemoryView(b *testing.B) {
 	}
 }
 
-// viewers makes pods and all who look at them. The libraries take part at one number of pods only: they take seconds a look.
+// viewers creates pods and all contenders. The libraries take part with one number of pods
+// only: they take seconds per look.
 func viewers(b *testing.B, pods int) []*contender {
 	c := liveCollector(b)
 	paths := makePods(b, pods)
 	var s, untold stats.Summary
 	if err := c.MemoryView(time.Now(), nil, &s); err != nil || len(s.Pods) != pods {
-		b.Fatalf("%d pods seen of %d, %v", len(s.Pods), pods, err)
+		b.Fatalf("look found %d pods of %d, error %v", len(s.Pods), pods, err)
 	}
 	index := knownPods(s.Pods)
 	rawView, rawNode := openRaw(b, viewFiles(paths)), openRaw(b, []string{"/proc/meminfo", groupDir("memory.stat")})
@@ -65,7 +67,7 @@ func viewers(b *testing.B, pods int) []*contender {
 	return out
 }
 
-// viewFiles are the files that a memory view reads of pods.
+// viewFiles returns the files that a memory view reads of pods.
 func viewFiles(paths []string) (files []string) {
 	names := []string{"memory.current", "memory.stat", "cgroup.events", "memory.events", "pids.current", "memory.pressure"}
 	for _, path := range paths {
@@ -79,7 +81,8 @@ func viewFiles(paths []string) (files []string) {
 	return files
 }
 
-// rawReader reads files by one pread each and looks at nothing: what any reader pays at least.
+// rawReader reads files by one pread each and ignores the content: the minimum cost of any
+// reader.
 type rawReader struct {
 	fds []int
 	buf []byte
@@ -108,8 +111,8 @@ func (r *rawReader) read() error {
 	return nil
 }
 
-// libraries are what other agents read cgroups with. Each loads the cgroup by its path at every look, as they do: a manager
-// holds nothing but the path.
+// libraries returns the libraries that other agents read cgroups with. Each loads the cgroup by
+// its path at every look, as those agents do: a manager keeps only the path.
 func libraries(paths []string) []*contender {
 	each := func(what string, stat func(path string) error) *contender {
 		return &contender{what: what, base: rowRaw, look: func() error {

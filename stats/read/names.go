@@ -7,13 +7,13 @@ import (
 	"jettison/stats/read/procfs"
 )
 
-// What callers of a Reader hand over has its name here, too.
+// Types that callers pass to a Reader.
 type (
-	// Pod is what the runtime tells of one pod.
+	// Pod is the runtime's data of one pod.
 	Pod = podindex.Pod
-	// Index is the runtime's pods by UID.
+	// Index maps UIDs to the runtime's pods.
 	Index = podindex.Index
-	// HostRoot is the node's own root directory as this process sees it.
+	// HostRoot is the node's root directory as this process sees it.
 	HostRoot = hostroot.Root
 	// Proc is a mounted proc file system.
 	Proc = procfs.Proc

@@ -10,9 +10,9 @@ import (
 	"jettison/stats/read/podindex"
 )
 
-// Collect is the full look: everything that cgroupfs and /proc tell of the node and each pod. Disk,
-// file system and network figures come from Background.Fill. A source that fails leaves its own
-// values absent; the error names each.
+// Collect takes the full look: everything that cgroupfs and /proc contain about the node and
+// each pod. Disk, file system and network figures come from Background.Fill. A source that
+// fails leaves its own values absent; the error names each.
 func (c *Reader) Collect(now time.Time, pods podindex.Index, out *stats.Summary) error {
 	n := &out.Node
 	var none stats.Opt[stats.FsStats]
@@ -26,20 +26,20 @@ func (c *Reader) Collect(now time.Time, pods podindex.Index, out *stats.Summary)
 		if known := pods[p.PodRef.UID]; known != nil {
 			known.DescribeContainers(p, len(p.Containers) < maxContainers)
 		}
-		c.pods.order[i].remember(p)
+		c.pods.order[i].rememberUsage(p)
 	}
 	return errors.Join(errs...)
 }
 
-// Slow is what of the node changes too slowly for the cheap look: the cgroup above all pods, tasks
-// and pressure. To be called once a second. A source that fails leaves its own values absent; the
-// error names it.
+// Slow reads the node's values that change too slowly for the cheap look: the cgroup above all
+// pods, tasks and pressure. Call it once a second. A source that fails leaves its own values
+// absent; the error names it.
 func (c *Reader) Slow(now time.Time, out *stats.NodeStats) error {
 	allocatable, pods := c.Allocatable(now, &out.Allocatable), c.podsTotal(now, &out.Pods)
 	return errors.Join(allocatable, pods, c.Pressure(now, &out.Pressure), c.PIDs(now, &out.PIDs))
 }
 
-// Allocatable reads the cgroup above all pods, wherever that is.
+// Allocatable reads the cgroup above all pods, under either driver's path.
 func (c *Reader) Allocatable(now time.Time, out *stats.AllocatableMemoryStats) error {
 	*out = stats.AllocatableMemoryStats{Time: now}
 	for try := 0; try < 2; try++ {
@@ -59,7 +59,7 @@ func (c *Reader) Allocatable(now time.Time, out *stats.AllocatableMemoryStats) e
 	return nil
 }
 
-// podsTotal reads what all pods use together, of the cgroup that Allocatable has found.
+// podsTotal reads the usage of all pods together from the cgroup that Allocatable found.
 func (c *Reader) podsTotal(now time.Time, out *stats.PodsTotal) error {
 	*out = stats.PodsTotal{Time: now}
 	if c.top == nil {
@@ -75,7 +75,7 @@ func (c *Reader) podsTotal(now time.Time, out *stats.PodsTotal) error {
 	out.SwapBytes, swapErr = optional(c.top.MemorySwapCurrent(c.buf))
 	out.Tasks, tasksErr = optional(c.top.PIDsCurrent(c.buf))
 	for _, e := range []error{err, swapErr, tasksErr} {
-		// the next look finds another one
+		// the next look opens its successor
 		if e != nil && !errors.Is(e, cgroup.ErrVanished) && !errors.Is(e, os.ErrNotExist) {
 			return e
 		}
@@ -83,13 +83,13 @@ func (c *Reader) podsTotal(now time.Time, out *stats.PodsTotal) error {
 	return nil
 }
 
-// findTop opens the cgroup above all pods. Where both drivers' are there, one is a leftover: that
-// in which nothing lives.
+// findTop opens the cgroup above all pods. If those of both drivers exist, the one without a
+// process is a leftover.
 func (c *Reader) findTop() error {
 	if c.top != nil {
 		return nil
 	}
-	for _, path := range c.all {
+	for _, path := range c.topCandidates {
 		g, err := c.fs.Group(path)
 		if errors.Is(err, cgroup.ErrVanished) {
 			continue
@@ -130,9 +130,9 @@ func (c *Reader) readAllocatable(out *stats.AllocatableMemoryStats) error {
 	return nil
 }
 
-// Pressure reads the node's pressure and computes the shares of time stalled from what was read
-// before: to be called at least once a second for the shares over a second. A kernel without PSI
-// leaves it absent, without an error.
+// Pressure reads the node's pressure and computes the shares of time stalled from earlier
+// readings. The shares over one second need a call at least once a second. On a kernel without
+// PSI they are absent, without an error.
 func (c *Reader) Pressure(now time.Time, out *stats.NodePressure) error {
 	var errs []error
 	for _, r := range []struct {
@@ -151,7 +151,7 @@ func (c *Reader) Pressure(now time.Time, out *stats.NodePressure) error {
 	return errors.Join(errs...)
 }
 
-// PIDs reads how many tasks there are and may be.
+// PIDs reads the number of tasks and its limit.
 func (c *Reader) PIDs(now time.Time, out *stats.NodePIDStats) error {
 	*out = stats.NodePIDStats{Time: now}
 	current, limit, err := c.proc.PIDs(c.buf)

@@ -10,8 +10,8 @@ import (
 	"jettison/stats"
 )
 
-// What a killed pod has given back and MemAvailable does not count yet is counted by the dear look, of any size of file; a
-// node without the file is judged without it.
+// Memory that a killed pod has freed and that MemAvailable does not count yet is counted by the
+// full look, for a zoneinfo of any size; a node without the file is judged without it.
 func TestPerCPUListsCount(t *testing.T) {
 	c, _, dir := recordedNode(t, "6.1")
 	if err := os.Remove(filepath.Join(dir, "proc/zoneinfo")); err != nil {
@@ -24,7 +24,7 @@ func TestPerCPUListsCount(t *testing.T) {
 	c.PerCPU(&node)
 	without := node.Memory.Available(stats.MemoryAvailableKernel)
 	if node.Memory.PerCPUFreeBytes.OK || !without.OK {
-		t.Errorf("without zoneinfo: %+v", node.Memory)
+		t.Errorf("memory without zoneinfo = %+v, want no figure", node.Memory)
 	}
 	text := strings.Repeat(strings.Repeat("x", 99)+"\n", 1000) + "    count: 24000\n    count: 514\n"
 	if err := os.WriteFile(filepath.Join(dir, "proc/zoneinfo"), []byte(text), 0o644); err != nil {
@@ -32,6 +32,6 @@ func TestPerCPUListsCount(t *testing.T) {
 	}
 	c.PerCPU(&node)
 	if got := node.Memory.Available(stats.MemoryAvailableKernel).Value - without.Value; got != 24514*uint64(os.Getpagesize()) {
-		t.Errorf("%d bytes more, want those of 24514 pages", got)
+		t.Errorf("free memory is %d bytes more, want 24514 pages", got)
 	}
 }

@@ -13,13 +13,14 @@ import (
 	"jettison/stats"
 )
 
-// readPod reads one pod's cgroup. On an error nothing of the pod is measured.
+// readPod reads one pod's cgroup. On an error no value of the pod is set.
 func (c *Reader) readPod(now time.Time, k *podGroup, p *stats.PodStats, d depth) error {
 	k.reset(p)
-	if k.Path == "" { // the root: not a pod's
+	if k.Path == "" { // the root is no pod's cgroup
 		return cgroup.ErrVanished
 	}
-	// A kept group whose cgroup was removed answers ErrVanished; its path may have a successor by now.
+	// A kept group returns ErrVanished after its cgroup was removed; its path may have a
+	// successor by now.
 	for try := 0; ; try++ {
 		if k.group == nil {
 			if err := c.pods.open(k); err != nil {
@@ -32,7 +33,7 @@ func (c *Reader) readPod(now time.Time, k *podGroup, p *stats.PodStats, d depth)
 		} else {
 			err = c.readMemory(now, k.group, p, d == full)
 		}
-		var rest error // what is wrong with other files takes nothing from the memory's figures
+		var rest error // errors of other files do not affect the memory's figures
 		if err == nil && d == full {
 			if rest = c.readRest(now, k, p); errors.Is(rest, cgroup.ErrVanished) {
 				err = rest
@@ -54,7 +55,7 @@ func (c *Reader) readPod(now time.Time, k *podGroup, p *stats.PodStats, d depth)
 	}
 }
 
-// readQuick reads what tells an upper bound of a pod's working set, and its tasks.
+// readQuick reads an upper bound of a pod's working set, and its tasks.
 func (c *Reader) readQuick(now time.Time, g *cgroup.Group, p *stats.PodStats) error {
 	m := &p.Memory
 	current, err := g.MemoryCurrent(c.buf)
@@ -77,7 +78,7 @@ func (c *Reader) readQuick(now time.Time, g *cgroup.Group, p *stats.PodStats) er
 	return err
 }
 
-// readMemory reads what the memory view shows.
+// readMemory reads the values of the memory view.
 func (c *Reader) readMemory(now time.Time, g *cgroup.Group, p *stats.PodStats, full bool) error {
 	m := &p.Memory
 	m.Time = now
@@ -116,13 +117,13 @@ func (c *Reader) readMemory(now time.Time, g *cgroup.Group, p *stats.PodStats, f
 	return err
 }
 
-// optional makes an absent value of a file that is not there: its controller is off, or the kernel
-// too old, or pressure is switched off.
+// optional turns a missing file into an absent value: its controller is off, the kernel is too
+// old, or pressure is switched off.
 func optional[T any](v T, err error) (stats.Opt[T], error) {
 	switch {
 	case err == nil:
 		return stats.Some(v), nil
-	case errors.Is(err, cgroup.ErrVanished): // which may come as a missing file too
+	case errors.Is(err, cgroup.ErrVanished): // which may also be os.ErrNotExist
 		return stats.Opt[T]{}, err
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, cgroup.ErrPressureOff):
 		return stats.Opt[T]{}, nil
@@ -130,7 +131,7 @@ func optional[T any](v T, err error) (stats.Opt[T], error) {
 	return stats.Opt[T]{}, err
 }
 
-// limit makes an absent value of "max".
+// limit turns "max" into an absent value.
 func limit(l cgroup.Limit, err error) (stats.Opt[uint64], error) {
 	v, err := optional(l, err)
 	return stats.Opt[uint64]{V: v.V.Bytes, OK: v.OK && !v.V.Unlimited}, err
@@ -147,8 +148,8 @@ func (c *Reader) psiOf(g *cgroup.Group, r cgroup.Resource) (stats.Opt[stats.PSIS
 		HasSome: p.HasSome, HasFull: p.HasFull}, err)
 }
 
-// readRest reads what only the full look shows. A file that cannot be read leaves its own figures
-// absent.
+// readRest reads the values that only the full look has. A file that cannot be read leaves its
+// own figures absent.
 func (c *Reader) readRest(now time.Time, k *podGroup, p *stats.PodStats) error {
 	g, m := k.group, &p.Memory
 	m.PageFaults, m.MajorPageFaults = faults(&c.detail)
@@ -174,12 +175,12 @@ func faults(d *cgroup.MemoryDetail) (all, major stats.Opt[uint64]) {
 		OK: d.HasPgMajFault}
 }
 
-// kernel is what the kernel keeps and cannot take back.
+// kernel returns the bytes that the kernel holds and cannot reclaim.
 func kernel(d *cgroup.MemoryDetail) uint64 {
 	return d.Kernel - min(d.SlabReclaimable, d.Kernel) + d.Sock
 }
 
-// freed is what killing the processes behind a memory.stat returns.
+// freed returns the bytes that killing the processes behind a memory.stat would free.
 func freed(d *cgroup.MemoryDetail) stats.Range {
 	sure := d.Anon + d.PageTables + d.KernelStack // absent ones are 0 here: not known to be freed
 	return stats.Range{Min: sure, Max: sure + d.Shmem}
@@ -194,9 +195,9 @@ func (c *Reader) cpuStats(now time.Time, g *cgroup.Group, last *usageSample) (ou
 	return stats.CPUStats{Time: now, Usage: usage, NanoCores: last.rate(now, usage.V)}, nil
 }
 
-// containers reads the cgroups in a pod's. Containers that go away meanwhile are left out, and
-// those that are more than can be looked into: the pod's own figures are of its own cgroup and lack
-// nothing.
+// containers reads the cgroups in a pod's cgroup. It leaves out containers that vanish
+// meanwhile and those beyond the bound: the pod's own figures come from its own cgroup and stay
+// complete.
 func (c *Reader) containers(now time.Time, k *podGroup, p *stats.PodStats) error {
 	p.Containers = p.Containers[:0]
 	total, countErr := c.countProcesses(k.Path)
@@ -206,7 +207,7 @@ func (c *Reader) containers(now time.Time, k *podGroup, p *stats.PodStats) error
 	errs, whole := []error{countErr}, true
 	var names []string
 	if err := c.fs.ChildrenUntil(k.Path, c.pods.names, func(name string) bool {
-		if whole = len(names) < maxContainers || c.below.take(); whole {
+		if whole = len(names) < maxContainers || c.groups.take(); whole {
 			names = append(names, name)
 		}
 		return whole
@@ -214,7 +215,7 @@ func (c *Reader) containers(now time.Time, k *podGroup, p *stats.PodStats) error
 		return err
 	}
 	if !whole {
-		c.below.refuse(k.Path)
+		c.groups.exceed(k.Path)
 	}
 	for _, name := range names {
 		container, err := c.container(now, k, name)
@@ -236,9 +237,9 @@ func (c *Reader) containers(now time.Time, k *podGroup, p *stats.PodStats) error
 	return err
 }
 
-// containerID is the runtime's id in the name of a container's cgroup: the name itself with the
-// cgroupfs driver, "cri-containerd-ID.scope" or "crio-ID.scope" with systemd's. CRI-O's monitor
-// beside a container has a cgroup of its own, which is no container's.
+// containerID returns the runtime's ID from the name of a container's cgroup: the name itself
+// with the cgroupfs driver, "cri-containerd-ID.scope" or "crio-ID.scope" with systemd's.
+// CRI-O's monitor of a container has a separate cgroup, which is no container's.
 func containerID(name string) string {
 	unit, isUnit := strings.CutSuffix(name, ".scope")
 	switch {

@@ -14,61 +14,61 @@ import (
 	"jettison/stats/read/procfs"
 )
 
-// podSet is the pods of the hierarchy, with what is kept of each between looks. Listing them again
-// costs no allocation while they stay the same.
+// podSet holds the pods of the hierarchy, with the state of each kept between looks. Listing
+// them again does not allocate while they stay the same.
 type podSet struct {
-	fs        *cgroup.FS
-	roots     []*podRoot
-	elsewhere map[string]*podGroup // by UID: pods that only the runtime knows
-	here      map[string]*podGroup // by UID: those found below a root
-	order     []*podGroup          // all, by UID
-	round     uint64               // of what was listed
-	changed   bool                 // since order was made
-	names     []byte               // scratch: directory entries
-	beside    *beside              // lists and opens
-	turn      uint64               // of join
+	fs          *cgroup.FS
+	roots       []*podRoot
+	runtimeOnly map[string]*podGroup // by UID: pods that only the runtime knows
+	byUID       map[string]*podGroup // by UID: those found below a root
+	order       []*podGroup          // all, by UID
+	round       uint64               // number of lists received
+	changed     bool                 // since order was made
+	names       []byte               // scratch: directory entries
+	client      *listClient          // lists and opens
+	joinRound   uint64               // number of joins
 }
 
-// podRoot is a cgroup whose children are pods.
+// podRoot is a cgroup with pods as children.
 type podRoot struct {
 	path    string
-	groups  map[string]*podGroup // by name of the directory; those that are no pod's have no UID
+	groups  map[string]*podGroup // by directory name; directories of no pod have no UID
 	present int                  // groups seen in this round
 }
 
 // podGroup is one pod's cgroup.
 type podGroup struct {
 	stats.PodCgroup
-	parent string        // of a pod elsewhere: what the runtime called its cgroup
+	parent string        // of a pod outside the roots: the runtime's name of its cgroup
 	group  *cgroup.Group // nil: not open
-	round  uint64        // that saw it last; of a pod elsewhere: the turn
-	gone   bool          // it is in no list any more
+	round  uint64        // last round with it; of a pod outside the roots: the join
+	gone   bool          // it is no longer listed
 
-	// What the lister does for it. A look is beside's.
-	tried uint64 // look that had it opened last
-	err   error  // of that
-	// it was open, and its cgroup was removed: it is hardly there under the same name again
-	vanished bool
-	wanted   bool   // its processes are to be asked
-	asked    uint64 // look that had them asked last
-	critical bool   // what they said
-	answered bool   // they have been asked
-	// when it began to want something that has not been done; zero: it wants nothing
-	since time.Time
+	// Work of the lister for this pod. Looks are counted by listClient.
+	openedLook uint64 // last look that opened it
+	err        error  // of that attempt
+	// it was open and its cgroup was removed: a successor under the same name is unlikely
+	vanished    bool
+	checkWanted bool   // its processes need a check
+	checkedLook uint64 // last look that checked them
+	critical    bool   // result of that check
+	checked     bool   // a check has been done
+	// when it began to wait for the lister; zero: it does not wait
+	waitingSince time.Time
 
-	usage      usageSample
-	containers map[string]usageSample // by name of the cgroup
-	taken      []taken                // of memory, at the last full look
-	beside     uint64                 // and by none of the containers
+	usage             usageSample
+	containers        map[string]usageSample // by name of the cgroup
+	containerUsage    []containerUse         // memory, at the last full look
+	outsideContainers uint64                 // memory outside the containers, at that look
 }
 
-// usageSample is CPU time used until an instant.
+// usageSample is the CPU time used until an instant.
 type usageSample struct {
 	at   time.Time
 	used time.Duration
 }
 
-// rate is the usage per second since the sample before, in billionths of a core.
+// rate returns the usage per second since the previous sample, in billionths of a core.
 func (s *usageSample) rate(now time.Time, used time.Duration) (out stats.Opt[uint64]) {
 	if elapsed := now.Sub(s.at); !s.at.IsZero() && elapsed > 0 && used >= s.used {
 		out = stats.Some(uint64(float64(used-s.used) / float64(elapsed) * 1e9))
@@ -79,9 +79,9 @@ func (s *usageSample) rate(now time.Time, used time.Duration) (out stats.Opt[uin
 
 func newPodSet(fs *cgroup.FS, proc *procfs.Proc, roots []string) *podSet {
 	s := &podSet{
-		fs: fs, elsewhere: map[string]*podGroup{}, here: map[string]*podGroup{},
+		fs: fs, runtimeOnly: map[string]*podGroup{}, byUID: map[string]*podGroup{},
 		names:  make([]byte, 32<<10),
-		beside: newBeside(newLister(fs, proc, roots)),
+		client: newListClient(newLister(fs, proc, roots)),
 	}
 	for _, r := range roots {
 		s.roots = append(s.roots, &podRoot{path: r, groups: map[string]*podGroup{}})
@@ -90,56 +90,56 @@ func newPodSet(fs *cgroup.FS, proc *procfs.Proc, roots []string) *podSet {
 }
 
 func (s *podSet) close() {
-	s.beside.close(s)
+	s.client.close(s)
 	for _, r := range s.roots {
 		for _, g := range r.groups {
 			g.close()
 		}
 	}
-	for _, g := range s.elsewhere {
+	for _, g := range s.runtimeOnly {
 		g.close()
 	}
 }
 
-// close gives its descriptors back. It is opened anew by who needs it.
+// close closes its descriptors. A later use opens it again.
 func (g *podGroup) close() {
 	if g.group != nil {
 		g.group.Close()
 		g.group = nil
 	}
-	g.tried, g.asked, g.critical, g.answered, g.since = 0, 0, false, false, time.Time{}
+	g.openedLook, g.checkedLook, g.critical, g.checked, g.waitingSince = 0, 0, false, false, time.Time{}
 }
 
-// forget is close for one that is in no list any more, whatever is still done for it.
+// forget closes a group that is no longer listed, even while the lister works on it.
 func (g *podGroup) forget() {
 	g.gone = true
 	g.close()
 }
 
-// discover finds the pods that are there now, and opens those that are not open.
+// discover finds the current pods and opens those that are not open.
 func (s *podSet) discover(pods podindex.Index) error { return s.find(pods, true) }
 
-// find is discover; patient: a victim may be chosen by what is found.
+// find is discover; patient means that the result may be used to choose a victim.
 func (s *podSet) find(pods podindex.Index, patient bool) error {
-	s.beside.begin(patient)
-	err := s.beside.list(s)
+	s.client.begin(patient)
+	err := s.client.list(s)
 	s.join(pods)
-	s.beside.finish(s)
+	s.client.finish(s)
 	return err
 }
 
-// join adds the pods that only the runtime knows to those that were listed.
+// join adds the pods that only the runtime knows to the listed ones.
 func (s *podSet) join(pods podindex.Index) {
-	s.turn++
+	s.joinRound++
 	for uid, p := range pods {
-		if g := s.here[uid]; (g == nil || g.round != s.round) && p.Ready() {
-			s.outside(uid, p)
+		if g := s.byUID[uid]; (g == nil || g.round != s.round) && p.Ready() {
+			s.addRuntimeOnly(uid, p)
 		}
 	}
-	for uid, g := range s.elsewhere {
-		if g.round != s.turn {
+	for uid, g := range s.runtimeOnly {
+		if g.round != s.joinRound {
 			g.forget()
-			delete(s.elsewhere, uid)
+			delete(s.runtimeOnly, uid)
 			s.changed = true
 		}
 	}
@@ -148,19 +148,19 @@ func (s *podSet) join(pods podindex.Index) {
 	}
 }
 
-// relist takes what lies in a root: names, each with a 0 behind it.
+// relist replaces the content of a root: names, each followed by a 0 byte.
 func (s *podSet) relist(r *podRoot, names []byte) {
 	r.present = 0
 	for len(names) > 0 {
 		end := bytes.IndexByte(names, 0)
-		s.found(r, names[:end])
+		s.addListed(r, names[:end])
 		names = names[end+1:]
 	}
-	s.drop(r)
+	s.dropMissing(r)
 }
 
-// found takes one directory below a root.
-func (s *podSet) found(r *podRoot, name []byte) {
+// addListed adds one directory below a root.
+func (s *podSet) addListed(r *podRoot, name []byte) {
 	g := r.groups[string(name)]
 	if g == nil {
 		g = &podGroup{}
@@ -176,15 +176,15 @@ func (s *podSet) found(r *podRoot, name []byte) {
 	}
 }
 
-// keep takes over what was known of a root that cannot be listed.
-func (s *podSet) keep(r *podRoot) {
+// keepRoot keeps the pods of a root that cannot be listed.
+func (s *podSet) keepRoot(r *podRoot) {
 	for _, g := range r.groups {
 		g.round = s.round
 	}
 }
 
-// drop forgets what is not below a root any more.
-func (s *podSet) drop(r *podRoot) {
+// dropMissing forgets the groups that are no longer below a root.
+func (s *podSet) dropMissing(r *podRoot) {
 	if r.present == len(r.groups) {
 		return
 	}
@@ -198,12 +198,12 @@ func (s *podSet) drop(r *podRoot) {
 	}
 }
 
-// outside takes a pod that was not found where pods are looked for. The cgroup that the runtime
-// names counts only if its name is this very pod's: a sandbox made without a cgroup of its own lies
-// in one that it shares with others (containerd's /k8s.io, a system.slice), and killing that one
-// would kill them all. Without a cgroup the pod is unmeasured.
-func (s *podSet) outside(uid string, p *podindex.Pod) {
-	g := s.elsewhere[uid]
+// addRuntimeOnly adds a pod that was not found below the roots. The cgroup that the runtime
+// names counts only if its name is this pod's. A sandbox without its own cgroup shares one with
+// others (containerd's /k8s.io, a system.slice), and killing that one would kill them all.
+// Without a cgroup the pod is unmeasured.
+func (s *podSet) addRuntimeOnly(uid string, p *podindex.Pod) {
+	g := s.runtimeOnly[uid]
 	if g == nil || g.parent != p.Cgroup {
 		if g != nil {
 			g.forget()
@@ -214,10 +214,10 @@ func (s *podSet) outside(uid string, p *podindex.Pod) {
 				g.PodCgroup = c
 			}
 		}
-		s.elsewhere[uid] = g
+		s.runtimeOnly[uid] = g
 		s.changed = true
 	}
-	g.round = s.turn
+	g.round = s.joinRound
 }
 
 func (s *podSet) sort() {
@@ -229,7 +229,7 @@ func (s *podSet) sort() {
 			}
 		}
 	}
-	for _, g := range s.elsewhere {
+	for _, g := range s.runtimeOnly {
 		s.order = append(s.order, g)
 	}
 	slices.SortFunc(s.order, func(a, b *podGroup) int {
@@ -237,20 +237,20 @@ func (s *podSet) sort() {
 	})
 }
 
-// reindex finds pods by UID. One found below two roots (a leftover of the other driver, or of
+// reindex maps UIDs to pods. A pod found below two roots (a leftover of the other driver, or of
 // another class) is in the order once for each of its cgroups.
 func (s *podSet) reindex() {
-	clear(s.here)
+	clear(s.byUID)
 	for _, r := range s.roots {
 		for _, g := range r.groups {
 			if g.UID != "" {
-				s.here[g.UID] = g
+				s.byUID[g.UID] = g
 			}
 		}
 	}
 }
 
-// reset empties a pod's figures but for the memory that its lists take.
+// reset clears a pod's figures but keeps the memory of its slices.
 func (g *podGroup) reset(p *stats.PodStats) {
 	containers, volumes := p.Containers[:0], p.EphemeralStorage.Volumes[:0]
 	*p = stats.PodStats{PodRef: stats.PodReference{UID: g.UID}, Cgroup: g.Path, QOSClass: g.QOSClass,

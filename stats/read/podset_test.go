@@ -24,8 +24,9 @@ func (s *podSet) uids() (out []string) {
 	return out
 }
 
-// Pods come and go, their parents too; a root that is made anew under the same path is found again, and what is no pod is no pod.
-func TestTheSetOfPodsFollowsTheTree(t *testing.T) {
+// Pods and their parents are created and removed; a root recreated under the same path is found
+// again, and other directories are not taken for pods.
+func TestPodSetFollowsTheTree(t *testing.T) {
 	dir := t.TempDir()
 	have := func(paths ...string) {
 		t.Helper()
@@ -54,7 +55,7 @@ func TestTheSetOfPodsFollowsTheTree(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := s.uids(); !slices.Equal(got, want) {
-			t.Errorf("got %v, want %v", got, want)
+			t.Errorf("pods of the tree = %v, want %v", got, want)
 		}
 	}
 	look(nil)
@@ -72,29 +73,29 @@ func TestTheSetOfPodsFollowsTheTree(t *testing.T) {
 		return podindex.New(cri.Listing{Sandboxes: []cri.PodSandbox{{ID: "s", UID: "e", Ready: ready, CgroupParent: parent}}})
 	}
 	look(elsewhere("/k8s.io", true), "1-2", "c", "e")
-	if g := s.elsewhere["e"]; g.Path != "" {
-		t.Errorf("a shared cgroup is taken for the pod's: %+v", g)
+	if g := s.runtimeOnly["e"]; g.Path != "" {
+		t.Errorf("pod has a shared cgroup: %+v, want none", g)
 	}
 	look(elsewhere("/other/kubepods/burstable/pode", true), "1-2", "c", "e")
-	if g := s.elsewhere["e"]; g.Path != "other/kubepods/burstable/pode" || g.QOSClass != stats.Burstable {
-		t.Errorf("its own is not: %+v", g)
+	if g := s.runtimeOnly["e"]; g.Path != "other/kubepods/burstable/pode" || g.QOSClass != stats.Burstable {
+		t.Errorf("pod lacks its own cgroup: %+v", g)
 	}
 	look(elsewhere("/other/kubepods/burstable/pode", false), "1-2", "c")
 	look(elsewhere("/k8s.io", true), "1-2", "c", "e")
-	have("kubepods/pode") // now it is where pods are
+	have("kubepods/pode") // now it is below a root
 	look(elsewhere("/kubepods/pode", true), "1-2", "c", "e")
-	// Below two roots: there twice, and once again when one is gone.
+	// Below two roots: listed twice, and once again when one is gone.
 	have("kubepods/burstable/pode")
 	look(elsewhere("/kubepods/pode", true), "1-2", "c", "e", "e")
 	gone("kubepods/burstable/pode")
 	look(elsewhere("/kubepods/pode", true), "1-2", "c", "e")
-	if len(s.elsewhere) != 0 || s.here["e"].Path != "kubepods/pode" {
-		t.Errorf("twice: %+v, %+v", s.elsewhere, s.here["e"])
+	if len(s.runtimeOnly) != 0 || s.byUID["e"].Path != "kubepods/pode" {
+		t.Errorf("pod below two roots: runtime-only %+v, by UID %+v", s.runtimeOnly, s.byUID["e"])
 	}
 }
 
-// The full look of a recorded node holds what its files say.
-func TestTheFullLookOfARecordedNode(t *testing.T) {
+// The full look of a recorded node has the values of its files.
+func TestFullLookOfARecordedNode(t *testing.T) {
 	for _, kernel := range kernels {
 		t.Run(kernel, func(t *testing.T) {
 			c, files, dir := recordedNode(t, kernel)
@@ -109,19 +110,19 @@ func TestTheFullLookOfARecordedNode(t *testing.T) {
 				t.Fatal(err)
 			}
 			if a := s.Node.Allocatable; a.LimitBytes != stats.Some[uint64](200<<20) || a.WorkingSetBytes != stats.Some[uint64](100000000) {
-				t.Errorf("allocatable: %+v", a)
+				t.Errorf("allocatable memory of the node = %+v", a)
 			}
 			if o := s.Observe(first, stats.SignalAllocatableMemoryAvailable, ""); !o.OK || o.Value != 200<<20-100000000 {
-				t.Errorf("allocatable: %+v", o)
+				t.Errorf("observation of allocatable memory = %+v", o)
 			}
 			if n := s.Node; n.CPUs != 1 || n.StartTime.IsZero() || !n.PIDs.Current.OK || !n.PIDs.Max.OK || !n.CPU.Usage.OK || n.CPU.NanoCores.OK || !n.Pressure.Memory.Stats.OK {
-				t.Errorf("node: %+v", n)
+				t.Errorf("node values of the look = %+v", n)
 			}
 			if p := s.Node.Pods; p.WorkingSetBytes != stats.Some[uint64](100000000) || !p.Time.Equal(first) {
-				t.Errorf("all pods together: %+v", p)
+				t.Errorf("total of all pods = %+v", p)
 			}
 			if got, want := s.Node.Memory.ShmemBytes, stats.Some(number(t, files["cgroup/memory.stat"], "shmem")); got != want {
-				t.Errorf("the node's shared memory: %+v, the file says %+v", got, want)
+				t.Errorf("the node's shared memory: %+v, the file has %+v", got, want)
 			}
 			for _, p := range s.Pods {
 				at := "cgroup/" + p.Cgroup + "/"
@@ -136,15 +137,15 @@ func TestTheFullLookOfARecordedNode(t *testing.T) {
 					"freed at most":  {m.FreedBytes.V.Max - m.FreedBytes.V.Min, pick("memory.stat", "shmem")},
 				} {
 					if pair[0] != pair[1] {
-						t.Errorf("%s %s: %d, the file says %d", p.QOSClass, what, pair[0], pair[1])
+						t.Errorf("%s pod: %s = %d, want %d as in the file", p.QOSClass, what, pair[0], pair[1])
 					}
 				}
-				// The sandbox's process and the workload's, in a cgroup each.
+				// The sandbox's process and the workload's, each in a separate cgroup.
 				if !p.Processes.OK || p.Processes.V != 2 || len(p.Containers) != 2 || p.LocalEvents.OK == false || p.CPUPressure.OK == false || p.IOPressure.OK == false {
-					t.Errorf("%s: %+v", p.QOSClass, p)
+					t.Errorf("processes of the %s pod: %+v", p.QOSClass, p)
 				}
 			}
-			// The same counters a second later: no CPU was used, which is known now.
+			// The same counters a second later: no CPU time was used, which is now known.
 			if err := c.Collect(first.Add(time.Second), nil, &s); err != nil {
 				t.Fatal(err)
 			}
@@ -158,8 +159,8 @@ func TestTheFullLookOfARecordedNode(t *testing.T) {
 	}
 }
 
-// A file that cannot be read, and more cgroups than are looked into, take their own figures, no more, and are named.
-func TestWhatCannotBeReadTakesItsOwnFiguresOnly(t *testing.T) {
+// A file that cannot be read, or too many cgroups, affects only its own figures, and is named.
+func TestUnreadableFileAffectsOnlyItsFigures(t *testing.T) {
 	c, _, dir := recordedNode(t, "6.12")
 	pods, err := filepath.Glob(filepath.Join(dir, "cgroup/kubepods/burstable/pod*"))
 	if err != nil || len(pods) != 1 {
@@ -183,17 +184,17 @@ func TestWhatCannotBeReadTakesItsOwnFiguresOnly(t *testing.T) {
 	var s stats.Summary
 	err = c.Collect(time.Unix(1000, 0), nil, &s)
 	if err == nil || !strings.Contains(err.Error(), "io.stat") || !errors.Is(err, errManyCgroups) {
-		t.Errorf("error: %v", err)
+		t.Errorf("error of the look = %v", err)
 	}
 	for _, p := range s.Pods {
 		if p.QOSClass == stats.Burstable && (p.IO.OK || p.Processes.OK || !p.Memory.WorkingSetBytes.OK || !p.CPU.Usage.OK || !p.Memory.SwapBytes.OK || len(p.Containers) != 3) {
-			t.Errorf("%+v", p)
+			t.Errorf("pod with an unreadable file: %+v", p)
 		}
 	}
 }
 
-// A controller that is off takes its own figures with it, no more.
-func TestAControllerThatIsOff(t *testing.T) {
+// A controller that is off affects only its own figures.
+func TestControllerThatIsOff(t *testing.T) {
 	c, _, dir := recordedNode(t, "6.12")
 	files, err := filepath.Glob(filepath.Join(dir, "cgroup/kubepods/burstable/pod*/*"))
 	if err != nil {
@@ -215,10 +216,10 @@ func TestAControllerThatIsOff(t *testing.T) {
 			continue
 		}
 		if p.Threads.OK || p.IO.OK || p.MemoryPressure.OK || p.CPUPressure.OK || p.Memory.SwapBytes.OK || p.LocalEvents.OK {
-			t.Errorf("figures of files that are not there: %+v", p)
+			t.Errorf("figures of missing files are present: %+v", p)
 		}
 		if !p.Memory.WorkingSetBytes.OK || !p.IOPressure.OK || !p.CPU.Usage.OK || !p.Events.OK {
-			t.Errorf("figures of files that are there: %+v", p)
+			t.Errorf("figures of existing files are missing: %+v", p)
 		}
 	}
 }
@@ -232,13 +233,14 @@ func TestContainerIDs(t *testing.T) {
 		"crio-conmon-0123abc.scope":    "crio-conmon-0123abc",
 	} {
 		if got := containerID(name); got != want {
-			t.Errorf("%s: %s, want %s", name, got, want)
+			t.Errorf("container ID of %s = %s, want %s", name, got, want)
 		}
 	}
 }
 
-// What was used between two looks, restarts, and which cgroup is a container's: joined from the kernel and the runtime.
-func TestTheFullLookJoinsTheRuntimesWord(t *testing.T) {
+// CPU usage between two looks, restarts, and the container of a cgroup: joined from the kernel
+// and the runtime.
+func TestFullLookJoinsTheRuntimesData(t *testing.T) {
 	c, _, dir := recordedNode(t, "6.12")
 	var s stats.Summary
 	first := time.Unix(1000, 0)
@@ -269,10 +271,10 @@ func TestTheFullLookJoinsTheRuntimesWord(t *testing.T) {
 	}
 	p := s.Pods[i]
 	if p.CPU.NanoCores != stats.Some[uint64](250_000_000) {
-		t.Errorf("CPU %+v", p.CPU)
+		t.Errorf("CPU usage of the pod = %+v", p.CPU)
 	}
 	if p.Restarts != stats.Some[uint64](8) || p.CPURequestMillis != stats.Some(stats.Range{Min: 500, Max: 500}) {
-		t.Errorf("restarts %+v, CPU request %+v", p.Restarts, p.CPURequestMillis)
+		t.Errorf("pod has restarts %+v and CPU request %+v", p.Restarts, p.CPURequestMillis)
 	}
 	if len(p.Containers) != 1 || p.Containers[0].Name != "main" || p.Processes != stats.Some[uint64](2) {
 		t.Errorf("containers %+v, processes %+v: want the sandbox's own left out of the list and not of the count", p.Containers, p.Processes)

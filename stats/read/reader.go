@@ -11,44 +11,44 @@ import (
 	"jettison/stats/read/procfs"
 )
 
-// Reader reads a node's cgroups and /proc into Summaries. It keeps descriptors and buffers between
-// looks, so that a look does not allocate while the set of pods stays the same. It asks nothing
-// that may block: see Background for that, and Beside for what the kernel may hold up. Use it from
-// one goroutine at a time; Close it.
+// Reader reads a node's cgroups and /proc into Summaries. It keeps descriptors and buffers
+// between looks, so that a look does not allocate while the set of pods stays the same. It
+// makes no call that may block: see Background for those, and Beside for calls that the kernel
+// may delay. Use it from one goroutine at a time, and call Close.
 type Reader struct {
-	fs   *cgroup.FS
-	proc *procfs.Proc
-	pods *podSet
-	self string // cgroup of this process, empty: unknown
-	root *cgroup.Group
-	all  []string      // candidates for the cgroup above all pods
-	top  *cgroup.Group // that cgroup; nil: not found yet
+	fs            *cgroup.FS
+	proc          *procfs.Proc
+	pods          *podSet
+	self          string // cgroup of this process, empty: unknown
+	root          *cgroup.Group
+	topCandidates []string      // candidates for the cgroup above all pods
+	top           *cgroup.Group // that cgroup; nil: not found yet
 
 	buf []byte // one file's content
-	// one memory.stat: here, for a local one would be allocated at each look
+	// one memory.stat; a local variable would be allocated at each look
 	stat   cgroup.MemoryStat
-	detail cgroup.MemoryDetail // likewise
+	detail cgroup.MemoryDetail // one memory.stat in full
 	psi    cgroup.PSIStats
 	errs   []error
-	below  groupBudget   // of the full look under way
+	groups groupBudget   // of the full look in progress
 	blame  time.Duration // blameFor
 
 	nodeCPU usageSample
 	stalls  [3]stallHistory // by resource
 }
 
-// NewReader makes a Reader of pods below a kubelet's cgroupRoot ("" and "/" are the same).
+// NewReader makes a Reader of the pods below a kubelet's cgroupRoot ("" and "/" are the same).
 func NewReader(fs *cgroup.FS, proc *procfs.Proc, cgroupRoot string) (*Reader, error) {
 	root, err := fs.Group("")
 	if err != nil {
 		return nil, err
 	}
 	return &Reader{fs: fs, proc: proc, pods: newPodSet(fs, proc, podindex.PodRoots(cgroupRoot)),
-		root: root,
-		all:  podindex.TopRoots(cgroupRoot), buf: make([]byte, 32<<10), blame: blameFor}, nil
+		root:          root,
+		topCandidates: podindex.TopRoots(cgroupRoot), buf: make([]byte, 32<<10), blame: blameLimit}, nil
 }
 
-// Close gives every descriptor back but those of the FS and Proc it was made with.
+// Close closes every descriptor except those of the given FS and Proc.
 func (c *Reader) Close() {
 	c.root.Close()
 	if c.top != nil {
@@ -57,8 +57,8 @@ func (c *Reader) Close() {
 	c.pods.close()
 }
 
-// Node is the cheap look: the node's memory and swap. A source that fails leaves its own values
-// absent; the error names it.
+// Node takes the cheap look: the node's memory and swap. A source that fails leaves its own
+// values absent; the error names it.
 func (c *Reader) Node(now time.Time, out *stats.NodeStats) error {
 	m := &out.Memory
 	*m = stats.NodeMemoryStats{Time: now}
@@ -82,49 +82,49 @@ func (c *Reader) Node(now time.Time, out *stats.NodeStats) error {
 	return errors.Join(infoErr, statErr)
 }
 
-// PerCPU adds to a cheap look what MemAvailable does not count. To be called when the look says
-// that memory is short: right after a kill much of what came back is there. Without it the look
-// stays as it is, on the safe side.
+// PerCPU adds the free memory that MemAvailable does not count. Call it when the cheap look
+// finds memory short: right after a kill, it includes much of the freed memory. Without it the
+// look errs on the safe side.
 func (c *Reader) PerCPU(out *stats.NodeStats) {
 	if free, err := c.proc.PerCPUFree(); err == nil {
 		out.Memory.PerCPUFreeBytes = stats.Some(free)
 	}
 }
 
-// workingSet is usage without what is cheap to drop, floor 0 (kubelet and cAdvisor).
+// workingSet returns usage less the inactive file cache, floor 0 (kubelet and cAdvisor).
 func workingSet(usage, inactiveFile uint64) uint64 { return usage - min(inactiveFile, usage) }
 
-// Memory is the look that an eviction for memory is decided by: the node's memory and each pod's.
-// See MemoryView for the pods.
+// Memory takes the look that an eviction for memory is based on: the node's memory and each
+// pod's. See MemoryView for the pods.
 func (c *Reader) Memory(now time.Time, pods podindex.Index, out *stats.Summary) error {
 	nodeErr := c.Node(now, &out.Node)
 	c.PerCPU(&out.Node)
 	return errors.Join(nodeErr, c.MemoryView(now, pods, out))
 }
 
-// MemoryView reads the memory, events, pressure and tasks of every pod, those that the runtime has
-// announced and those that only the hierarchy knows. Pods are sorted by UID. A pod that goes away
-// while it is looked at is in the Summary without readings. It uses the capacity of the Summary's
-// node to make sense of requests.
+// MemoryView reads the memory, events, pressure and tasks of every pod: those that the runtime
+// has reported and those that only the hierarchy has. Pods are sorted by UID. A pod that
+// vanishes during the look is in the Summary without readings. The capacity of the Summary's
+// node bounds the pods' requests.
 func (c *Reader) MemoryView(now time.Time, pods podindex.Index, out *stats.Summary) error {
 	return c.view(now, pods, out, memoryOnly)
 }
 
-// Quick is the part of Memory that costs little: of each pod the memory and tasks that it uses, and
-// whether anything lives in it. memory.stat, which costs ten times as much and more while others
-// are busy (the kernel gathers it from all CPUs; v6.12 mm/memcontrol.c mem_cgroup_flush_stats), is
-// left to QuickPod, for those pods of which it matters. It does not allocate.
+// Quick reads the cheap part of Memory: the memory and tasks of each pod, and whether it has a
+// live process. memory.stat costs ten times as much, and more while other processes are busy,
+// because the kernel sums it over all CPUs (v6.12 mm/memcontrol.c mem_cgroup_flush_stats).
+// QuickPod reads it for selected pods. Quick does not allocate.
 func (c *Reader) Quick(now time.Time, pods podindex.Index, out *stats.Summary) error {
 	nodeErr := c.Node(now, &out.Node)
 	c.PerCPU(&out.Node)
 	return errors.Join(nodeErr, c.view(now, pods, out, quick))
 }
 
-// QuickPod reads the rest of what Memory shows of the pod at an index of the last Quick look.
+// QuickPod reads the remaining values of Memory for the pod at an index of the last Quick look.
 func (c *Reader) QuickPod(now time.Time, pods podindex.Index, out *stats.Summary, i int) error {
 	if i < 0 || i >= len(out.Pods) || i >= len(c.pods.order) ||
 		out.Pods[i].PodRef.UID != c.pods.order[i].UID {
-		return fmt.Errorf("pod %d of %d was not looked at before", i, len(out.Pods))
+		return fmt.Errorf("pod %d of %d was not in the last quick look", i, len(out.Pods))
 	}
 	k, p := c.pods.order[i], &out.Pods[i]
 	err := c.readPod(now, k, p, memoryOnly)
@@ -135,7 +135,7 @@ func (c *Reader) QuickPod(now time.Time, pods podindex.Index, out *stats.Summary
 	return err
 }
 
-// depth is how much of a pod is read.
+// depth selects the values of a pod to read.
 type depth int
 
 const (
@@ -144,13 +144,13 @@ const (
 	full
 )
 
-// view goes through all pods. What it writes into out.Pods is valid until the next look into the
-// same Summary.
+// view reads all pods. The content of out.Pods is valid until the next look into the same
+// Summary.
 func (c *Reader) view(now time.Time, pods podindex.Index, out *stats.Summary, d depth) error {
 	out.Time = now
-	c.errs, c.below = c.errs[:0], groupBudget{}
+	c.errs, c.groups = c.errs[:0], groupBudget{}
 	if d == full {
-		c.below = newGroupBudget()
+		c.groups = newGroupBudget()
 	}
 	if err := c.pods.discover(pods); err != nil {
 		c.errs = append(c.errs, err)
@@ -168,10 +168,10 @@ func (c *Reader) view(now time.Time, pods podindex.Index, out *stats.Summary, d 
 		}
 		c.identify(pods[k.UID], k, p, out.Node.Memory.CapacityBytes)
 	}
-	if c.pods.beside.late {
+	if c.pods.client.late {
 		c.errs = append(c.errs, errOpenLate)
 	}
-	if err := c.below.err(); err != nil {
+	if err := c.groups.err(); err != nil {
 		c.errs = append(c.errs, err)
 	}
 	if len(c.errs) == 0 {
@@ -180,7 +180,7 @@ func (c *Reader) view(now time.Time, pods podindex.Index, out *stats.Summary, d 
 	return errors.Join(c.errs...)
 }
 
-// identify joins what the runtime knows of a pod, nil if nothing.
+// identify adds the runtime's data of a pod; known may be nil.
 func (c *Reader) identify(known *podindex.Pod, k *podGroup, p *stats.PodStats,
 	capacity stats.Opt[uint64]) {
 	if known != nil {
@@ -190,21 +190,22 @@ func (c *Reader) identify(known *podindex.Pod, k *podGroup, p *stats.PodStats,
 		p.NodeCritical = c.nodeCritical(k, p)
 	}
 	switch {
-	// by definition, whatever else is known
+	// by definition, independent of the runtime
 	case p.QOSClass == stats.BestEffort && !p.MemoryRequest.OK:
 		p.MemoryRequest = stats.Some(stats.Range{})
 	case p.QOSClass == stats.Guaranteed && p.Memory.LimitBytes.OK:
-		// The kubelet keeps a Guaranteed pod's limit, which is its request, here; it follows a resize in
-		// place. Without a kubelet it may say "max": then what the runtime told counts.
+		// The kubelet writes a Guaranteed pod's limit, which equals its request, to this file
+		// and updates it on an in-place resize. Without a kubelet it may be "max": then the
+		// runtime's data counts.
 		p.MemoryRequest = stats.Some(stats.Exactly(p.Memory.LimitBytes.V))
 	}
 	p.Self = c.self != "" && p.Cgroup != "" && podindex.Within(c.self, p.Cgroup)
 }
 
-// Strangers visits the UIDs of pods that the hierarchy has and the runtime has not told of. It
-// reads no file, and lists nothing right after Refresh.
+// Strangers visits the UIDs of pods that are in the hierarchy and that the runtime has not
+// reported. It reads no file, and lists nothing right after Refresh.
 func (c *Reader) Strangers(pods podindex.Index, visit func(uid string)) {
-	if c.pods.beside.recent() {
+	if c.pods.client.recent() {
 		c.pods.join(pods)
 	} else {
 		_ = c.pods.find(pods, false)
@@ -216,8 +217,8 @@ func (c *Reader) Strangers(pods podindex.Index, visit func(uid string)) {
 	}
 }
 
-// EachPod visits the pods that the last look, or Strangers, found below the roots: UID, and path of
-// the cgroup. A UID with two cgroups, one of them left behind, comes twice.
+// EachPod visits the UID and cgroup path of each pod that the last look, or Strangers, found
+// below the roots. It visits a UID twice if a second cgroup of the pod was left behind.
 func (c *Reader) EachPod(visit func(uid, path string)) {
 	for _, k := range c.pods.order {
 		if k.Path != "" {
@@ -226,8 +227,8 @@ func (c *Reader) EachPod(visit func(uid, path string)) {
 	}
 }
 
-// nodeCritical asks the processes of a pod for what the runtime has not told yet: -997 outside the
-// Guaranteed class.
+// nodeCritical checks the processes of a pod for the class that the runtime has not reported
+// yet: -997 outside the Guaranteed class.
 func (c *Reader) nodeCritical(k *podGroup, p *stats.PodStats) bool {
 	return p.QOSClass != stats.Guaranteed && p.Cgroup != "" && c.pods.critical(k)
 }

@@ -21,7 +21,8 @@ import (
 	"jettison/stats/read/procfs"
 )
 
-// recordedNode unpacks what was recorded on a real node and returns a collector on it, and the archive.
+// recordedNode unpacks the recording of a real node and returns a Reader on it, and the
+// archive.
 func recordedNode(t *testing.T, kernel string) (*Reader, map[string]string, string) {
 	t.Helper()
 	archive, err := txtar.ParseFile("../../cgroup/testdata/" + kernel + ".txtar")
@@ -72,11 +73,12 @@ func number(t *testing.T, text, key string) uint64 {
 			return v
 		}
 	}
-	t.Fatalf("no %q in %.40q", key, text)
+	t.Fatalf("key %q is not in recorded file %.40q", key, text)
 	return 0
 }
 
-// Each pod of the recording is found with its class and measured, known to the runtime or not.
+// Each pod of the recording is found with its class and measured, whether the runtime knows it
+// or not.
 func TestCollectARecordedNode(t *testing.T) {
 	for _, kernel := range kernels {
 		t.Run(kernel, func(t *testing.T) {
@@ -88,15 +90,16 @@ func TestCollectARecordedNode(t *testing.T) {
 			}
 			m := s.Node.Memory
 			if !m.CapacityBytes.OK || m.WorkingSetBytes.V >= m.CapacityBytes.V || m.KernelAvailableBytes.V >= m.CapacityBytes.V || m.WorkingSetBytes.V == 0 {
-				t.Errorf("node: %+v", m)
+				t.Errorf("memory of the node = %+v", m)
 			}
 			if want := number(t, files["cgroup/memory.stat"], "anon") + number(t, files["cgroup/memory.stat"], "file") - number(t, files["cgroup/memory.stat"], "inactive_file"); m.WorkingSetBytes.V != want {
-				t.Errorf("node: working set %d, want %d", m.WorkingSetBytes.V, want)
+				t.Errorf("working set of the node = %d, want %d", m.WorkingSetBytes.V, want)
 			}
 			classes := map[stats.QOSClass]bool{}
 			for _, p := range s.Pods {
 				classes[p.QOSClass] = true
-				// What the kernel alone tells of requests: none by class, the limit of a Guaranteed pod (96Mi here).
+				// Requests known from the kernel alone: 0 by class, or the limit of a
+				// Guaranteed pod (96Mi here).
 				want := map[stats.QOSClass]stats.Opt[stats.Range]{stats.BestEffort: stats.Some(stats.Range{}), stats.Guaranteed: stats.Some(stats.Range{Min: 96 << 20, Max: 96 << 20}), stats.Burstable: {}}
 				if p.MemoryRequest != want[p.QOSClass] {
 					t.Errorf("%s pod unknown to the runtime: request %+v", p.QOSClass, p.MemoryRequest)
@@ -104,13 +107,13 @@ func TestCollectARecordedNode(t *testing.T) {
 				dir := "cgroup/" + p.Cgroup + "/"
 				memory := files[dir+"memory.stat"]
 				if want := number(t, memory, "kernel") - number(t, memory, "slab_reclaimable") + number(t, memory, "sock"); p.Memory.KernelBytes != stats.Some(want) || want == 0 {
-					t.Errorf("%s: kernel memory %+v, want %d", p.Cgroup, p.Memory.KernelBytes, want)
+					t.Errorf("kernel memory of %s = %+v, want %d", p.Cgroup, p.Memory.KernelBytes, want)
 				}
 				if want := number(t, files[dir+"memory.current"], "") - number(t, files[dir+"memory.stat"], "inactive_file"); p.Memory.WorkingSetBytes.V != want {
-					t.Errorf("%s: working set %d, want %d", p.Cgroup, p.Memory.WorkingSetBytes.V, want)
+					t.Errorf("working set of %s = %d, want %d", p.Cgroup, p.Memory.WorkingSetBytes.V, want)
 				}
 				if !p.Memory.WorkingSetBytes.OK || p.Memory.WorkingSetBytes.V < 4<<20 || p.Announced || !p.Populated.V {
-					t.Errorf("pod: %+v", p)
+					t.Errorf("pod with a wrong value: %+v", p)
 				}
 			}
 			if len(s.Pods) != 3 || len(classes) != 3 {
@@ -120,8 +123,8 @@ func TestCollectARecordedNode(t *testing.T) {
 	}
 }
 
-// The runtime's word is joined by UID: identity, annotations, requests.
-func TestCollectJoinsTheRuntimesWord(t *testing.T) {
+// The runtime's data is joined by UID: identity, annotations, requests.
+func TestCollectJoinsTheRuntimesData(t *testing.T) {
 	c, _, _ := recordedNode(t, "6.12")
 	var s stats.Summary
 	if err := c.Collect(time.Unix(1000, 0), nil, &s); err != nil {
@@ -133,7 +136,7 @@ func TestCollectJoinsTheRuntimesWord(t *testing.T) {
 		Sandboxes: []cri.PodSandbox{
 			{ID: "old", UID: uid, Name: "web", Namespace: "default", CreatedAt: created.Add(-time.Hour)},
 			{ID: "new", UID: uid, Name: "web", Namespace: "default", Attempt: 1, Ready: true, CreatedAt: created, Annotations: map[string]string{"a": "b"}},
-			{ID: "byhand"}, // without metadata: nothing to join by
+			{ID: "byhand"}, // without metadata: no UID to join by
 			{ID: "elsewhere", UID: "u2", Name: "edge", Namespace: "default", Ready: true, CgroupParent: "/none/here"},
 			{ID: "byhand2", UID: "u4", Name: "shared", Namespace: "default", Ready: true, CgroupParent: "/kubepods/burstable"},
 			{ID: "sly", UID: "u5", Name: "sly", Namespace: "default", Ready: true, CgroupParent: "/kubepods/burstable/pod" + uid},
@@ -142,7 +145,7 @@ func TestCollectJoinsTheRuntimesWord(t *testing.T) {
 		},
 		Containers: []cri.Container{
 			{ID: "c", SandboxID: "new", State: cri.Running, Running: true, OOMScoreAdj: &score},
-			{ID: "over", SandboxID: "new", State: cri.Exited}, // requests nothing any more
+			{ID: "over", SandboxID: "new", State: cri.Exited}, // no longer has a request
 		},
 	})
 	if err := c.Collect(time.Unix(1001, 0), index, &s); err != nil {
@@ -154,30 +157,31 @@ func TestCollectJoinsTheRuntimesWord(t *testing.T) {
 	}
 	web := byUID[uid]
 	if web.PodRef.Name != "web" || !web.Announced || web.Annotations["a"] != "b" || !slices.Equal(web.SandboxIDs, []string{"new", "old"}) || !web.StartTime.Equal(created) {
-		t.Errorf("joined: %+v", web)
+		t.Errorf("pod with the runtime's data = %+v", web)
 	}
 	if r := web.MemoryRequest; !r.OK || r.V.Min > 64<<20 || r.V.Max < 64<<20 { // the recording's pod requests 64Mi
-		t.Errorf("request %+v does not hold 64Mi", r)
+		t.Errorf("memory request %+v does not include 64Mi", r)
 	}
 	if edge, ok := byUID["u2"]; !ok || edge.Memory.WorkingSetBytes.OK || edge.Populated.OK {
-		t.Errorf("a pod whose cgroup is not there: %+v, %v, want it unmeasured", edge, ok)
+		t.Errorf("pod without its cgroup = %+v, found %v, want it unmeasured", edge, ok)
 	}
-	// A sandbox without a cgroup of its own names one that it shares: that must never be taken for the pod's.
+	// A sandbox without its own cgroup names a shared one, which must never be used as the
+	// pod's.
 	if shared, ok := byUID["u4"]; !ok || shared.Cgroup != "" || shared.Memory.WorkingSetBytes.OK {
-		t.Errorf("a pod in a shared cgroup: %+v, %v, want it without one", shared, ok)
+		t.Errorf("pod in a shared cgroup = %+v, found %v, want no cgroup", shared, ok)
 	}
 	if sly := byUID["u5"]; sly.Cgroup != "" {
-		t.Errorf("a sandbox that names another pod's cgroup has it: %+v", sly)
+		t.Errorf("sandbox that names another pod's cgroup got it: %+v", sly)
 	}
 	if kind := byUID["u6"]; kind.Cgroup != "kubelet/kubepods/burstable/podu6" || kind.QOSClass != stats.Burstable {
-		t.Errorf("a pod below a root that nobody configured: %+v", kind)
+		t.Errorf("pod below a root that is not configured = %+v", kind)
 	}
 	if _, ok := byUID["u3"]; ok {
 		t.Error("a pod without a ready sandbox and without a cgroup is listed")
 	}
 }
 
-// One source that cannot be read takes only its own values with it.
+// A source that cannot be read affects only its own values.
 func TestOneBrokenSourceBlindsOnlyItself(t *testing.T) {
 	for _, c := range []struct {
 		file       string
@@ -197,12 +201,12 @@ func TestOneBrokenSourceBlindsOnlyItself(t *testing.T) {
 			t.Errorf("%s: error %v does not name it", c.file, err)
 		}
 		if node.Memory.WorkingSetBytes.OK != c.workingSet || node.Memory.KernelAvailableBytes.OK != c.kernel {
-			t.Errorf("%s: %+v", c.file, node.Memory)
+			t.Errorf("node memory with unreadable %s = %+v", c.file, node.Memory)
 		}
 	}
 }
 
-// Pods that vanish between two looks are gone without an error; so is one that vanishes while it is looked at.
+// A pod that vanishes between two looks, or during one, is gone without an error.
 func TestPodsVanish(t *testing.T) {
 	c, _, dir := recordedNode(t, "6.12")
 	var s stats.Summary
@@ -213,7 +217,8 @@ func TestPodsVanish(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(dir, "cgroup", gone.Cgroup)); err != nil {
 		t.Fatal(err)
 	}
-	// A recorded tree is no kernfs: a kept descriptor would go on reading. Another collector has none.
+	// A recorded tree is no kernfs: a kept descriptor would stay readable. A new Reader has
+	// none.
 	other, err := NewReader(c.fs, c.proc, "")
 	if err != nil {
 		t.Fatal(err)
@@ -222,12 +227,12 @@ func TestPodsVanish(t *testing.T) {
 	k := &podGroup{PodCgroup: stats.PodCgroup{Path: gone.Cgroup, UID: gone.PodRef.UID, QOSClass: gone.QOSClass}}
 	other.pods.order = append(other.pods.order, k)
 	if err := other.readPod(time.Unix(1000, 0), k, &gone, full); !errors.Is(err, cgroup.ErrVanished) || gone.Memory.WorkingSetBytes.OK || gone.Populated.OK {
-		t.Errorf("a removed pod: %+v, %v", gone.Memory, err)
+		t.Errorf("memory of a removed pod = %+v, error %v", gone.Memory, err)
 	}
 	if err := c.Collect(time.Unix(1001, 0), nil, &s); err != nil || len(s.Pods) != 2 {
-		t.Errorf("%d pods, %v", len(s.Pods), err)
+		t.Errorf("look after the removal found %d pods, error %v", len(s.Pods), err)
 	}
-	if len(c.pods.order) != 2 || len(c.pods.here) != 2 {
+	if len(c.pods.order) != 2 || len(c.pods.byUID) != 2 {
 		t.Errorf("%d groups are kept for 2 pods", len(c.pods.order))
 	}
 }
@@ -236,7 +241,7 @@ func TestTheCheapLookDoesNotAllocate(t *testing.T) {
 	c, _, _ := recordedNode(t, "6.12")
 	var node stats.NodeStats
 	if n := testing.AllocsPerRun(100, func() { _ = c.Node(time.Unix(1000, 0), &node) }); n != 0 {
-		t.Errorf("%v allocations a look", n)
+		t.Errorf("cheap look made %v allocations, want 0", n)
 	}
 }
 
@@ -267,7 +272,7 @@ func TestAvailable(t *testing.T) {
 		{"nothing", stats.NodeMemoryStats{}, stats.MemoryAvailableLower, 0, false},
 	} {
 		if got := c.m.Available(c.by); got.OK != c.ok || got.OK && got.Value != c.want {
-			t.Errorf("%s: got %+v", c.name, got)
+			t.Errorf("available memory with case %s = %+v", c.name, got)
 		}
 	}
 }
@@ -283,7 +288,7 @@ func TestStrangersAndSettling(t *testing.T) {
 		return n
 	}
 	if n := strangers(nil); n != 3 {
-		t.Errorf("%d strangers of three pods that nobody told of", n)
+		t.Errorf("%d strangers, want the three unannounced pods", n)
 	}
 	var l cri.Listing
 	created := time.Unix(900, 0)
@@ -293,20 +298,20 @@ func TestStrangersAndSettling(t *testing.T) {
 		l.Containers = append(l.Containers, cri.Container{SandboxID: id, Running: true})
 	}
 	if index := podindex.New(l); strangers(index) != 0 || !index.Settled(created) {
-		t.Error("all are known and running")
+		t.Error("Settled is false with all pods running")
 	}
 	l.Containers[0].Running = false
 	if index := podindex.New(l); index.Settled(created.Add(time.Second)) || !index.Settled(created.Add(time.Minute)) {
 		t.Error("a young pod without a running container is about to change, an old one is not")
 	}
 	if index := podindex.New(l); !index.Settled(created.Add(-5 * time.Hour)) {
-		t.Error("a pod is young for five hours, for the clock was set back by as much")
+		t.Error("a clock set back by five hours keeps the pod unsettled")
 	}
 }
 
-// A node-critical pod is told by its processes for as long as the runtime says nothing of its containers' scores: before it
-// has announced the pod, and between the sandbox and the first container.
-func TestACriticalPodIsToldByItsProcesses(t *testing.T) {
+// A node-critical pod is recognized by its processes while the runtime reports no scores of its
+// containers: before the pod is announced, and between the sandbox and the first container.
+func TestCriticalPodIsRecognizedByItsProcesses(t *testing.T) {
 	c, _, dir := recordedNode(t, "6.12")
 	var s stats.Summary
 	if err := c.Collect(time.Unix(1000, 0), nil, &s); err != nil {
@@ -341,14 +346,15 @@ func TestACriticalPodIsToldByItsProcesses(t *testing.T) {
 		}
 		for _, p := range s.Pods {
 			if p.NodeCritical != (c2.want && p.PodRef.UID == uid) {
-				t.Errorf("%s: %s pod: critical %v", c2.name, p.QOSClass, p.NodeCritical)
+				t.Errorf("with %s, the %s pod is critical: %v", c2.name, p.QOSClass, p.NodeCritical)
 			}
 		}
 	}
 }
 
-// A quick look has all pods, with what they use at most; a pod that is read then is as the whole look has it.
-func TestAQuickLookIsCompletedPodByPod(t *testing.T) {
+// A quick look has all pods, with upper bounds of their usage; a pod read afterwards equals
+// that of the whole look.
+func TestQuickLookIsCompletedPodByPod(t *testing.T) {
 	for _, kernel := range kernels {
 		c, _, _ := recordedNode(t, kernel)
 		now := time.Unix(1000, 0)
@@ -363,20 +369,20 @@ func TestAQuickLookIsCompletedPodByPod(t *testing.T) {
 		for i := range part.Pods {
 			p, w := part.Pods[i], &whole.Pods[i]
 			if m := p.Memory; !m.Quick || m.WorkingSetBytes != w.Memory.UsageBytes || m.AnonBytes.OK || m.LimitBytes != w.Memory.LimitBytes {
-				t.Errorf("%s: %+v", p.Cgroup, m)
+				t.Errorf("quick look: memory of %s = %+v", p.Cgroup, m)
 			}
 			if p.Populated != w.Populated || p.Threads != w.Threads || p.MemoryRequest != w.MemoryRequest || p.CgroupID != w.CgroupID || p.PodRef != w.PodRef {
-				t.Errorf("%s: %+v, want %+v", p.Cgroup, p, *w)
+				t.Errorf("completed pod %s = %+v, want %+v", p.Cgroup, p, *w)
 			}
 			if err := c.QuickPod(now, pods, &part, i); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if diff := cmp.Diff(whole.Pods, part.Pods); diff != "" {
-			t.Errorf("read one by one (-whole +got):\n%s", diff)
+			t.Errorf("pods read individually differ (-whole +got):\n%s", diff)
 		}
 		if err := c.QuickPod(now, pods, &part, len(part.Pods)); err == nil {
-			t.Error("a pod that is not there was read")
+			t.Error("QuickPod read a pod that does not exist")
 		}
 	}
 }

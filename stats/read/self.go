@@ -8,8 +8,8 @@ import (
 	"jettison/stats"
 )
 
-// processes visits every process of a cgroup and of those one level below it, which are a pod's
-// containers: of so many as a pod has.
+// processes visits every process of a cgroup and of the cgroups one level below it, which are a
+// pod's containers, up to maxContainers of them.
 func processes(fs *cgroup.FS, path string, buf []byte, visit func(pid int)) {
 	paths := []string{path}
 	_ = fs.ChildrenUntil(path, buf, func(name string) bool {
@@ -24,9 +24,9 @@ func processes(fs *cgroup.FS, path string, buf []byte, visit func(pid int)) {
 	}
 }
 
-// FindSelf finds the cgroup of this process, so that Collect can mark its pod. First where /proc
-// says; where a cgroup namespace of our own hides that, by looking for our process id in every pod.
-// An error means that neither told: a process outside every pod is none.
+// FindSelf finds the cgroup of this process, so that Collect can mark its pod. It tries the
+// path in /proc first; if a cgroup namespace hides that, it searches every pod for its process
+// ID. It returns an error if neither found the cgroup. A process outside every pod is no error.
 func (c *Reader) FindSelf() error {
 	pid := os.Getpid()
 	path, ok, err := c.proc.SelfCgroup()
@@ -62,11 +62,12 @@ func (c *Reader) FindSelf() error {
 		}
 	}
 	if c.self == "" && !ok && path != "" {
-		return fmt.Errorf("find own cgroup: /proc/self/cgroup says /%s, and no pod holds process %d",
+		return fmt.Errorf("find own cgroup: /proc/self/cgroup names /%s, but no pod contains process %d",
 			path, pid)
 	}
 	return nil
 }
 
-// Self is the cgroup that FindSelf found; empty: this process is in no pod, or not found.
+// Self returns the cgroup that FindSelf found; empty: this process is in no pod, or was not
+// found.
 func (c *Reader) Self() string { return c.self }

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// An answer grows old while its source fails or hangs, is absent beyond its limit, and comes back with the source; the others
-// know nothing of it.
-func TestASourceThatHangsGrowsOld(t *testing.T) {
+// An answer grows old while its source fails or hangs, is absent beyond its limit, and returns
+// with the source; other sources are not affected.
+func TestHangingSourceGrowsOld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var hang atomic.Pointer[chan struct{}]
@@ -29,13 +29,13 @@ func TestASourceThatHangsGrowsOld(t *testing.T) {
 			return n, nil
 		})
 		if v, st := s.get(time.Now()); v.OK || st.Err == nil || !st.Time.IsZero() {
-			t.Errorf("never asked: %+v, %+v", v, st)
+			t.Errorf("before the first query: %+v, %+v", v, st)
 		}
 		done := make(chan struct{})
 		go func() { defer close(done); s.run(ctx) }()
 		synctest.Wait()
 		if v, st := s.get(time.Now()); !v.OK || v.V != 1 || st.Err != nil {
-			t.Errorf("first answer: %+v, %+v", v, st)
+			t.Errorf("after the first answer: %+v, %+v", v, st)
 		}
 		held := make(chan struct{})
 		hang.Store(&held)
@@ -50,27 +50,27 @@ func TestASourceThatHangsGrowsOld(t *testing.T) {
 		close(held)
 		synctest.Wait()
 		if v, st := s.get(time.Now()); st.Err != nil || !st.Time.Before(time.Now().Add(-9*time.Second)) {
-			t.Errorf("answered at last, as of when it was asked: %+v, %+v", v, st)
+			t.Errorf("late answer, as old as its query: %+v, %+v", v, st)
 		}
 		time.Sleep(1500 * time.Millisecond)
 		if v, st := s.get(time.Now()); !v.OK || v.V != 3 || st.Err != nil {
-			t.Errorf("asked again: %+v, %+v", v, st)
+			t.Errorf("after the next query: %+v, %+v", v, st)
 		}
 		stale := errors.New("stale handle")
 		fail.Store(&stale)
 		time.Sleep(3 * time.Second)
 		if v, st := s.get(time.Now()); !v.OK || !errors.Is(st.Err, stale) {
-			t.Errorf("failing: the last answer is still young, %+v, %+v", v, st)
+			t.Errorf("failing source with a recent answer, %+v, %+v", v, st)
 		}
 		time.Sleep(10 * time.Second)
 		if v, st := s.get(time.Now()); v.OK || !errors.Is(st.Err, stale) {
-			t.Errorf("failing beyond the limit: %+v, %+v", v, st)
+			t.Errorf("failing source beyond the limit: %+v, %+v", v, st)
 		}
 		fail.Store(nil)
-		s.soon()
+		s.refresh()
 		synctest.Wait()
 		if v, _ := s.get(time.Now()); !v.OK {
-			t.Error("asked again at once: absent")
+			t.Error("refresh did not trigger a query immediately")
 		}
 		cancel()
 		<-done

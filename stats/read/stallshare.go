@@ -6,11 +6,11 @@ import (
 	"jettison/stats"
 )
 
-// stallHistory remembers the totals of one resource, so that the share of time stalled over a
-// window is their difference: the kernel's own averages are up to 2 s old.
+// stallHistory keeps totals of one resource. The difference of two gives the share of time
+// stalled over a window: the kernel's own averages are up to 2 s old.
 type stallHistory struct {
 	samples [historySize]stallSample
-	n       int // samples ever taken
+	n       int // samples ever added
 }
 
 type stallSample struct {
@@ -18,18 +18,19 @@ type stallSample struct {
 	some, full time.Duration
 }
 
-// A sample is kept every historyStep at most, so that the ring reaches back beyond ten seconds.
+// The ring keeps one sample per historyStep at most, so that it reaches back beyond ten
+// seconds.
 const (
 	historyStep = 100 * time.Millisecond
 	historySize = 128
 )
 
-// add takes a reading and returns the shares over the windows that end with it.
+// add adds a reading and returns the shares over the windows that end with it.
 func (h *stallHistory) add(at time.Time, psi *stats.PSIStats) (some, full stats.StallShare) {
 	now := stallSample{at, psi.Some.Total, psi.Full.Total}
 	if h.n > 0 {
 		last := h.samples[(h.n-1)%historySize]
-		// another clock, or another kernel file
+		// a clock that was set back, or a new kernel file
 		if at.Before(last.at) || now.some < last.some || now.full < last.full {
 			h.n = 0
 		}
@@ -46,8 +47,8 @@ func (h *stallHistory) add(at time.Time, psi *stats.PSIStats) (some, full stats.
 	return some, full
 }
 
-// over computes the shares over a window: against the youngest sample that is at least as old. One
-// that is more than twice as old would speak of another window.
+// over computes the shares over a window from the youngest sample that is at least as old. It
+// ignores samples more than twice as old, which would describe a longer window.
 func (h *stallHistory) over(now stallSample, window time.Duration) (some, full stats.Opt[float64]) {
 	for i := h.n - 1; i >= 0 && i > h.n-1-historySize; i-- {
 		s := h.samples[i%historySize]

@@ -16,7 +16,7 @@ import (
 	"jettison/stats/read/podindex"
 )
 
-// runtimeSocket is where the runtime of the node listens that live benchmarks run on.
+// runtimeSocket is the socket of the container runtime on the node of live benchmarks.
 const runtimeSocket = "unix:///run/containerd/containerd.sock"
 
 const (
@@ -24,8 +24,8 @@ const (
 	rowCRI     = "CRI ListPodSandboxStats"
 )
 
-// BenchmarkLiveSummary measures the full look at the pods that whoever started this runs on the node, against the CRI's own
-// answer to the same question.
+// BenchmarkLiveSummary measures the full look at the pods that the caller runs on the node,
+// against the CRI's own answer to the same query.
 func BenchmarkLiveSummary(b *testing.B) {
 	c := liveCollector(b)
 	client, err := cri.Dial(runtimeSocket, "")
@@ -39,7 +39,7 @@ func BenchmarkLiveSummary(b *testing.B) {
 		return podindex.New(l), err
 	}
 	index, err := list()
-	for tries := 0; err == nil && !detailed(index) && tries < 10; tries++ { // details come in portions
+	for tries := 0; err == nil && !detailed(index) && tries < 10; tries++ { // details arrive in portions
 		index, err = list()
 	}
 	if err != nil {
@@ -80,7 +80,7 @@ func BenchmarkLiveSummary(b *testing.B) {
 	}
 }
 
-// detailed reports whether the runtime has told all of every pod.
+// detailed reports whether the runtime has reported all details of every pod.
 func detailed(index podindex.Index) bool {
 	for _, p := range index {
 		if p.Cgroup == "" || !p.Scored() {
@@ -90,7 +90,8 @@ func detailed(index podindex.Index) bool {
 	return true
 }
 
-// startLiveBackground starts what measures disks and networks, and waits for its first answers.
+// startLiveBackground starts a Background for disks and networks, and waits for its first
+// answers.
 func startLiveBackground(b *testing.B, client *cri.Client, index podindex.Index) *Background {
 	b.Helper()
 	host, err := hostroot.Open("")
@@ -109,7 +110,7 @@ func startLiveBackground(b *testing.B, client *cri.Client, index podindex.Index)
 	return background
 }
 
-// checkSummary fails unless every pod is all there: what is compared is the same work.
+// checkSummary fails unless every pod is complete, so that the compared work is the same.
 func checkSummary(b *testing.B, index podindex.Index, s *stats.Summary) {
 	b.Helper()
 	if err := s.Err(); err != nil {
@@ -120,17 +121,17 @@ func checkSummary(b *testing.B, index podindex.Index, s *stats.Summary) {
 	}
 	for _, p := range s.Pods {
 		if !p.Announced || !p.Memory.WorkingSetBytes.OK || !p.CPU.Usage.OK || !p.EphemeralStorage.UsedBytes.OK || len(p.Containers) != 2 {
-			b.Fatalf("pod is not all there: %+v", p)
+			b.Fatalf("pod in the summary is incomplete: %+v", p)
 		}
 		for _, c := range p.Containers {
 			if c.Name == "" || !c.Memory.WorkingSetBytes.OK || !c.CPU.Usage.OK || !c.Rootfs.OK {
-				b.Fatalf("container of pod %s is not all there: %+v", p.PodRef.Name, c)
+				b.Fatalf("container of pod %s is incomplete: %+v", p.PodRef.Name, c)
 			}
 		}
 	}
 }
 
-// listPodSandboxStats asks the runtime as a kubelet with PodAndContainerStatsFromCRI does.
+// listPodSandboxStats queries the runtime like a kubelet with PodAndContainerStatsFromCRI.
 func listPodSandboxStats(b *testing.B, pods int) func() error {
 	b.Helper()
 	conn, err := grpc.NewClient(runtimeSocket, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))

@@ -11,10 +11,10 @@ import (
 // maxGroups bounds how many cgroups one call of TopLevel reads.
 const maxGroups = 200
 
-// TopLevel visits the cgroups at the top of the hierarchy that are no pods' with the memory that
-// each uses, in bytes (memory.current): the root's children, and of systemd's slices the children
-// instead, as system.slice says less than the unit in it. For an administrator who asks what else
-// grows on the node; it opens and reads a file of each.
+// TopLevel visits the cgroups at the top of the hierarchy that belong to no pod, with the
+// memory use of each in bytes (memory.current). It visits the root's children, and the children
+// of systemd's slices instead of the slices: a unit in system.slice is more specific. It shows
+// an administrator which other cgroups grow on the node; it opens and reads one file of each.
 func (c *Reader) TopLevel(visit func(path string, bytes uint64)) error {
 	var errs []error
 	left := maxGroups
@@ -46,7 +46,7 @@ func (c *Reader) TopLevel(visit func(path string, bytes uint64)) error {
 	}
 	for _, name := range children("") {
 		switch {
-		case c.ofPods(name): // pods are ranked one by one
+		case c.ofPods(name): // pods are ranked individually
 		case strings.HasSuffix(name, ".slice"):
 			below := children(name)
 			for _, unit := range below {
@@ -64,9 +64,9 @@ func (c *Reader) TopLevel(visit func(path string, bytes uint64)) error {
 	return errors.Join(errs...)
 }
 
-// ofPods reports whether a cgroup is the one above all pods, or above that.
+// ofPods reports whether a cgroup is the one above all pods, or an ancestor of it.
 func (c *Reader) ofPods(path string) bool {
-	for _, top := range c.all {
+	for _, top := range c.topCandidates {
 		if podindex.Within(top, path) {
 			return true
 		}

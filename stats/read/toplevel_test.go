@@ -9,7 +9,7 @@ import (
 	"jettison/cgroup"
 )
 
-// Whoever asks what else grows gets the units in slices one by one, and no pods.
+// TopLevel lists the units in slices individually, and no pods.
 func TestTopLevelNamesUnitsAndNoPods(t *testing.T) {
 	dir := t.TempDir()
 	for path, current := range map[string]string{
@@ -39,6 +39,6 @@ func TestTopLevelNamesUnitsAndNoPods(t *testing.T) {
 	err = c.TopLevel(func(path string, bytes uint64) { got[path] = bytes })
 	want := map[string]uint64{"init.scope": 1, "leak": 2, "system.slice/leak.service": 20, "system.slice/other.service": 10, "user.slice": 4}
 	if !maps.Equal(got, want) || err == nil {
-		t.Errorf("got %v, %v; want %v and an error for the broken one", got, err, want)
+		t.Errorf("top-level groups = %v, error %v; want %v and an error for the broken one", got, err, want)
 	}
 }

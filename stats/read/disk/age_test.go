@@ -14,7 +14,8 @@ import (
 	"jettison/stats/read/podindex"
 )
 
-// A pod that is never walked to its end counts with what was found before for a while, not for ever: what it has removed is gone.
+// A pod that is never walked to its end keeps earlier figures for a limited time: files that it
+// has removed stop counting.
 func TestALowerBoundThatIsKeptExpires(t *testing.T) {
 	root := t.TempDir()
 	s, found := volumesOf(t, root, "a/one")
@@ -50,8 +51,8 @@ func TestALowerBoundThatIsKeptExpires(t *testing.T) {
 	})
 }
 
-// Once what is kept expires, what the look before has counted is kept in its place, for as long.
-func TestWhatIsKeptExpiresByItsParts(t *testing.T) {
+// When a kept figure expires, the previous look's own count is kept instead, for as long.
+func TestKeptFigureExpiresByParts(t *testing.T) {
 	began := time.Now()
 	var before stats.FsUsage
 	for i, c := range []struct{ bytes, inodes, wantBytes, wantInodes uint64 }{
@@ -59,20 +60,20 @@ func TestWhatIsKeptExpiresByItsParts(t *testing.T) {
 		{10, 3, 200, 5},
 		{40, 9, 200, 9}, // 40 minutes
 		{20, 2, 200, 9}, // an hour
-		{15, 1, 20, 2},  // of the first look nothing is kept, and of what came after the look before
+		{15, 1, 20, 2},  // the first look has expired, the previous look's count is kept
 		{10, 3, 20, 3},
 	} {
 		now := began.Add(time.Duration(i) * storageLimit / 3)
 		s := &storage{time: now}
 		before = s.larger(stats.FsUsage{Time: now, UsedBytes: c.bytes, InodesUsed: c.inodes, Partial: true}, before)
 		if before.UsedBytes != c.wantBytes || before.InodesUsed != c.wantInodes || before.Counted() != min(c.bytes, c.wantBytes) || !before.Partial {
-			t.Errorf("look %d: %+v, want %d bytes, %d inodes", i, before, c.wantBytes, c.wantInodes)
+			t.Errorf("usage after look %d = %+v, want %d bytes, %d inodes", i, before, c.wantBytes, c.wantInodes)
 		}
 	}
 }
 
-// Where figures are wanted on demand only they are as old as the demands are apart: a quarter of an hour, while disks rest. What pods hold at
-// rest is known by them, of pods that are not walked within a few seconds, too.
+// In lazy mode figures are as old as the interval of demands: a quarter of an hour, while disks
+// are not short. They also show the usage of pods that cannot be walked within seconds.
 func TestFiguresOnDemandMayBeOld(t *testing.T) {
 	for _, lazy := range []bool{true, false} {
 		s, found := volumesOf(t, t.TempDir(), "a/one")
@@ -94,7 +95,8 @@ func TestFiguresOnDemandMayBeOld(t *testing.T) {
 	}
 }
 
-// What a pod held that is gone is not free while its directory is there; of its logs, which stay for a while, that says nothing.
+// The usage of a removed pod is not free while its directory exists; remaining log directories
+// do not count, because they stay for a while.
 func TestDirectoriesThatRemain(t *testing.T) {
 	root := t.TempDir()
 	s, _ := volumesOf(t, root, "a/one", "left/one", "b/one")
@@ -103,7 +105,7 @@ func TestDirectoriesThatRemain(t *testing.T) {
 	l.SetPods(podindex.Index{"b": &podindex.Pod{}})
 	pods := []stats.PodStats{{PodRef: stats.PodReference{UID: "a"}}}
 	if got := l.Remains(nil, pods); len(got) != 0 {
-		t.Errorf("before they were listed: %v", got)
+		t.Errorf("remains before the first listing = %v", got)
 	}
 	found, err := s.find()
 	found["logs"] = storageDirs{logs: []string{"ns_name_logs"}}
@@ -114,6 +116,6 @@ func TestDirectoriesThatRemain(t *testing.T) {
 	delete(found, "left")
 	l.keep(found, nil)
 	if got := l.Remains(nil, pods); !slices.Equal(got, []string{"listed"}) {
-		t.Errorf("once it is removed: %v", got)
+		t.Errorf("remains after the removal = %v", got)
 	}
 }

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// oldest chooses the pod to measure next; not due: all figures are young enough. A pod that was
-// never measured comes first, one whose walk was cut off after all others that were not measured
-// since the last such walk.
+// oldest chooses the pod to measure next; due is false if all figures are recent enough. A pod
+// that was never measured comes first. A pod with a walk that was cut off comes after all
+// others that were not measured since the last such walk.
 func (l *Loop) oldest(found map[string]storageDirs) (uid string, due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -32,7 +32,7 @@ func (l *Loop) oldest(found map[string]storageDirs) (uid string, due bool) {
 		if l.eager[u] {
 			young = t.After(limit) && t.After(often)
 		}
-		if young && !t.Before(l.demanded) && !(cut && t.Before(l.whole)) {
+		if young && !t.Before(l.demanded) && !(cut && t.Before(l.finishSince)) {
 			return
 		}
 		comes := 0
@@ -57,7 +57,7 @@ func (l *Loop) oldest(found map[string]storageDirs) (uid string, due bool) {
 	return uid, due
 }
 
-// cutAt is when the last walk that was cut off ended; zero: there is none.
+// cutAt returns the end of the last walk that was cut off; zero: there was none.
 func (l *Loop) cutAt() (at time.Time) {
 	for _, s := range l.pods {
 		if end := s.time.Add(s.took); s.cut && end.After(at) {
@@ -67,14 +67,14 @@ func (l *Loop) cutAt() (at time.Time) {
 	return at
 }
 
-// hurriedEvery is the age at which figures are renewed while a disk is short, eagerEvery that of
-// pods with limits of their own.
+// hurriedEvery is the maximum age of figures while a disk is short, eagerEvery that of pods
+// with their own limits.
 const (
 	hurriedEvery = 5 * time.Second
 	eagerEvery   = 10 * time.Second
 )
 
-// Demand has figures from before a time renewed at once.
+// Demand immediately renews figures measured before since.
 func (l *Loop) Demand(since time.Time) {
 	l.mu.Lock()
 	if since.After(l.demanded) {
@@ -84,13 +84,13 @@ func (l *Loop) Demand(since time.Time) {
 	l.wake()
 }
 
-// Finish has pods whose walks from before a time were cut off walked again, in the longest turn.
-// Nobody waits for that.
+// Finish walks the pods again that had a walk from before since cut off, in the longest turn.
+// The agent does not wait for that.
 func (l *Loop) Finish(since time.Time) {
 	l.mu.Lock()
-	later := since.After(l.whole)
+	later := since.After(l.finishSince)
 	if later {
-		l.whole = since
+		l.finishSince = since
 	}
 	l.mu.Unlock()
 	if later {
@@ -98,8 +98,8 @@ func (l *Loop) Finish(since time.Time) {
 	}
 }
 
-// Fresh reports whether no figure of a pod is from before a time. One whose walk was cut off counts
-// as it is.
+// Fresh reports whether every pod's figure was measured at or after since. A figure from a walk
+// that was cut off counts at any age.
 func (l *Loop) Fresh(since time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -111,7 +111,7 @@ func (l *Loop) Fresh(since time.Time) bool {
 	return !l.listed.IsZero()
 }
 
-// rest is how long to wait while no figure is due.
+// rest returns the wait while no figure is due.
 func (l *Loop) rest() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,8 +121,8 @@ func (l *Loop) rest() time.Duration {
 	return relist
 }
 
-// relist is how soon the loop looks for new pods while no figure is due.
+// relist is the interval of the search for new pods while no figure is due.
 const relist = 5 * time.Second
 
-// relistLazy is the same where figures are wanted on demand only.
+// relistLazy is the same interval if figures are measured on demand only.
 const relistLazy = time.Minute

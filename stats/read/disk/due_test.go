@@ -5,24 +5,25 @@ import (
 	"time"
 )
 
-// While a disk is short, figures that are seconds old are renewed; otherwise those that are a minute old.
+// While a disk is short, figures are renewed after seconds; otherwise after a minute.
 func TestAHurriedWalkRenewsSooner(t *testing.T) {
 	l := newStorageLoop(&storageWalker{}, storageEvery)
 	l.pods["a"] = &storage{time: time.Now().Add(-2 * hurriedEvery)}
 	found := map[string]storageDirs{"a": {}}
-	l.calm = 0.01
+	l.restShare = 0.01
 	for _, hurry := range []bool{false, true, false} {
 		l.Hurry(hurry)
 		if _, due := l.oldest(found); due != hurry {
-			t.Errorf("hurry %v: due %v", hurry, due)
+			t.Errorf("pod due with hurry %v: %v", hurry, due)
 		}
 		if got := l.share(); (got > 0.1) != hurry {
-			t.Errorf("hurry %v: a share of %v", hurry, got)
+			t.Errorf("share of a core with hurry %v = %v", hurry, got)
 		}
 	}
 }
 
-// Before a victim is chosen for a disk, figures from before the disk was short are renewed; those of pods with limits often.
+// Before a victim is chosen for a disk, figures from before the shortage are renewed; those of
+// pods with limits are renewed often.
 func TestFiguresOnDemand(t *testing.T) {
 	now := time.Now()
 	l := newStorageLoop(&storageWalker{}, storageEvery)
@@ -37,21 +38,21 @@ func TestFiguresOnDemand(t *testing.T) {
 		return uid
 	}
 	if got := due(); got != "" || l.Fresh(now.Add(-time.Second)) || !l.Fresh(now.Add(-time.Minute)) {
-		t.Errorf("before: due %q", got)
+		t.Errorf("due pod before the demand = %q", got)
 	}
 	l.Demand(now.Add(-time.Second))
 	if got := due(); got != "old" {
-		t.Errorf("on demand: due %q", got)
+		t.Errorf("due pod after the demand = %q", got)
 	}
 	l.pods["old"].time = now
 	if got := due(); got != "" || !l.Fresh(now.Add(-time.Second)) {
-		t.Errorf("measured: due %q", got)
+		t.Errorf("due pod after the measurement = %q", got)
 	}
 	l.pods["young"].time = now.Add(-2 * eagerEvery)
 	l.demanded = time.Time{}
 	l.SetEager(map[string]bool{"young": true, "gone": true})
 	if got := due(); got != "young" {
-		t.Errorf("with a limit of its own: due %q", got)
+		t.Errorf("due pod with its own limit = %q", got)
 	}
 	delete(l.pods, "old")
 	if l.Fresh(time.Time{}) {

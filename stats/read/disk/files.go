@@ -17,7 +17,7 @@ import (
 	"jettison/stats/read/walk"
 )
 
-// etcHosts is the file that the kubelet makes for each pod and mounts as /etc/hosts.
+// etcHosts measures the file that the kubelet creates for each pod and mounts as /etc/hosts.
 func (s *storageWalker) etcHosts(pod string, out *storage) error {
 	fd, err := s.host.Open(path.Join(pod, "etc-hosts"), unix.O_PATH|unix.O_NOFOLLOW)
 	if errors.Is(err, os.ErrNotExist) {
@@ -32,16 +32,16 @@ func (s *storageWalker) etcHosts(pod string, out *storage) error {
 		return fmt.Errorf("stat the host's %s/etc-hosts: %w", pod, err)
 	}
 	u := walk.Allocated(&st)
-	out.hosts = stats.FsUsage{Time: time.Now(), UsedBytes: u.Bytes, InodesUsed: u.Inodes}
+	out.etcHosts = stats.FsUsage{Time: time.Now(), UsedBytes: u.Bytes, InodesUsed: u.Inodes}
 	return nil
 }
 
-// terminations measures what containers write to /dev/termination-log: the kubelet makes a file for
-// each, below the pod's directory at containers/NAME, and mounts it writable
-// (pkg/kubelet/kuberuntime/kuberuntime_container.go makeMounts). It reads no more than 4 KiB of it,
-// but nothing bounds what is written.
-func (s *storageWalker) terminations(ctx context.Context, pod string, out *storage) error {
-	u, err := mayMiss(s.tree(ctx, path.Join(pod, "containers")))
+// terminationMessages measures the files behind /dev/termination-log: the kubelet creates one
+// for each container, below the pod's directory at containers/NAME, and mounts it writable
+// (pkg/kubelet/kuberuntime/kuberuntime_container.go makeMounts). The kubelet reads no more than
+// 4 KiB of it, but no limit bounds its size.
+func (s *storageWalker) terminationMessages(ctx context.Context, pod string, out *storage) error {
+	u, err := zeroIfMissing(s.tree(ctx, path.Join(pod, "containers")))
 	if u.Time.IsZero() {
 		u = stats.FsUsage{Time: out.time, Partial: true}
 	}
@@ -49,20 +49,21 @@ func (s *storageWalker) terminations(ctx context.Context, pod string, out *stora
 	return err
 }
 
-// containerd keeps files for each sandbox and container below its root directory. Mounted into the
-// containers, writable, and bounded by nothing, are the sandbox's hostname and resolv.conf, and the
-// volumes that an image declares (internal/cri/server/podsandbox/helpers.go getSandboxRootDir,
-// internal/cri/server/container_create.go volumeMounts). CRI-O keeps the two files on tmpfs (RunDir
-// in its server/sandbox_run_linux.go), where they count as shared memory.
+// containerd keeps files for each sandbox and container below its root directory. The sandbox's
+// hostname and resolv.conf, and the volumes that an image declares, are mounted into the
+// containers writable and without a limit (internal/cri/server/podsandbox/helpers.go
+// getSandboxRootDir, internal/cri/server/container_create.go volumeMounts). CRI-O keeps the two
+// files on tmpfs (RunDir in its server/sandbox_run_linux.go), where they count as shared
+// memory.
 const (
 	containerdRoot  = "/var/lib/containerd"
 	containerdCRI   = "io.containerd.grpc.v1.cri"
-	containerdStore = "io.containerd.snapshotter.v1." // a store's directory below the root begins so
+	containerdStore = "io.containerd.snapshotter.v1." // prefix of a store's directory below the root
 )
 
-// ofRuntime measures what containerd keeps for a pod, where that is the runtime. What cannot be
-// read of it is a lower bound.
-func (s *storageWalker) ofRuntime(ctx context.Context, pod *podindex.Pod, out *storage) error {
+// runtimeFiles measures the files that containerd keeps for a pod, if containerd is the
+// runtime. Unreadable parts make the figure a lower bound.
+func (s *storageWalker) runtimeFiles(ctx context.Context, pod *podindex.Pod, out *storage) error {
 	root := containerdRoot
 	if s.store != nil {
 		if store := s.store(); strings.HasPrefix(path.Base(store), containerdStore) {
@@ -72,7 +73,7 @@ func (s *storageWalker) ofRuntime(ctx context.Context, pod *podindex.Pod, out *s
 	root = path.Join(root, containerdCRI)
 	var errs []error
 	measure := func(kind, id string) {
-		// of a runtime that names them so
+		// another runtime's ID may not be a file name
 		if id == "" || strings.ContainsRune(id, '/') || id == "." || id == ".." {
 			return
 		}
@@ -83,7 +84,7 @@ func (s *storageWalker) ofRuntime(ctx context.Context, pod *podindex.Pod, out *s
 		if errs = append(errs, err); u.Time.IsZero() {
 			u = stats.FsUsage{Time: out.time, Partial: true}
 		}
-		out.runtimes.Merge(u)
+		out.runtimeFiles.Merge(u)
 	}
 	for i := range pod.Sandboxes {
 		measure("sandboxes", pod.Sandboxes[i].ID)

@@ -14,7 +14,7 @@ import (
 	"jettison/stats/read/walk"
 )
 
-// loopOn measures the pods of a host.
+// loopOn returns a loop on a host, and a function that measures and returns its pod's usage.
 func loopOn(t *testing.T, root string, index podindex.Index, r Runtime) (l *Loop, look func() stats.PodStorageStats) {
 	t.Helper()
 	host, err := hostroot.Open(root)
@@ -41,7 +41,7 @@ func loopOn(t *testing.T, root string, index podindex.Index, r Runtime) (l *Loop
 	}
 }
 
-// What containers write to /dev/termination-log counts for the disk, and for no limit.
+// Files that containers write to /dev/termination-log count for the disk, and for no limit.
 func TestTerminationMessagesCount(t *testing.T) {
 	root, index := hosttest.WithAPod(t)
 	_, look := loopOn(t, root, index, hosttest.OneStore(root))
@@ -49,14 +49,15 @@ func TestTerminationMessagesCount(t *testing.T) {
 	hosttest.Write(t, 4<<20, root, "var/lib/kubelet/pods/uid-1/containers/app/0a1b2c3d")
 	now := look()
 	if now.Files.V.UsedBytes < before.Files.V.UsedBytes+4<<20 || !before.Files.OK || before.Files.V.InodesUsed != 1 || now.Files.V.InodesUsed != 4 {
-		t.Errorf("4 MiB: %+v, before %+v", now.Files, before.Files)
+		t.Errorf("files with a message of 4 MiB = %+v, before %+v", now.Files, before.Files)
 	}
 	if now.UsedBytes != before.UsedBytes || !now.UsedBytes.OK {
-		t.Errorf("what limits know of: %+v, before %+v", now.UsedBytes, before.UsedBytes)
+		t.Errorf("usage that limits count = %+v, before %+v", now.UsedBytes, before.UsedBytes)
 	}
 }
 
-// The writable layer of a container that has exited counts, by the runtime's word; without that as when it lived, at least.
+// The writable layer of an exited container counts by the runtime's figure; without one, by at
+// least its figure while running.
 func TestWritableLayersOfExitedContainersCount(t *testing.T) {
 	big, few := uint64(32<<20), uint64(3)
 	for _, c := range []struct {
@@ -78,7 +79,7 @@ func TestWritableLayersOfExitedContainersCount(t *testing.T) {
 		if c.lived {
 			alive := look()
 			if alive.ExitedLayers.OK {
-				t.Errorf("%s: %+v of a container that lives", c.name, alive.ExitedLayers)
+				t.Errorf("%s: exited layers %+v while the container runs", c.name, alive.ExitedLayers)
 			}
 			c.want.UsedBytes = l.pods["uid-1"].layers["c-app"].UsedBytes
 		}
@@ -91,10 +92,10 @@ func TestWritableLayersOfExitedContainersCount(t *testing.T) {
 		u := got.ExitedLayers.V
 		u.Time = time.Time{}
 		if u.UsedBytes != c.want.UsedBytes || u.InodesUsed != c.want.InodesUsed || u.Partial != c.want.Partial || !got.ExitedLayers.OK || c.lived && u.UsedBytes < 200000 {
-			t.Errorf("%s: %+v, want %+v", c.name, u, c.want)
+			t.Errorf("%s: layer of the exited container = %+v, want %+v", c.name, u, c.want)
 		}
 		if !got.UsedBytes.OK || got.UsedBytes.V >= big || got.Partial {
-			t.Errorf("%s: what limits know of: %+v", c.name, got)
+			t.Errorf("%s: usage that limits count = %+v", c.name, got)
 		}
 	}
 }

@@ -8,10 +8,10 @@ import (
 	"jettison/stats/read/openfiles"
 )
 
-// limit is how old a figure may be: a few rounds. Where figures are wanted on demand only, demands
-// are further apart than that, and a pod that is not walked within a few seconds would never have
-// one.
-func (l *Loop) limit(now time.Time) time.Duration {
+// maxAge returns the maximum age of a figure that Fill shows: a few rounds. In lazy mode,
+// demands are further apart than that, and a pod that cannot be walked within seconds would
+// never have a figure, so the age is longer.
+func (l *Loop) maxAge(now time.Time) time.Duration {
 	if l.lazy {
 		return storageLimit
 	}
@@ -22,16 +22,16 @@ func (l *Loop) limit(now time.Time) time.Duration {
 	return min(storageLimit, max(5*l.every, 2*round))
 }
 
-// storageLimit is the age of the oldest figures that are shown, however long a round takes.
+// storageLimit is the maximum age of figures that are shown, however long a round takes.
 const storageLimit = openfiles.KeepFor
 
-// Fill writes what is known of a pod's storage, once its memory is: what would not be freed comes
-// off that.
+// Fill writes a pod's latest storage figures into p. Memory must be filled before: Fill
+// subtracts memory that a kill would not free.
 func (l *Loop) Fill(now time.Time, p *stats.PodStats) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.pods[p.PodRef.UID]
-	if s == nil || now.Sub(s.time) > l.limit(now) {
+	if s == nil || now.Sub(s.time) > l.maxAge(now) {
 		return
 	}
 	st := &p.EphemeralStorage
@@ -39,7 +39,7 @@ func (l *Loop) Fill(now time.Time, p *stats.PodStats) {
 	if !s.allLogs.Time.IsZero() {
 		st.Logs = stats.Some(s.allLogs)
 	}
-	st.ExitedLayers, st.Files = s.beside()
+	st.ExitedLayers, st.Files = s.outsideLimits()
 	st.Cut = s.cut
 	total, inMemory := s.sum()
 	if st.Time = s.time; !total.Time.IsZero() {
@@ -57,38 +57,38 @@ func (l *Loop) Fill(now time.Time, p *stats.PodStats) {
 			c.Logs = stats.Some(u)
 		}
 	}
-	for id, u := range s.layers { // of one without a cgroup: it is not among them yet, or not any more
+	for id, u := range s.layers { // of a container without a cgroup: it is not listed yet, or no longer
 		if !slices.ContainsFunc(p.Containers, func(c stats.ContainerStats) bool { return c.ID == id }) {
 			st.ExitedLayers.V.Merge(u)
 			st.ExitedLayers.OK = true
 		}
 	}
-	if !s.missing { // a sum with a part missing would be a lie
+	if !s.missing { // a sum without one of its parts would be wrong
 		st.UsedBytes, st.InodesUsed = stats.Some(total.Counted()),
 			stats.Some(total.InodesUsed-total.KeptInodes)
 		st.MemoryVolumesBytes = stats.Some(inMemory.UsedBytes)
 		st.Partial = total.Partial
-		// What lies in memory-backed volumes outlives the containers for sure.
+		// Content of memory-backed volumes outlives the containers.
 		if f := &p.Memory.FreedBytes; f.OK {
 			f.V.Max -= min(inMemory.UsedBytes, f.V.Max-f.V.Min)
 		}
 	}
 }
 
-// FillOpenFiles writes what is known of a pod's files without a name, once the node's file systems
-// are.
+// FillOpenFiles writes the latest figures of a pod's files without a name. The node's file
+// systems must be filled before.
 func (l *Loop) FillOpenFiles(now time.Time, p *stats.PodStats, n *stats.NodeStats) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if s := l.pods[p.PodRef.UID]; s != nil && now.Sub(s.unnamed.Time) <= l.limit(now) {
+	if s := l.pods[p.PodRef.UID]; s != nil && now.Sub(s.unnamed.Time) <= l.maxAge(now) {
 		u := &s.unnamed
 		p.EphemeralStorage.Unnamed = stats.UnnamedStats{Node: u.On(n.Fs), Image: u.On(n.ImageFs),
 			Container: u.On(n.ContainerFs)}
 	}
 }
 
-// Remains adds the UIDs of pods that are not among those on the node and whose directories are
-// there still, as far as they were listed.
+// Remains appends the UIDs of pods that are not on the node and that still had directories in
+// the last listing.
 func (l *Loop) Remains(out []string, pods []stats.PodStats) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -102,10 +102,10 @@ func (l *Loop) Remains(out []string, pods []stats.PodStats) []string {
 	return out
 }
 
-// sum adds the parts up that limits know of, those in memory apart.
+// sum adds up the parts that count for limits, those in memory separately.
 func (s *storage) sum() (total, inMemory stats.FsUsage) {
 	total.Merge(s.allLogs)
-	total.Merge(s.hosts)
+	total.Merge(s.etcHosts)
 	for _, v := range s.volumes {
 		if v.Memory {
 			inMemory.Merge(v.FsUsage)
@@ -119,13 +119,13 @@ func (s *storage) sum() (total, inMemory stats.FsUsage) {
 	return total, inMemory
 }
 
-// beside is what counts for the disks, but for no limit of the pod's own.
-func (s *storage) beside() (exited, files stats.Opt[stats.FsUsage]) {
+// outsideLimits adds up the parts that use disks but count for none of the pod's limits.
+func (s *storage) outsideLimits() (exited, files stats.Opt[stats.FsUsage]) {
 	for _, u := range s.exited {
 		exited.V.Merge(u)
 	}
-	exited.V.Merge(s.runtimes)
-	files.V.Merge(s.hosts)
+	exited.V.Merge(s.runtimeFiles)
+	files.V.Merge(s.etcHosts)
 	files.V.Merge(s.messages)
 	exited.OK, files.OK = !exited.V.Time.IsZero(), !files.V.Time.IsZero()
 	return exited, files

@@ -7,7 +7,8 @@ import (
 	"jettison/stats"
 )
 
-// What lies in a pod's memory-backed volumes is not freed by killing it: it comes off what might be, never off what is sure.
+// Killing a pod does not free its memory-backed volumes: they reduce the upper bound of freed
+// memory, never the lower one.
 func TestMemoryBackedVolumesAreNotFreed(t *testing.T) {
 	now := time.Now()
 	l := newStorageLoop(&storageWalker{}, storageEvery)
@@ -18,7 +19,7 @@ func TestMemoryBackedVolumesAreNotFreed(t *testing.T) {
 		p := stats.PodStats{PodRef: stats.PodReference{UID: uid}, Memory: stats.PodMemoryStats{FreedBytes: stats.Some(stats.Range{Min: 100, Max: 200})}}
 		l.Fill(now, &p)
 		if got := p.Memory.FreedBytes; got != stats.Some(want) {
-			t.Errorf("%s: %+v, want %+v", uid, got, want)
+			t.Errorf("freed memory of pod %s = %+v, want %+v", uid, got, want)
 		}
 	}
 }

@@ -7,19 +7,19 @@ import (
 	"jettison/stats"
 )
 
-// keep takes over what was measured before where that is larger than a lower bound, or all there
-// is: to be hard to measure must not make a pod smaller. What is kept has the time it was measured
-// at, is partial, and is marked as kept.
+// keep replaces lower bounds and missing parts with earlier, larger figures: a pod that is hard
+// to measure must not look smaller. A kept figure has the time of its measurement, is partial,
+// and is marked as kept.
 func (s *storage) keep(before *storage) {
 	if before == nil {
 		return
 	}
 	s.allLogs = s.larger(s.allLogs, before.allLogs)
 	s.messages = s.larger(s.messages, before.messages)
-	s.runtimes = s.larger(s.runtimes, before.runtimes)
+	s.runtimeFiles = s.larger(s.runtimeFiles, before.runtimeFiles)
 	for id, now := range s.exited {
 		old, exited := before.exited[id]
-		if !exited { // it lived, and has written nothing since it was walked last
+		if !exited { // it was running, and has written nothing since its last walk
 			old = before.layers[id]
 		}
 		s.exited[id] = s.larger(now, old)
@@ -48,9 +48,10 @@ func (s *storage) keep(before *storage) {
 	slices.SortFunc(s.volumes, byName)
 }
 
-// larger is what counts of a part. One that is not there now counts as before only while something
-// is missing. Nothing is kept for longer than storageLimit after it was counted: a pod that is
-// never measured to its end may have removed it. Then the look before counts.
+// larger chooses the figure of a part. A part that is absent now keeps its earlier figure only
+// while some part could not be measured. No figure is kept longer than storageLimit after it
+// was counted, because a pod that is never measured to its end may have removed the files.
+// After that the previous measurement alone counts.
 func (s *storage) larger(now, before stats.FsUsage) stats.FsUsage {
 	counted := before.Time
 	switch {

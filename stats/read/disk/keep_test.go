@@ -15,7 +15,8 @@ import (
 	"jettison/stats/read/walk"
 )
 
-// A pod whose volume is nested deeper than is walked counts with what was found, at least: the rest of that volume, and all others.
+// A pod with a volume nested too deep counts with at least the counted part: the rest of that
+// volume, and all others.
 func TestADeepTreeIsALowerBound(t *testing.T) {
 	root := t.TempDir()
 	s, found := volumesOf(t, root, "a/one", "a/two")
@@ -24,7 +25,7 @@ func TestADeepTreeIsALowerBound(t *testing.T) {
 	bounds.Depth = maxLevels
 	s.w = walk.NewWithin(hosttest.NoPause, bounds)
 	deep := filepath.Join(root, "pods/a/volumes", emptyDirPlugin, "one")
-	for i := range 10 { // some of these are walked after what is too deep, in whatever order a directory is listed
+	for i := range 10 { // in any listing order some of these are walked after the deep one
 		hosttest.Write(t, 300<<10, deep, string(rune('a'+i)), "beside")
 		if i == 4 {
 			hosttest.Chain(t, deep, maxLevels+1)
@@ -37,17 +38,18 @@ func TestADeepTreeIsALowerBound(t *testing.T) {
 	l.Fill(time.Now(), &p)
 	e := p.EphemeralStorage
 	if !errors.Is(l.pods["a"].err, walk.ErrTooDeep) || len(e.Volumes) != 2 || !e.Volumes[0].Partial || e.Volumes[1].Partial {
-		t.Fatalf("%+v, %v", e, l.pods["a"].err)
+		t.Fatalf("usage with a deep volume = %+v, error %v", e, l.pods["a"].err)
 	}
 	if e.Volumes[0].UsedBytes < 3000<<10 || e.Volumes[0].InodesUsed != uint64(maxLevels)+22 || e.Volumes[1].InodesUsed != 2 {
-		t.Errorf("%+v: want all but what is too deep", e.Volumes)
+		t.Errorf("volumes = %+v, want all but the part too deep", e.Volumes)
 	}
 	if !e.UsedBytes.OK || e.UsedBytes.V < 3000<<10 || !e.Partial {
-		t.Errorf("the sum is %+v, partial: %v", e.UsedBytes, e.Partial)
+		t.Errorf("sum of a deep volume = %+v, partial %v", e.UsedBytes, e.Partial)
 	}
 }
 
-// A walk that its turn's end cut off counts as far as it came, and never less than what was known before.
+// A walk cut off at the end of its turn counts as far as it came, and never less than the
+// previous figure.
 func TestATurnThatEndsIsALowerBound(t *testing.T) {
 	root := t.TempDir()
 	s, found := volumesOf(t, root, "a/one")
@@ -63,7 +65,7 @@ func TestATurnThatEndsIsALowerBound(t *testing.T) {
 			l.measure(t.Context(), "a", found["a"])
 			p := stats.PodStats{PodRef: stats.PodReference{UID: "a"}}
 			if l.Fill(time.Now(), &p); len(p.EphemeralStorage.Volumes) != 1 || !p.EphemeralStorage.UsedBytes.OK {
-				t.Fatalf("%+v, %v", p.EphemeralStorage, l.pods["a"].err)
+				t.Fatalf("usage after the turn = %+v, error %v", p.EphemeralStorage, l.pods["a"].err)
 			}
 			return p.EphemeralStorage.Volumes[0]
 		}
@@ -71,29 +73,30 @@ func TestATurnThatEndsIsALowerBound(t *testing.T) {
 		s.w = walk.New(hang)
 		first := look()
 		if !first.Partial || first.InodesUsed < 50 || first.InodesUsed >= 203 || !l.pods["a"].cut {
-			t.Errorf("cut off at first: %+v", first)
+			t.Errorf("usage of the first, cut off walk = %+v", first)
 		}
 		s.w = walk.New(hosttest.NoPause)
 		all := look()
 		if all.Partial || all.InodesUsed != 203 {
-			t.Errorf("with enough time: %+v", all)
+			t.Errorf("usage of a complete walk = %+v", all)
 		}
 		s.w = walk.New(hang)
 		if again := look(); !again.Partial || again.UsedBytes != all.UsedBytes || again.InodesUsed != all.InodesUsed {
-			t.Errorf("cut off again: %+v, was %+v", again, all)
+			t.Errorf("usage after another cut off walk = %+v, before %+v", again, all)
 		}
 		s.w = walk.New(hosttest.NoPause)
 		if err := os.RemoveAll(filepath.Join(dir, "volumes", emptyDirPlugin, "one", "many")); err != nil {
 			t.Fatal(err)
 		}
 		if less := look(); less.Partial || less.InodesUsed != 2 {
-			t.Errorf("emptied, and measured to its end: %+v", less)
+			t.Errorf("usage after emptying and a complete walk = %+v", less)
 		}
 	})
 }
 
-// A part that cannot be measured any more counts as before: a pod must not lose weight by that. It does not for ever.
-func TestAPartThatIsLostCountsAsBefore(t *testing.T) {
+// A part that can no longer be measured keeps its previous figure for a limited time: a pod
+// must not look smaller by that.
+func TestUnmeasurablePartKeepsItsFigure(t *testing.T) {
 	now := time.Now()
 	of := func(bytes uint64, age time.Duration) stats.FsUsage {
 		return stats.FsUsage{Time: now.Add(-age), UsedBytes: bytes, InodesUsed: bytes / 10}
@@ -113,29 +116,30 @@ func TestAPartThatIsLostCountsAsBefore(t *testing.T) {
 	s.keep(before)
 	if s.allLogs.UsedBytes != 100 || !s.allLogs.Partial || s.logs["app"].UsedBytes != 90 || s.layers["c"].UsedBytes != 200 || len(s.layers) != 1 ||
 		len(s.volumes) != 2 || s.volumes[0].UsedBytes != 300 || !s.volumes[0].Partial || s.volumes[1].UsedBytes != 5 {
-		t.Errorf("kept %+v", s)
+		t.Errorf("kept figures of the pod = %+v", s)
 	}
 	s = missing()
-	s.missing = false // all that there is was measured, a part of it not to its end
+	s.missing = false // everything was measured, one part incompletely
 	s.volumes[0].Partial = true
 	s.keep(before)
 	if len(s.layers)+len(s.logs) != 0 || len(s.volumes) != 1 || s.volumes[0].UsedBytes != 10 || s.volumes[0].InodesUsed != 1 {
-		t.Errorf("of what is not there any more: %+v", s)
+		t.Errorf("figures of removed parts are kept: %+v", s)
 	}
 	s = missing()
 	s.err, s.missing = nil, false
-	s.volumes[0].Partial = true // directories in it were moved about: that is no error
+	s.volumes[0].Partial = true // directories in it were moved, which is no error
 	if s.keep(before); s.volumes[0].UsedBytes != 10 || s.volumes[0].InodesUsed != 1 || !s.volumes[0].Partial {
-		t.Errorf("a lower bound without an error: %+v", s)
+		t.Errorf("lower bound without an error = %+v", s)
 	}
 	s = missing()
 	s.err, s.missing = nil, false
 	if s.keep(before); len(s.layers) != 0 || s.volumes[0].UsedBytes != 5 {
-		t.Errorf("after a good measurement: %+v", s)
+		t.Errorf("figures after a complete measurement = %+v", s)
 	}
 }
 
-// While a disk is short turns are short: a pod with many files does not hold up the figures of all others.
+// While a disk is short turns are short: a pod with many files does not delay the figures of
+// all others.
 func TestTurnsAreShortWhileADiskIs(t *testing.T) {
 	s, found := volumesOf(t, t.TempDir(), "a/one", "b/one")
 	synctest.Test(t, func(t *testing.T) {
@@ -145,19 +149,19 @@ func TestTurnsAreShortWhileADiskIs(t *testing.T) {
 		time.AfterFunc(2*time.Second, func() { l.setHurry(true) })
 		l.measure(t.Context(), "a", found["a"])
 		if took := time.Since(began); took != hurriedTurn || !l.pods["a"].cut {
-			t.Errorf("a turn that a hurry begins in takes %v: %+v", took, l.pods["a"])
+			t.Errorf("turn during which a hurry begins took %v: %+v", took, l.pods["a"])
 		}
 		for _, want := range []time.Duration{hurriedTurn, 2 * hurriedTurn, 4 * hurriedTurn, 8 * hurriedTurn, turn, turn} {
 			began = time.Now()
 			if l.measure(t.Context(), "b", found["b"]); time.Since(began) != want {
-				t.Errorf("a turn of %v, want %v", time.Since(began), want)
+				t.Errorf("turn in a hurry lasted %v, want %v", time.Since(began), want)
 			}
 		}
 	})
 }
 
-// A file that was moved from a volume that cannot be walked to its end counts once for the pod's own limits, whatever is kept of the look
-// before; for a disk that is short it makes the pod no smaller.
+// A file moved out of a volume that cannot be walked to its end counts once for the pod's own
+// limits, even with kept figures; for a short disk the pod does not look smaller.
 func TestAFileThatWasMovedCountsOnceForOwnLimits(t *testing.T) {
 	root := t.TempDir()
 	s, found := volumesOf(t, root, "a/one", "a/two")
@@ -176,7 +180,7 @@ func TestAFileThatWasMovedCountsOnceForOwnLimits(t *testing.T) {
 		l.measure(t.Context(), "a", found["a"])
 		p := stats.PodStats{PodRef: stats.PodReference{UID: "a"}}
 		if l.Fill(time.Now(), &p); len(p.EphemeralStorage.Volumes) != 2 || !p.EphemeralStorage.UsedBytes.OK {
-			t.Fatalf("%+v, %v", p.EphemeralStorage, l.pods["a"].err)
+			t.Fatalf("usage after the walk = %+v, error %v", p.EphemeralStorage, l.pods["a"].err)
 		}
 		return p.EphemeralStorage
 	}
@@ -184,13 +188,13 @@ func TestAFileThatWasMovedCountsOnceForOwnLimits(t *testing.T) {
 	if err := os.Rename(filepath.Join(one, "big", "f"), filepath.Join(two, "f")); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // what was kept once is not what was counted the next time
+	for range 2 { // a kept figure does not count as measured the next time
 		now := look()
 		if b, n := &before.Volumes[0], &now.Volumes[0]; n.UsedBytes != b.UsedBytes || n.Counted() != b.UsedBytes-600<<10 || n.KeptInodes != 1 {
-			t.Errorf("volume one: was %+v, is %+v", b, n)
+			t.Errorf("usage of volume one changed from %+v to %+v", b, n)
 		}
 		if now.UsedBytes != before.UsedBytes || now.InodesUsed != before.InodesUsed || !now.Partial {
-			t.Errorf("the sum was %+v, is %+v", before, now)
+			t.Errorf("sum of the pod changed from %+v to %+v", before, now)
 		}
 	}
 }

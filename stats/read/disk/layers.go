@@ -11,22 +11,22 @@ import (
 	"jettison/stats/read/mounts"
 )
 
-// layer measures a container's writable layer: the upper directory of the overlay that the runtime
-// has mounted as its root. Where the host has no such mount (devmapper, btrfs, native snapshots;
-// CRI-O's mount points do not name the container), the runtime's own word is taken. One that does
-// not run yet has written nothing, so its layer may be missing.
+// layer measures a container's writable layer: the upper directory of the overlay that the
+// runtime has mounted as its root. If the host has no such mount, the runtime's figure is used
+// (devmapper, btrfs, native snapshots; CRI-O's mount points do not name the container). A
+// container that does not run yet has written nothing, so its layer may be missing.
 func (s *storageWalker) layer(ctx context.Context, c *cri.Container, out *storage) error {
 	dir, ok := s.upper(c.ID, out.time)
 	if !ok {
-		u, err := s.byRuntime(ctx, c)
+		u, err := s.runtimeLayer(ctx, c)
 		if err == nil {
 			out.layers[c.ID] = u
 		} else if c.State == cri.Created {
 			err = nil
 		}
-		return out.lacks(err)
+		return out.noteMissing(err)
 	}
-	u, err := out.lower(s.tree(ctx, dir))
+	u, err := out.lowerBound(s.tree(ctx, dir))
 	if err != nil {
 		err = fmt.Errorf("container %s: %w", c.ID, err)
 	}
@@ -36,8 +36,9 @@ func (s *storageWalker) layer(ctx context.Context, c *cri.Container, out *storag
 	return err
 }
 
-// upper is the upper directory of a container's root. One that is not among the mounts may have
-// been mounted since they were read: they are read anew, if that was before a time.
+// upper returns the upper directory of a container's root. A container that is not in the mount
+// table may have started since it was read: upper reads the table again if that was before
+// since.
 func (s *storageWalker) upper(id string, since time.Time) (string, bool) {
 	s.readMounts()
 	dir, ok := s.uppers[id]
@@ -49,55 +50,57 @@ func (s *storageWalker) upper(id string, since time.Time) (string, bool) {
 	return dir, ok
 }
 
-// readMounts renews what is known of the host's mounts: those of its first process. A container's
-// own are no witness, for a tenant may put itself on an overlay of its choice (unshare(2),
-// pivot_root(2)); nothing it mounts in there is seen out here.
+// readMounts refreshes the host's mounts: those of its first process. It does not use the
+// container's own mount table, because a tenant may move itself to an overlay of its choice
+// (unshare(2), pivot_root(2)); its own mounts are not visible in the host's table.
 func (s *storageWalker) readMounts() {
 	if !s.mounted.IsZero() && time.Since(s.mounted) < mounts.Every {
 		return
 	}
 	s.mounted = time.Now()
-	// An old reading may name a directory that is another container's by now: none is better.
-	if s.uppers, s.mntErr = mounts.UpperDirs(s.proc + "/1/mountinfo"); s.mntErr != nil {
-		s.mntErr = fmt.Errorf("read the host's mounts: %w", s.mntErr)
+	// An old table may name a directory that belongs to another container by now: no table is
+	// safer.
+	if s.uppers, s.mountErr = mounts.UpperDirs(s.proc + "/1/mountinfo"); s.mountErr != nil {
+		s.mountErr = fmt.Errorf("read the host's mounts: %w", s.mountErr)
 	}
 }
 
-// byRuntime is what the runtime says of a writable layer. It is asked once for all containers, and
-// seldom: that is dear.
-func (s *storageWalker) byRuntime(ctx context.Context, c *cri.Container) (stats.FsUsage, error) {
-	if s.asked.IsZero() || time.Since(s.asked) >= storageEvery {
-		short, cancel := context.WithTimeout(ctx, runtimePatience)
+// runtimeLayer returns the runtime's figure of a writable layer. One query covers all
+// containers; it is expensive, so it is repeated only every storageEvery.
+func (s *storageWalker) runtimeLayer(ctx context.Context, c *cri.Container) (stats.FsUsage, error) {
+	if s.layersQueried.IsZero() || time.Since(s.layersQueried) >= storageEvery {
+		short, cancel := context.WithTimeout(ctx, runtimeTimeout)
 		all, err := s.runtime.ListContainerStats(short)
 		cancel()
-		s.asked, s.told, s.tellErr = time.Now(), map[string]stats.FsUsage{}, err
+		s.layersQueried, s.layerUsage, s.layerErr = time.Now(), map[string]stats.FsUsage{}, err
 		for _, c := range all {
 			if l := c.WritableLayer; l != nil && l.UsedBytes != nil && l.InodesUsed != nil {
 				u := stats.FsUsage{Time: l.Time, UsedBytes: *l.UsedBytes, InodesUsed: *l.InodesUsed}
-				if u.Time.Unix() <= 0 { // it did not say
-					u.Time = s.asked
+				if u.Time.Unix() <= 0 { // the runtime sent no time
+					u.Time = s.layersQueried
 				}
-				s.told[c.ID] = u
+				s.layerUsage[c.ID] = u
 			}
 		}
 	}
-	u, ok := s.told[c.ID]
+	u, ok := s.layerUsage[c.ID]
 	if ok {
 		return u, nil
 	}
-	why := errors.New("the host has no overlay mounted as its root, and the runtime does not say what it has written")
+	why := errors.New("the host has no overlay mounted as its root, and " +
+		"the runtime reports no writable layer usage")
 	if c.PID == 0 {
-		why = errors.New("its process is not known yet, nor a root of it")
+		why = errors.New("neither its process nor its root is known yet")
 	}
-	return u, fmt.Errorf("container %s: %w", c.ID, errors.Join(why, s.mntErr, s.tellErr))
+	return u, fmt.Errorf("container %s: %w", c.ID, errors.Join(why, s.mountErr, s.layerErr))
 }
 
-// runtimePatience is how long the walk waits for the runtime's word: all pods wait with it.
-const runtimePatience = 3 * time.Second
+// runtimeTimeout bounds the walk's wait for the runtime: all pods wait with it.
+const runtimeTimeout = 3 * time.Second
 
-// exitedLayer is what a container that has exited left in its writable layer. Its root is not
-// mounted any more, so the runtime's word is taken. Not every runtime has one: then what it holds
-// is at least nothing, or what was found while the container lived (keep).
+// exitedLayer measures the writable layer of an exited container. Its root is no longer
+// mounted, so the runtime's figure is used. If the runtime reports none, the figure is 0 as a
+// lower bound, or the one from when the container was running (keep).
 func (s *storageWalker) exitedLayer(ctx context.Context, c *cri.Container,
 	since time.Time) stats.FsUsage {
 	if dir, ok := s.upper(c.ID, since); ok {
@@ -105,7 +108,7 @@ func (s *storageWalker) exitedLayer(ctx context.Context, c *cri.Container,
 			return u
 		}
 	}
-	u, err := s.byRuntime(ctx, c)
+	u, err := s.runtimeLayer(ctx, c)
 	if err != nil {
 		return stats.FsUsage{Time: time.Now(), Partial: true}
 	}

@@ -12,7 +12,8 @@ import (
 	"jettison/stats/read/walk"
 )
 
-// The same of the layer itself: the runtime is not asked for what the host's mounts tell by now.
+// A layer mounted after the last reading of the mounts is found in the mounts: the runtime is
+// not queried for it.
 func TestALayerThatWasMountedSinceTheMountsWereRead(t *testing.T) {
 	root, index := hosttest.WithAPod(t)
 	hosttest.Mounts(t, root, "")
@@ -26,7 +27,7 @@ func TestALayerThatWasMountedSinceTheMountsWereRead(t *testing.T) {
 	hosttest.Mounts(t, root, hosttest.Overlay)
 	out := s.measure(t.Context(), "uid-1", storageDirs{}, index["uid-1"])
 	if u, ok := out.layers["c-app"]; !ok || out.missing || u.UsedBytes < 200000 {
-		t.Errorf("%+v, %v", out.layers, out.err)
+		t.Errorf("layers of the container = %+v, error %v", out.layers, out.err)
 	}
 	exited := &podindex.Pod{Exited: []cri.Container{{ID: "c-app"}}}
 	hosttest.Mounts(t, root, "")
@@ -34,6 +35,6 @@ func TestALayerThatWasMountedSinceTheMountsWereRead(t *testing.T) {
 	s.readMounts()
 	hosttest.Mounts(t, root, hosttest.Overlay)
 	if out := s.measure(t.Context(), "uid-1", storageDirs{}, exited); out.exited["c-app"].UsedBytes < 200000 {
-		t.Errorf("exited since: %+v", out.exited)
+		t.Errorf("layer after the exit = %+v", out.exited)
 	}
 }

@@ -15,60 +15,60 @@ import (
 	"jettison/stats/read/walk"
 )
 
-// Runtime is what is asked of a container runtime (*cri.Client). Its calls have deadlines of their
-// own.
+// Runtime is the part of a container runtime that the loop queries (*cri.Client). Its calls set
+// their own deadlines.
 type Runtime interface {
 	ListContainerStats(context.Context) ([]cri.ContainerStats, error)
 }
 
-// Options say where things are on the host, and how they are measured. OpenFiles and Store may be
-// nil.
+// Options locate the directories on the host and configure the measurement. OpenFiles and Store
+// may be nil.
 type Options struct {
 	Host       *hostroot.Root
 	Runtime    Runtime
 	Proc       string        // the host's /proc
 	RootDir    string        // the kubelet's
 	PodLogsDir string        // where it keeps the logs of pods
-	Store      func() string // where the runtime says that its images are; empty: not known yet
-	// finds the files without a name while a disk is short. Its end is that of Run
+	Store      func() string // the runtime's image store; empty: not known yet
+	// OpenFiles finds the files without a name while a disk is short. Run closes it.
 	OpenFiles *openfiles.Finder
 	Share     float64 // of a core for walking directories, 0 to 1
 	Lazy      bool    // only pods that SetEager names, in a Hurry, or on Demand
 	OneRound  bool    // everything once, as fast as the disk allows
 }
 
-// Loop has a storageWalker measure all pods again and again, and keeps what it found.
+// Loop measures all pods repeatedly with a storageWalker and keeps the results.
 type Loop struct {
-	walker *storageWalker
-	every  time.Duration // a pod's figures are renewed when they are older
-	lazy   bool          // only on demand, in a hurry, or of pods that are measured often
-	once   bool          // every pod is measured once, at full speed
-	calm   float64       // share of a core for walking
+	walker    *storageWalker
+	every     time.Duration // maximum age of a pod's figures
+	lazy      bool          // measure only on demand, in a hurry, or eager pods
+	oneRound  bool          // measure every pod once, at full speed
+	restShare float64       // share of a core for walking
 
 	short atomic.Bool // a disk is short: walk faster
 
 	mu       sync.Mutex
 	hurry    bool
-	demanded time.Time // figures from before that are renewed at once
-	// and those of walks from before that which were cut off by one in the longest turn
-	whole   time.Time
-	eager   map[string]bool // UIDs of pods that are measured often
-	woken   chan struct{}   // one slot: something is due
-	pods    map[string]*storage
-	index   podindex.Index
-	known   map[string]bool // UIDs of all pods there are to measure
-	dirs    map[string]bool // of those that have a directory of their own, beside that of their logs
-	listed  time.Time       // when the pods' directories were last listed; zero: never
-	err     error           // of that
-	began   time.Time       // start of the round under way; zero: none is
-	round   time.Duration   // measuring all pods that were due took, the last time
-	doing   string          // UID of the pod being walked; empty: none is
-	since   time.Time       // that
-	until   time.Time       // its turn ends
-	hurried bool            // it began in a hurry
-	end     *time.Timer     // ends it; nil: none was begun
-	settled bool            // first is closed
-	// closed when every pod that was found at first is measured, or they cannot be listed
+	demanded time.Time // figures from before this time are renewed immediately
+	// walks from before this time that were cut off are repeated in the longest turn
+	finishSince    time.Time
+	eager          map[string]bool // UIDs of pods that are measured often
+	woken          chan struct{}   // one slot: a measurement is due
+	pods           map[string]*storage
+	index          podindex.Index
+	known          map[string]bool // UIDs of all pods to measure
+	dirs           map[string]bool // of pods with a directory besides that of their logs
+	listed         time.Time       // when the pods' directories were last listed; zero: never
+	err            error           // of that listing
+	began          time.Time       // start of the round in progress; zero: none
+	round          time.Duration   // duration of the last round
+	walking        string          // UID of the pod being walked; empty: none
+	walkStart      time.Time       // start of its walk
+	turnEnd        time.Time       // end of its turn
+	startedInHurry bool            // the turn started in a hurry
+	turnTimer      *time.Timer     // ends the turn; nil: none started yet
+	settled        bool            // first is closed
+	// closed when every pod found at first has been measured, or the pods cannot be listed
 	first chan struct{}
 }
 
@@ -77,20 +77,20 @@ func newStorageLoop(w *storageWalker, every time.Duration) *Loop {
 		first: make(chan struct{})}
 }
 
-// New makes a loop that measures nothing before Run.
+// New makes a loop. It measures nothing before Run.
 func New(o Options) *Loop {
 	l := newStorageLoop(&storageWalker{host: o.Host, proc: o.Proc, rootDir: o.RootDir,
 		logsDir: o.PodLogsDir,
 		uppers:  map[string]string{}, runtime: o.Runtime, store: o.Store, unnamed: o.OpenFiles},
 		storageEvery)
-	l.lazy, l.once, l.calm = o.Lazy, o.OneRound, o.Share
+	l.lazy, l.oneRound, l.restShare = o.Lazy, o.OneRound, o.Share
 	return l
 }
 
-// storageEvery is the age at which a pod's storage is measured again.
+// storageEvery is the interval between two measurements of a pod.
 const storageEvery = time.Minute
 
-// Run measures until ctx ends, on a thread of its own whose disk accesses come after all others.
+// Run measures until ctx ends, on its own thread with idle I/O priority.
 func (l *Loop) Run(ctx context.Context) {
 	walk.YieldDisk()
 	clock, f := walk.ThreadCPU, l.walker.unnamed
@@ -99,17 +99,18 @@ func (l *Loop) Run(ctx context.Context) {
 		clock = func() time.Duration { return walk.ThreadCPU() + f.CPUTime() }
 	}
 	pace := walk.Share(l.share, clock)
-	if l.once {
+	if l.oneRound {
 		pace = func(ctx context.Context) error { return ctx.Err() }
 	}
 	l.walker.w = walk.New(pace)
 	if f != nil {
 		f.SetPace(pace)
 	}
-	l.run(ctx, l.once)
+	l.run(ctx, l.oneRound)
 }
 
-// First is closed when every pod that was found at first is measured, or they cannot be listed.
+// First is closed when every pod found at first has been measured, or the pods cannot be
+// listed.
 func (l *Loop) First() <-chan struct{} { return l.first }
 
 func (l *Loop) wake() {
@@ -119,12 +120,12 @@ func (l *Loop) wake() {
 	}
 }
 
-// run measures until ctx ends. oneRound: until all pods are measured once.
+// run measures until ctx ends or, with oneRound, until all pods are measured once.
 func (l *Loop) run(ctx context.Context, oneRound bool) {
 	for ctx.Err() == nil {
 		found, err := l.walker.find()
 		l.keep(found, err)
-		if err == nil { // with a part of the directories only, good figures would make way for half ones
+		if err == nil { // a partial list would replace good figures with partial ones
 			next, due := l.oldest(found)
 			l.count(next, due)
 			if due {
@@ -179,7 +180,7 @@ func (l *Loop) keep(found map[string]storageDirs, err error) {
 	}
 }
 
-// SetPods tells which pods the runtime knows.
+// SetPods sets the pods that the runtime knows.
 func (l *Loop) SetPods(index podindex.Index) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -18,8 +18,9 @@ import (
 	"jettison/stats/read/podindex"
 )
 
-// Files without a name are looked for while a disk is short only, and count for the file systems that they lie on.
-func TestFilesWithoutANameAreLookedForWhileADiskIsShort(t *testing.T) {
+// The loop searches for files without a name only while a disk is short, and they count for the
+// file systems that they are on.
+func TestUnnamedFilesAreSearchedWhileADiskIsShort(t *testing.T) {
 	finder, disk := finderOf(t, "uid-1", 8<<20)
 	s, found := volumesOf(t, t.TempDir(), "uid-1/one")
 	s.unnamed = finder
@@ -32,29 +33,30 @@ func TestFilesWithoutANameAreLookedForWhileADiskIsShort(t *testing.T) {
 		l.Fill(time.Now(), &p)
 		l.FillOpenFiles(time.Now(), &p, &node)
 		if !p.EphemeralStorage.UsedBytes.OK || p.EphemeralStorage.UsedBytes.V >= 8<<20 {
-			t.Errorf("with them in the pod's sum: %+v", p.EphemeralStorage)
+			t.Errorf("pod's sum includes unnamed files: %+v", p.EphemeralStorage)
 		}
 		return p.EphemeralStorage.Unnamed
 	}
 	if u := look(); u != (stats.UnnamedStats{}) {
-		t.Errorf("while nothing is short: %+v", u)
+		t.Errorf("unnamed files while no disk is short = %+v", u)
 	}
 	l.Demand(time.Now())
 	if u := look(); u.Node.V.UsedBytes < 8<<20 || u.Image != stats.Some(stats.FsUsage{Time: u.Node.V.Time}) || u.Container.OK {
-		t.Errorf("on demand: %+v", u)
+		t.Errorf("unnamed files after a demand = %+v", u)
 	}
 	if before, u := l.pods["uid-1"].unnamed.Time, look(); u.Node.V.UsedBytes < 8<<20 || !u.Node.V.Time.Equal(before) {
-		t.Errorf("after that: %+v, want what was found at %v", u, before)
+		t.Errorf("unnamed files without a new search = %+v, want those of %v", u, before)
 	}
 	l.setHurry(true)
 	if u := look(); u.Node.V.UsedBytes < 8<<20 {
-		t.Errorf("in a hurry: %+v", u)
+		t.Errorf("unnamed files in a hurry = %+v", u)
 	}
 }
 
-// A pod with limits of its own is measured often: that loses nothing of what the last look for files without a name has found, for a disk at
-// rest is held against it. It keeps its age, and is not shown when it is too old.
-func TestALookAtAPodForgetsNoFilesWithoutAName(t *testing.T) {
+// A pod with its own limits is measured often: this keeps the result of the last search for
+// files without a name, because a disk that is not short is compared with it. The result keeps
+// its age, and is not shown when it is too old.
+func TestMeasurementKeepsUnnamedFiles(t *testing.T) {
 	finder, disk := finderOf(t, "uid-1", 8<<20)
 	s, found := volumesOf(t, t.TempDir(), "uid-1/one")
 	s.unnamed = finder
@@ -73,14 +75,15 @@ func TestALookAtAPodForgetsNoFilesWithoutAName(t *testing.T) {
 		l.measure(t.Context(), "uid-1", found["uid-1"])
 	}
 	if got := unnamedAt(time.Now()); got != first || got.V.UsedBytes < 8<<20 || !got.V.Time.Before(l.pods["uid-1"].time) {
-		t.Errorf("after two looks: %+v, want %+v", got, first)
+		t.Errorf("unnamed files after two measurements = %+v, want %+v", got, first)
 	}
-	if got := unnamedAt(first.V.Time.Add(l.limit(time.Now()) + time.Second)); got.OK {
-		t.Errorf("too old: %+v", got)
+	if got := unnamedAt(first.V.Time.Add(l.maxAge(time.Now()) + time.Second)); got.OK {
+		t.Errorf("unnamed files beyond their age = %+v, want none", got)
 	}
 }
 
-// finderOf has a pod's process be this test's own, which keeps a file of so many bytes without a name on a disk.
+// finderOf returns a finder with this test as the pod's process, which keeps a file of the
+// given size without a name on a disk.
 func finderOf(t *testing.T, uid string, size int64) (finder *openfiles.Finder, disk uint64) {
 	t.Helper()
 	root := t.TempDir()

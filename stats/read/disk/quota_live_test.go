@@ -14,9 +14,9 @@ import (
 	"jettison/stats/read/walk"
 )
 
-// Where the file system counts a volume by itself, its count is taken; a volume without a project, or with
-// an entry of another, is walked. The scenario
-// mounts a file system with project quotas here.
+// If the file system counts a volume by itself, its count is used; a volume without a project,
+// or with an entry of another, is walked. The scenario mounts a file system with project quotas
+// here.
 func TestQuotaOfAVolume(t *testing.T) {
 	hosttest.OnANode(t)
 	const mount = "/mnt/quota"
@@ -36,7 +36,7 @@ func TestQuotaOfAVolume(t *testing.T) {
 		}
 		hosttest.Write(t, 3<<20, dir, "below", "file")
 	}
-	setProject(t, filepath.Join(pod, "volumes", emptyDirPlugin, "mixed", "below"), 99) // as its owner may
+	setProject(t, filepath.Join(pod, "volumes", emptyDirPlugin, "mixed", "below"), 99) // as its owner is allowed to
 	unix.Sync()                                                                        // ext4 allocates late
 	s := &storageWalker{host: host, rootDir: mount, logsDir: "/var/log/none", w: walk.New(hosttest.NoPause), uppers: map[string]string{}}
 	found, err := s.find()
@@ -45,19 +45,19 @@ func TestQuotaOfAVolume(t *testing.T) {
 	}
 	got := s.measure(t.Context(), "u", found["u"], &podindex.Pod{})
 	if got.err != nil || len(got.volumes) != 4 {
-		t.Fatalf("%+v", got)
+		t.Fatalf("measured volumes are incomplete: %+v", got)
 	}
 	again, counted, mixed, walked := got.volumes[0], got.volumes[1], got.volumes[2], got.volumes[3]
 	if !again.Quota || !counted.Quota || mixed.Quota || walked.Quota {
-		t.Errorf("by quota: %+v", got.volumes)
+		t.Errorf("volumes counted by quota = %+v", got.volumes)
 	}
 	bytes, inodes := hosttest.Naive(t, filepath.Join(pod, "volumes", emptyDirPlugin, "walked"))
 	if walked.UsedBytes != bytes || walked.InodesUsed != inodes {
-		t.Errorf("walked: %+v, want %d bytes, %d inodes", walked, bytes, inodes)
+		t.Errorf("walked volume = %+v, want %d bytes, %d inodes", walked, bytes, inodes)
 	}
-	// One project for two volumes counts once: both together hold twice what one holds.
+	// One project for two volumes counts once: both together have twice the content of one.
 	if sum := again.UsedBytes + counted.UsedBytes; sum != 2*walked.UsedBytes || again.InodesUsed+counted.InodesUsed != 2*walked.InodesUsed {
-		t.Errorf("the two of one project: %+v and %+v; one of the size walked: %+v", again, counted, walked)
+		t.Errorf("two volumes of one project = %+v and %+v; one of that size walked = %+v", again, counted, walked)
 	}
 }
 

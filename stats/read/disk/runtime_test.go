@@ -9,8 +9,9 @@ import (
 	"jettison/stats/read/hosttest"
 )
 
-// What containerd keeps for a pod and mounts into its containers, writable, counts for the disk, and for no limit: resolv.conf and hostname
-// of each sandbox, and the volumes that an image declares, of containers that live and that have exited. Elsewhere it is where the store is.
+// Files that containerd keeps for a pod and mounts into its containers writable count for the
+// disk, and for no limit: resolv.conf and hostname of each sandbox, and the volumes that an
+// image declares, of live and exited containers. The path follows that of the store.
 func TestFilesThatTheRuntimeKeepsCount(t *testing.T) {
 	for _, c := range []struct{ store, root string }{
 		{"/store", "/var/lib/containerd"},
@@ -35,15 +36,15 @@ func TestFilesThatTheRuntimeKeepsCount(t *testing.T) {
 		now := look()
 		const want = 15 << 20
 		if got := now.ExitedLayers.V.UsedBytes - before.ExitedLayers.V.UsedBytes; got < want || got > want+1<<20 {
-			t.Errorf("%s: %d KiB, want %d", c.root, got>>10, want>>10)
+			t.Errorf("runtime's files below %s = %d KiB, want %d", c.root, got>>10, want>>10)
 		}
 		if now.UsedBytes != before.UsedBytes || !now.UsedBytes.OK {
-			t.Errorf("%s: what limits know of: %+v, before %+v", c.root, now.UsedBytes, before.UsedBytes)
+			t.Errorf("%s: usage that limits count = %+v, before %+v", c.root, now.UsedBytes, before.UsedBytes)
 		}
 		p.Sandboxes = p.Sandboxes[:1]
 		p.Containers, p.Exited = nil, nil
 		if later := look(); later.ExitedLayers.V.UsedBytes >= now.ExitedLayers.V.UsedBytes {
-			t.Errorf("%s: of containers that are gone: %+v", c.root, later.ExitedLayers)
+			t.Errorf("%s: files of removed containers still count: %+v", c.root, later.ExitedLayers)
 		}
 	}
 }

@@ -8,24 +8,24 @@ import (
 	"jettison/stats"
 )
 
-// Status says how the walk as a whole stands.
+// Status returns the state of the loop as a source.
 func (l *Loop) Status() stats.SourceStatus {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	err := l.err
 	if err == nil && l.listed.IsZero() {
-		err = errors.New("the folders of pods are not listed yet: their file system may hang")
+		err = errors.New("pod directories not listed yet: their file system may hang")
 	}
-	if now := time.Now(); l.doing != "" && now.Sub(l.until) > walkPatience {
-		err = errors.Join(err, fmt.Errorf("pod %s has been walked for %v: a file system that hangs",
-			l.doing, now.Sub(l.since).Round(time.Second)))
+	if now := time.Now(); l.walking != "" && now.Sub(l.turnEnd) > walkHangAfter {
+		err = errors.Join(err, fmt.Errorf("walk of pod %s has taken %v: its file system hangs",
+			l.walking, now.Sub(l.walkStart).Round(time.Second)))
 	}
 	return stats.SourceStatus{Name: "disk usage of pods", Time: l.listed,
 		Err: errors.Join(err, l.missing())}
 }
 
-// missing says how many pods' figures there are, unless all are: while the first round is under
-// way, too. Of several errors it tells the one of the lowest UID, so that it stays the same from
+// missing reports how many pods are measured, unless all are, and also during the first round.
+// Of several errors it returns that of the lowest UID, so that the text stays the same from
 // look to look.
 func (l *Loop) missing() error {
 	now := time.Now()
@@ -38,7 +38,7 @@ func (l *Loop) missing() error {
 			if failed++; first == "" || uid < first {
 				first = uid
 			}
-		case now.Sub(s.time) > l.limit(now):
+		case now.Sub(s.time) > l.maxAge(now):
 			old++
 		default:
 			measured++
@@ -56,7 +56,8 @@ func (l *Loop) missing() error {
 	return nil
 }
 
-// count times rounds: one ends when nothing is due, or a pod is that was measured in it already.
+// count times rounds: a round ends when no pod is due, or the next one was already measured in
+// it.
 func (l *Loop) count(next string, due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -74,6 +75,5 @@ func (l *Loop) count(next string, due bool) {
 	}
 }
 
-// walkPatience is how long after the end of its turn a pod may be walked before it is called out:
-// something hangs then.
-const walkPatience = 30 * time.Second
+// walkHangAfter is the time after the end of a turn at which the walk is reported as hanging.
+const walkHangAfter = 30 * time.Second

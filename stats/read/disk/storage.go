@@ -19,59 +19,60 @@ import (
 	"jettison/stats/read/walk"
 )
 
-// storage is one pod's share of the disks as it was walked.
+// storage holds one pod's disk usage from one walk.
 type storage struct {
 	time time.Time
-	err  error // why a part is missing, or partial
-	// missing: of some part there is no figure at all, not even a lower bound.
+	err  error // explains missing and partial parts
+	// missing: some part has no figure, not even a lower bound
 	missing bool
 	took    time.Duration
-	turn    time.Duration // it might have taken
-	cut     bool          // it was not walked to its end in that
-	// unannounced: the runtime did not know the pod then. It is measured again as soon as it does.
-	unannounced bool
-	logs        map[string]stats.FsUsage // by container
-	allLogs     stats.FsUsage
-	volumes     []stats.VolumeStats
-	hosts       stats.FsUsage            // etc-hosts
-	messages    stats.FsUsage            // termination messages
-	layers      map[string]stats.FsUsage // writable layers, by container id
-	exited      map[string]stats.FsUsage // the same of containers that have exited
-	runtimes    stats.FsUsage            // files that the runtime keeps for it
-	projects    map[quota.Project]bool   // whose usage is in volumes
-	unnamed     openfiles.Kept
+	turn    time.Duration // the turn's limit
+	cut     bool          // the turn ended before the walk
+	// unannounced: the runtime did not know the pod yet. It is measured again as soon as the
+	// runtime does.
+	unannounced  bool
+	logs         map[string]stats.FsUsage // by container
+	allLogs      stats.FsUsage
+	volumes      []stats.VolumeStats
+	etcHosts     stats.FsUsage            // etc-hosts
+	messages     stats.FsUsage            // termination messages
+	layers       map[string]stats.FsUsage // writable layers, by container id
+	exited       map[string]stats.FsUsage // the same of containers that have exited
+	runtimeFiles stats.FsUsage            // files that the runtime keeps for the pod
+	projects     map[quota.Project]bool   // projects included in volumes
+	unnamed      openfiles.Kept
 }
 
-// storageWalker measures pods one at a time, the one whose figures are oldest first, and uses the
-// file system's own count where it has one.
+// storageWalker measures one pod at a time, the one with the oldest figures first. It uses the
+// file system's own count if there is one.
 type storageWalker struct {
-	host    *hostroot.Root
-	proc    string // where the host's /proc is
-	rootDir string
-	logsDir string
-	w       *walk.Walker
-	uppers  map[string]string // writable layers by container id, in the host's view, as of mounted
-	mounted time.Time         // when the host's mounts were last read
-	mntErr  error             // of that
-	runtime Runtime
-	store   func() string     // where the runtime says that its images are; nil, empty: not known
-	unnamed *openfiles.Finder // nil: they are not looked for
-	asked   time.Time         // when the runtime was last asked for writable layers
-	told    map[string]stats.FsUsage
-	// project is projectUsage (nil), or a test's. owners are the pods by whose project the file
-	// system's count was believed.
-	project func(dir int) (quota.Project, walk.Usage, bool)
-	owners  map[quota.Project]string
-	tellErr error
+	host          *hostroot.Root
+	proc          string // the host's /proc
+	rootDir       string
+	logsDir       string
+	w             *walk.Walker
+	uppers        map[string]string // writable layers by container id, in the host's view, as of mounted
+	mounted       time.Time         // when the host's mounts were last read
+	mountErr      error             // of that read
+	runtime       Runtime
+	store         func() string     // the runtime's image store; nil or empty: not known
+	unnamed       *openfiles.Finder // nil: no search
+	layersQueried time.Time         // last query of the runtime for writable layers
+	layerUsage    map[string]stats.FsUsage
+	// project is quota.OfVolume (nil), or a test's. owners maps projects with a trusted count
+	// to the UIDs of their pods.
+	project  func(dir int) (quota.Project, walk.Usage, bool)
+	owners   map[quota.Project]string
+	layerErr error
 }
 
 // storageDirs are the directories of one pod.
 type storageDirs struct {
-	pod  string   // rootDir/pods/UID; empty: there is none
+	pod  string   // rootDir/pods/UID; empty: it does not exist
 	logs []string // podLogsDir/NAMESPACE_NAME_UID
 }
 
-// find lists the pods that have directories, by UID.
+// find lists the pods with directories, by UID.
 func (s *storageWalker) find() (map[string]storageDirs, error) {
 	found := map[string]storageDirs{}
 	err1 := s.names(path.Join(s.rootDir, "pods"), func(name string) {
@@ -87,7 +88,7 @@ func (s *storageWalker) find() (map[string]storageDirs, error) {
 	return found, errors.Join(err1, err2)
 }
 
-// names visits the directories in a directory of the host; one that is missing has none.
+// names visits the directories in a directory of the host; a missing directory is empty.
 func (s *storageWalker) names(dir string, visit func(string)) error {
 	fd, err := s.host.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY)
 	if errors.Is(err, os.ErrNotExist) {
@@ -100,11 +101,11 @@ func (s *storageWalker) names(dir string, visit func(string)) error {
 	return walk.Subdirectories(fd, visit)
 }
 
-// errUnannounced: the pod has directories, but which containers write for it is not known.
-var errUnannounced = errors.New("the runtime has not told of its containers")
+// errUnannounced: the pod has directories, but its containers are unknown.
+var errUnannounced = errors.New("the runtime has not reported its containers")
 
-// measure walks one pod. Why a part of it could not be measured, or not to its end, is in err. What
-// was counted stands.
+// measure walks one pod. err of the result explains parts that could not be measured in full;
+// the counted parts stay valid.
 func (s *storageWalker) measure(ctx context.Context, uid string, dirs storageDirs,
 	pod *podindex.Pod) *storage {
 	out := &storage{time: time.Now(), logs: map[string]stats.FsUsage{},
@@ -115,12 +116,12 @@ func (s *storageWalker) measure(ctx context.Context, uid string, dirs storageDir
 		errs = append(errs, s.logs(ctx, logs, out))
 	}
 	if dirs.pod != "" {
-		errs = append(errs, s.volumes(ctx, uid, dirs.pod, out), out.lacks(s.etcHosts(dirs.pod, out)),
-			s.terminations(ctx, dirs.pod, out))
+		errs = append(errs, s.volumes(ctx, uid, dirs.pod, out), out.noteMissing(s.etcHosts(dirs.pod, out)),
+			s.terminationMessages(ctx, dirs.pod, out))
 	}
 	if pod == nil {
 		out.unannounced = true
-		errs = append(errs, out.lacks(errUnannounced))
+		errs = append(errs, out.noteMissing(errUnannounced))
 	} else {
 		for i := range pod.Containers {
 			errs = append(errs, s.layer(ctx, &pod.Containers[i], out))
@@ -128,7 +129,7 @@ func (s *storageWalker) measure(ctx context.Context, uid string, dirs storageDir
 		for i := range pod.Exited {
 			out.exited[pod.Exited[i].ID] = s.exitedLayer(ctx, &pod.Exited[i], out.time)
 		}
-		errs = append(errs, s.ofRuntime(ctx, pod, out))
+		errs = append(errs, s.runtimeFiles(ctx, pod, out))
 	}
 	if out.err = errors.Join(errs...); out.err != nil {
 		out.err = fmt.Errorf("disk usage of pod %s: %w", uid, out.err)
@@ -136,31 +137,31 @@ func (s *storageWalker) measure(ctx context.Context, uid string, dirs storageDir
 	return out
 }
 
-// lacks takes that there is no figure of a part, if there was an error.
-func (s *storage) lacks(err error) error {
+// noteMissing records that a part has no figure if err is set, and returns err.
+func (s *storage) noteMissing(err error) error {
 	s.missing = s.missing || err != nil
 	return err
 }
 
-// lower takes the figure of a part and the error beside it: then it is a lower bound, or there is
-// none.
-func (s *storage) lower(u stats.FsUsage, err error) (stats.FsUsage, error) {
+// lowerBound accepts the figure of a part together with an error: it is a lower bound, or
+// missing if it has no time.
+func (s *storage) lowerBound(u stats.FsUsage, err error) (stats.FsUsage, error) {
 	if u.Time.IsZero() {
-		return u, s.lacks(err)
+		return u, s.noteMissing(err)
 	}
 	return u, err
 }
 
-// mayMiss is what a directory that need not be there takes: nothing, where it is missing.
-func mayMiss(u stats.FsUsage, err error) (stats.FsUsage, error) {
+// zeroIfMissing turns the error of a missing optional directory into a usage of 0.
+func zeroIfMissing(u stats.FsUsage, err error) (stats.FsUsage, error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return stats.FsUsage{Time: time.Now()}, nil
 	}
 	return u, err
 }
 
-// tree walks a directory of the host, which must be there. Beside an error is what was counted;
-// without a time, nothing was.
+// tree walks a directory of the host, which must exist. With an error it still returns the
+// usage counted so far; without a time, nothing was counted.
 func (s *storageWalker) tree(ctx context.Context, dir string) (stats.FsUsage, error) {
 	fd, err := s.host.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
@@ -175,15 +176,15 @@ func (s *storageWalker) tree(ctx context.Context, dir string) (stats.FsUsage, er
 		Partial: u.Partial}, err
 }
 
-// seen is how many entries were looked at so far.
-func (s *storageWalker) seen() uint64 {
+// entriesSeen returns the number of entries read so far.
+func (s *storageWalker) entriesSeen() uint64 {
 	if s.w == nil {
 		return 0
 	}
 	return s.w.Seen()
 }
 
-// logs measures a directory of logs: each container's below it, and what else is in it.
+// logs measures a log directory: the subdirectory of each container, and the other entries.
 func (s *storageWalker) logs(ctx context.Context, dir string, out *storage) error {
 	fd, err := s.host.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY)
 	if errors.Is(err, os.ErrNotExist) {
@@ -191,7 +192,7 @@ func (s *storageWalker) logs(ctx context.Context, dir string, out *storage) erro
 		return nil
 	}
 	if err != nil {
-		return out.lacks(err)
+		return out.noteMissing(err)
 	}
 	defer unix.Close(fd)
 	began := time.Now()
@@ -203,7 +204,7 @@ func (s *storageWalker) logs(ctx context.Context, dir string, out *storage) erro
 	all := stats.FsUsage{Time: began, UsedBytes: own.Bytes, InodesUsed: own.Inodes,
 		Partial: own.Partial}
 	for _, c := range containers {
-		u, err := out.lower(mayMiss(s.tree(ctx, path.Join(dir, c))))
+		u, err := out.lowerBound(zeroIfMissing(s.tree(ctx, path.Join(dir, c))))
 		errs = append(errs, err)
 		sum := out.logs[c]
 		sum.Merge(u)

@@ -22,8 +22,9 @@ import (
 	"jettison/stats/read/walk"
 )
 
-// A container that was made and does not run yet has written nothing; a pod is measured anew once the runtime tells of it.
-func TestAPodThatStarts(t *testing.T) {
+// A created container that does not run yet has written nothing; a pod is measured again once
+// the runtime reports it.
+func TestStartingPod(t *testing.T) {
 	root, index := hosttest.WithAPod(t)
 	hosttest.Mounts(t, root, "")
 	index["uid-1"].Containers[0].State = cri.Created
@@ -35,16 +36,17 @@ func TestAPodThatStarts(t *testing.T) {
 	l := newStorageLoop(&storageWalker{host: host, proc: filepath.Join(root, "proc"), rootDir: "/var/lib/kubelet", logsDir: "/var/log/pods", runtime: hosttest.OneStore(root), w: walk.New(hosttest.NoPause)}, time.Minute)
 	l.run(t.Context(), true)
 	if s := l.pods["uid-1"]; s == nil || !errors.Is(s.err, errUnannounced) {
-		t.Fatalf("unannounced: %+v", s)
+		t.Fatalf("measurement of an unannounced pod = %+v", s)
 	}
 	l.SetPods(index)
 	l.run(t.Context(), true)
 	if s := l.pods["uid-1"]; s.err != nil {
-		t.Errorf("announced: %v", s.err)
+		t.Errorf("measurement of an announced pod: error %v", s.err)
 	}
 }
 
-// The pod whose figures are oldest is next; one that was never measured comes first; a gone one is forgotten.
+// The pod with the oldest figures is next; one that was never measured comes first; a removed
+// one is forgotten.
 func TestTheOldestIsMeasuredNext(t *testing.T) {
 	l := newStorageLoop(&storageWalker{uppers: map[string]string{}}, time.Minute)
 	now := time.Now()
@@ -54,29 +56,30 @@ func TestTheOldestIsMeasuredNext(t *testing.T) {
 		found[uid], l.pods[uid] = storageDirs{}, &storage{time: now.Add(-age)}
 	}
 	if uid, due := l.oldest(found); uid != "1" || !due {
-		t.Errorf("next is %q, %v", uid, due)
+		t.Errorf("next pod = %q, due %v, want an unmeasured one", uid, due)
 	}
 	found["new"] = storageDirs{}
 	if uid, due := l.oldest(found); uid != "new" || !due {
-		t.Errorf("next is %q, %v", uid, due)
+		t.Errorf("next pod = %q, due %v, want the oldest one", uid, due)
 	}
 	delete(found, "1")
 	delete(found, "new")
 	l.keep(found, nil)
 	if _, kept := l.pods["1"]; kept || len(l.pods) != 2 {
-		t.Errorf("kept %v", l.pods)
+		t.Errorf("figures kept after the removal = %v", l.pods)
 	}
 	l.pods["0"].time = now
 	if uid, due := l.oldest(found); due {
-		t.Errorf("%q is due", uid)
+		t.Errorf("pod %q is due, want none", uid)
 	}
 	l.keep(nil, errors.New("cannot list"))
 	if len(l.pods) != 2 {
-		t.Error("what was known is lost because a directory could not be listed")
+		t.Error("figures were dropped after a failed listing")
 	}
 }
 
-// volumesOf makes pods with one volume each on the file system of a directory, and a walker for them.
+// volumesOf creates pods with one volume each on the file system of a directory, and a walker
+// for them.
 func volumesOf(t *testing.T, root string, volumes ...string) (*storageWalker, map[string]storageDirs) {
 	t.Helper()
 	for _, v := range volumes {
@@ -96,24 +99,25 @@ func volumesOf(t *testing.T, root string, volumes ...string) (*storageWalker, ma
 	return s, found
 }
 
-// A project counts once in a pod, and for one pod only: another with the same is walked.
+// A project counts once in a pod, and for one pod only: another pod with the same project is
+// walked.
 func TestAProjectCountsOnce(t *testing.T) {
 	s, found := volumesOf(t, t.TempDir(), "a/one", "a/two", "b/one")
 	s.project = func(int) (quota.Project, walk.Usage, bool) {
 		return quota.Project{Device: 1, ID: 7}, walk.Usage{Bytes: 1 << 30, Inodes: 9}, true
 	}
-	for range 2 { // its own project is a pod's in the next round too
+	for range 2 { // the pod keeps its own project in the next round
 		a, b := s.measure(t.Context(), "a", found["a"], &podindex.Pod{}), s.measure(t.Context(), "b", found["b"], &podindex.Pod{})
 		if total, _ := a.sum(); a.err != nil || !a.volumes[0].Quota || !a.volumes[1].Quota || total.UsedBytes != 1<<30 || total.InodesUsed != 9 {
-			t.Errorf("two volumes of one project: %+v", a)
+			t.Errorf("two volumes of one project = %+v", a)
 		}
 		if v := b.volumes[0]; b.err != nil || v.Quota || v.InodesUsed != 2 {
-			t.Errorf("another pod with that project: %+v", b)
+			t.Errorf("another pod with that project = %+v", b)
 		}
 	}
 }
 
-// A volume in memory takes no disk.
+// A volume in memory uses no disk.
 func TestAVolumeInMemory(t *testing.T) {
 	root, err := os.MkdirTemp("/dev/shm", "stats")
 	if err != nil {
@@ -131,11 +135,12 @@ func TestAVolumeInMemory(t *testing.T) {
 	l.Fill(time.Now(), &p)
 	e := p.EphemeralStorage
 	if len(e.Volumes) != 1 || !e.Volumes[0].Memory || e.UsedBytes != stats.Some[uint64](0) || e.MemoryVolumesBytes.V < 50000 {
-		t.Errorf("%+v", e)
+		t.Errorf("usage with a volume in memory = %+v", e)
 	}
 }
 
-// A figure that is too old is not shown, though never sooner than a pod's next turn may be.
+// A figure that is too old is not shown, but the limit is never shorter than the interval of a
+// pod's turns.
 func TestTheAgeOfStorage(t *testing.T) {
 	l, now := newStorageLoop(&storageWalker{}, time.Minute), time.Now()
 	for _, c := range []struct {
@@ -153,12 +158,13 @@ func TestTheAgeOfStorage(t *testing.T) {
 		l.pods["a"], l.known = &storage{time: now.Add(-c.age)}, map[string]bool{"a": true}
 		p := stats.PodStats{PodRef: stats.PodReference{UID: "a"}}
 		if l.Fill(now, &p); p.EphemeralStorage.UsedBytes.OK != c.shown || (l.Status().Err == nil) != c.shown {
-			t.Errorf("round of %v, %v old: %+v, %v", c.round, c.age, p.EphemeralStorage, l.Status().Err)
+			t.Errorf("figure with a round of %v and an age of %v = %+v, error %v", c.round, c.age, p.EphemeralStorage, l.Status().Err)
 		}
 	}
 }
 
-// A pod whose turn ended is walked again after all others that were not measured since, for longer.
+// A pod with a walk that was cut off is walked again after all others that were not measured
+// since, for longer.
 func TestAPodWithManyFiles(t *testing.T) {
 	s, found := volumesOf(t, t.TempDir(), "a/one", "b/one", "c/one")
 	synctest.Test(t, func(t *testing.T) {
@@ -167,24 +173,25 @@ func TestAPodWithManyFiles(t *testing.T) {
 		for _, want := range []time.Duration{turn, 2 * turn, 4 * turn, 8 * turn, longestTurn, longestTurn} {
 			began := time.Now()
 			l.measure(t.Context(), "a", found["a"])
-			if took := time.Since(began); took != want || !l.pods["a"].cut || !strings.Contains(l.pods["a"].err.Error(), "not measured to its end") {
-				t.Fatalf("a turn of %v, want %v: %+v", took, want, l.pods["a"])
+			if took := time.Since(began); took != want || !l.pods["a"].cut || !strings.Contains(l.pods["a"].err.Error(), "walk cut off after") {
+				t.Fatalf("turn lasted %v, want %v: %+v", took, want, l.pods["a"])
 			}
 		}
 		time.Sleep(time.Hour)
 		l.pods["b"] = &storage{time: time.Now().Add(-2 * time.Hour)}
 		l.pods["c"] = &storage{time: time.Now()}
 		if next, due := l.oldest(found); next != "b" || !due {
-			t.Errorf("next is %q", next)
+			t.Errorf("next pod after the cut off walk = %q", next)
 		}
 		l.pods["b"].time = time.Now()
 		if next, due := l.oldest(found); next != "a" || !due {
-			t.Errorf("next is %q", next)
+			t.Errorf("next pod after all others = %q", next)
 		}
 	})
 }
 
-// The status counts, names the first error by UID, and calls out a pod whose walk hangs.
+// The status counts pods, contains the first error by UID, and reports a pod with a hanging
+// walk.
 func TestTheStatusOfStorage(t *testing.T) { synctest.Test(t, statusOfStorage) }
 
 func statusOfStorage(t *testing.T) {
@@ -194,7 +201,7 @@ func statusOfStorage(t *testing.T) {
 	says := func(want string) {
 		t.Helper()
 		if err := l.Status().Err; (err == nil) != (want == "") || err != nil && err.Error() != want {
-			t.Errorf("%v, want %q", err, want)
+			t.Errorf("status error of the loop = %v, want %q", err, want)
 		}
 	}
 	says("0 of 3 pods measured so far")
@@ -207,20 +214,20 @@ func statusOfStorage(t *testing.T) {
 		says("1 of 3 pods measured, 2 with errors: of b")
 	}
 	l.pods["b"].err, l.pods["c"].err = nil, nil
-	l.doing, l.since, l.until = "b", now.Add(-2*time.Minute), now.Add(-walkPatience/2)
+	l.walking, l.walkStart, l.turnEnd = "b", now.Add(-2*time.Minute), now.Add(-walkHangAfter/2)
 	says("")
-	l.until = now.Add(-2 * walkPatience)
-	says("pod b has been walked for 2m0s: a file system that hangs")
+	l.turnEnd = now.Add(-2 * walkHangAfter)
+	says("walk of pod b has taken 2m0s: its file system hangs")
 }
 
-// paced is a walker that calls pace for each entry.
+// paced returns a walker that calls pace for each entry.
 func paced(pace func(context.Context) error) *walk.Walker {
 	bounds := walk.DefaultBounds()
 	bounds.Steps = 1
 	return walk.NewWithin(pace, bounds)
 }
 
-// The kubelet's directories may lie behind a link, which is the host's.
+// The kubelet's directories may be behind a symbolic link of the host.
 func TestPodsAreFoundThroughALink(t *testing.T) {
 	root := t.TempDir()
 	hosttest.Write(t, 10, root, "data/kubelet/pods/u/etc-hosts")
@@ -238,6 +245,6 @@ func TestPodsAreFoundThroughALink(t *testing.T) {
 	w := &storageWalker{host: host, rootDir: "/var/lib/kubelet", logsDir: "/out"}
 	found, err := w.find()
 	if err != nil || len(found) != 1 || found["u"].pod == "" {
-		t.Errorf("through a link: %+v, %v", found, err)
+		t.Errorf("pods found through a link = %+v, error %v", found, err)
 	}
 }

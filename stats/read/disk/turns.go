@@ -7,23 +7,24 @@ import (
 	"time"
 )
 
-// A pod is walked for a turn at most, so that one with many files holds up no other for long. A
-// walk that its turn's end cut off begins anew when all other pods that are due were measured
-// since, in a turn twice as long, up to longestTurn: other pods wait for one of these at a time.
-// Nor does it wait until no other is due: where a round of them takes longer than their figures may
-// be old, one always is.
+// A turn bounds the walk of a pod, so that a pod with many files does not delay the others for
+// long. A walk that was cut off is repeated in a turn twice as long, up to longestTurn, after
+// all other pods that are due were measured: the others wait for one such walk at a time. It
+// does not wait until no other pod is due: if a round takes longer than the maximum age of
+// figures, some pod always is.
 const (
 	turn        = time.Minute
 	longestTurn = 10 * time.Minute
 )
 
-// hurriedTurn is the first turn while a disk is short, and turn the longest then: victims are
-// chosen by the figures of all pods.
+// hurriedTurn is the first turn while a disk is short, when the longest one is turn: the choice
+// of a victim needs the figures of all pods.
 const hurriedTurn = 5 * time.Second
 
-// turnOf is how long the next turn of a pod may take, and whether files without a name are looked
-// for in it: while a disk is short, and where figures are demanded, for it was found to be.
-func (l *Loop) turnOf(before *storage) (long time.Duration, short bool) {
+// nextTurn returns the limit of a pod's next turn, and whether the turn includes a search for
+// files without a name: while a disk is short, and for demanded figures, because a demand
+// follows a short disk.
+func (l *Loop) nextTurn(before *storage) (long time.Duration, short bool) {
 	first, longest := turn, longestTurn
 	if l.hurry {
 		first, longest = hurriedTurn, turn
@@ -32,7 +33,7 @@ func (l *Loop) turnOf(before *storage) (long time.Duration, short bool) {
 		return first, l.hurry || !l.demanded.IsZero()
 	}
 	switch {
-	case before.cut && before.time.Before(l.whole):
+	case before.cut && before.time.Before(l.finishSince):
 		first = longest
 	case before.cut:
 		first = min(2*before.turn, longest)
@@ -45,21 +46,21 @@ func (l *Loop) measure(ctx context.Context, uid string, dirs storageDirs) {
 	defer cancel(nil)
 	l.mu.Lock()
 	pod, before := l.index[uid], l.pods[uid]
-	long, isShort := l.turnOf(before)
+	long, isShort := l.nextTurn(before)
 	began := time.Now()
-	l.doing, l.since, l.until, l.hurried = uid, began, began.Add(long), l.hurry
-	l.end = time.AfterFunc(long, func() { cancel(errTurnOver) })
+	l.walking, l.walkStart, l.turnEnd, l.startedInHurry = uid, began, began.Add(long), l.hurry
+	l.turnTimer = time.AfterFunc(long, func() { cancel(errTurnOver) })
 	l.mu.Unlock()
-	seen := l.walker.seen()
+	seen := l.walker.entriesSeen()
 	s := l.walker.measure(short, uid, dirs, pod)
 	s.took, s.turn = time.Since(began), long
 	if s.err != nil && context.Cause(short) == errTurnOver {
 		s.cut = true
-		s.err = fmt.Errorf("pod %s: more than %d entries, walked for %v: not measured to its end",
-			uid, l.walker.seen()-seen, s.took.Round(time.Second))
+		s.err = fmt.Errorf("pod %s: walk cut off after %d entries and %v: figures are a lower bound",
+			uid, l.walker.entriesSeen()-seen, s.took.Round(time.Second))
 	}
 	s.keep(before)
-	if before != nil { // where it is not looked for, what was found stays, as old as it is
+	if before != nil { // without a new search the last result stays, with its age
 		s.unnamed = before.unnamed
 	}
 	if f := l.walker.unnamed; f != nil && isShort {
@@ -71,40 +72,40 @@ func (l *Loop) measure(ctx context.Context, uid string, dirs storageDirs) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.end.Stop()
-	l.doing = ""
+	l.turnTimer.Stop()
+	l.walking = ""
 	if ctx.Err() == nil {
 		l.pods[uid] = s
 	}
 }
 
-// setHurry tells whether a disk is short. The turn under way becomes a first one of then, unless it
-// began in a hurry: victims do not wait for more, and a disk that is short again after a moment is
-// to cut off no walk that was given its time.
+// setHurry sets whether a disk is short. The turn in progress becomes a first hurried turn,
+// unless it started in a hurry: victims do not wait longer. A disk that is short again after a
+// moment must not cut off a walk that was given its time.
 func (l *Loop) setHurry(on bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.hurry = on; on && l.doing != "" && !l.hurried && l.until.Sub(l.since) > hurriedTurn {
-		l.end.Reset(max(0, time.Until(l.since.Add(hurriedTurn))))
+	if l.hurry = on; on && l.walking != "" && !l.startedInHurry && l.turnEnd.Sub(l.walkStart) > hurriedTurn {
+		l.turnTimer.Reset(max(0, time.Until(l.walkStart.Add(hurriedTurn))))
 	}
 }
 
-// errTurnOver ends a walk at the end of its turn.
-var errTurnOver = errors.New("the turn is over")
+// errTurnOver is the cause of a walk cut off at the end of its turn.
+var errTurnOver = errors.New("the turn has ended")
 
-// hurriedShare of a core is what walking may take while a disk is short.
+// hurriedShare is the share of a core for walking while a disk is short.
 const hurriedShare = 0.2
 
-// share of a core for walking directories.
+// share returns the current share of a core for walking directories.
 func (l *Loop) share() float64 {
 	if l.short.Load() {
-		return max(l.calm, hurriedShare)
+		return max(l.restShare, hurriedShare)
 	}
-	return l.calm
+	return l.restShare
 }
 
-// Hurry tells whether a disk is short: then all pods are measured every few seconds, at up to a
-// fifth of a core.
+// Hurry sets whether a disk is short. While it is, all pods are measured every few seconds, at
+// up to a fifth of a core.
 func (l *Loop) Hurry(on bool) {
 	if l.short.Swap(on) == on {
 		return

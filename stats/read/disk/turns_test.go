@@ -10,9 +10,10 @@ import (
 	"jettison/stats/read/hosttest"
 )
 
-// Pods with so many files that their walks are cut off, beside others of which a round takes so long that one of them is always due: each has
-// its turn, one after each round of the others, whatever the disk is short of.
-func TestAWalkThatWasCutOffIsMadeAgainWhateverElseIsDue(t *testing.T) {
+// Pods with so many files that their walks are cut off, together with others that take a round
+// so long that one of them is always due: each has its turn, one after each round of the
+// others, under any shortage.
+func TestCutOffWalkIsRepeatedAmongDuePods(t *testing.T) {
 	for _, c := range []struct {
 		others int
 		each   time.Duration
@@ -43,7 +44,7 @@ func TestAWalkThatWasCutOffIsMadeAgainWhateverElseIsDue(t *testing.T) {
 				}
 				s := &storage{time: time.Now(), took: c.each}
 				if next[0] == 'm' {
-					s.turn, _ = l.turnOf(l.pods[next])
+					s.turn, _ = l.nextTurn(l.pods[next])
 					s.cut, s.took = true, s.turn
 					if again := turns[next] > 0; again && since < c.others {
 						t.Fatalf("%+v: %s is walked again after %d others", c, next, since)
@@ -65,8 +66,9 @@ func TestAWalkThatWasCutOffIsMadeAgainWhateverElseIsDue(t *testing.T) {
 	}
 }
 
-// Where what pods hold does not explain a shortage, walks that were cut off are made again, at once and in the longest turn. Nobody waits
-// for them, and once made they are as others.
+// If pods' known usage does not explain a shortage, walks that were cut off are repeated
+// immediately and in the longest turn. The agent does not wait for them, and afterwards these
+// pods are ordinary again.
 func TestWalksThatWereCutOffAreFinished(t *testing.T) {
 	s, found := volumesOf(t, t.TempDir(), "a/one", "b/one")
 	synctest.Test(t, func(t *testing.T) {
@@ -74,29 +76,29 @@ func TestWalksThatWereCutOffAreFinished(t *testing.T) {
 		l.lazy = true
 		l.hurry = true
 		l.keep(found, nil)
-		l.pods["b"] = &storage{time: time.Now().Add(time.Hour)} // it is of no account here
+		l.pods["b"] = &storage{time: time.Now().Add(time.Hour)} // irrelevant here
 		hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 		s.w = paced(hang)
 		cutOff := func(want time.Duration) {
 			t.Helper()
 			began := time.Now()
 			if l.measure(t.Context(), "a", found["a"]); time.Since(began) != want || !l.pods["a"].cut {
-				t.Errorf("a turn of %v, want %v", time.Since(began), want)
+				t.Errorf("repeated walk's turn lasted %v, want %v", time.Since(began), want)
 			}
 		}
 		cutOff(hurriedTurn)
 		asked := time.Now()
 		if l.Finish(asked); !l.Fresh(l.pods["a"].time) {
-			t.Error("somebody waits for it")
+			t.Error("Fresh waits for the repeated walk")
 		}
 		if next, due := l.oldest(found); next != "a" || !due {
-			t.Errorf("next is %q", next)
+			t.Errorf("next pod before the repetition = %q", next)
 		}
 		cutOff(turn)
 		l.Finish(asked)
 		l.hurry = false
 		if next, due := l.oldest(found); due {
-			t.Errorf("next is %q, after it was walked again", next)
+			t.Errorf("next pod after the repeated walk = %q", next)
 		}
 		l.pods["a"].turn, l.hurry = hurriedTurn, true
 		cutOff(2 * hurriedTurn)
@@ -105,19 +107,20 @@ func TestWalksThatWereCutOffAreFinished(t *testing.T) {
 		l.hurry = false
 		l.Finish(time.Now())
 		if next, due := l.oldest(found); due {
-			t.Errorf("next is %q, which was walked to its end", next)
+			t.Errorf("next pod = %q, which was walked to its end", next)
 		}
 	})
 }
 
-// A turn that began while no disk was short is cut off once one is, after a first one of then: victims are chosen by the figures of all pods
-// within seconds. So is that of a pod whose walk was cut off before, and of one whose walk is to be finished.
-func TestADiskThatBecomesShortCutsOffTheTurnUnderWay(t *testing.T) {
+// A turn that started while no disk was short is cut off after a first hurried turn once one
+// is: the choice of a victim needs the figures of all pods within seconds. The same applies to
+// the turn of a pod with a walk that was cut off before, and of one to be finished.
+func TestShortDiskCutsOffTheCurrentTurn(t *testing.T) {
 	s, found := volumesOf(t, t.TempDir(), "a/one")
 	s.w = paced(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
 	for _, c := range []struct {
 		name   string
-		cut    time.Duration // the turn before was that long, and cut off; zero: there was none
+		cut    time.Duration // length of the previous turn, which was cut off; zero: none
 		finish bool
 		after  time.Duration // the disk becomes short
 		want   time.Duration
@@ -140,13 +143,13 @@ func TestADiskThatBecomesShortCutsOffTheTurnUnderWay(t *testing.T) {
 			time.AfterFunc(c.after, func() { l.setHurry(true) })
 			began := time.Now()
 			if l.measure(t.Context(), "a", found["a"]); time.Since(began) != c.want || !l.pods["a"].cut {
-				t.Errorf("%s: a turn of %v, want %v", c.name, time.Since(began), c.want)
+				t.Errorf("%s: current turn lasted %v, want %v", c.name, time.Since(began), c.want)
 			}
 		})
 	}
 }
 
-// A disk that is short again after a moment cuts off no turn that began while it was short.
+// A disk that is short again after a moment cuts off no turn that started while it was short.
 func TestADiskThatIsShortAgainCutsOffNoTurn(t *testing.T) {
 	s, found := volumesOf(t, t.TempDir(), "a/one")
 	synctest.Test(t, func(t *testing.T) {
@@ -159,7 +162,7 @@ func TestADiskThatIsShortAgainCutsOffNoTurn(t *testing.T) {
 		}
 		began := time.Now()
 		if l.measure(t.Context(), "a", found["a"]); time.Since(began) != 8*hurriedTurn {
-			t.Errorf("a turn of %v, want %v", time.Since(began), 8*hurriedTurn)
+			t.Errorf("turn in the second hurry lasted %v, want %v", time.Since(began), 8*hurriedTurn)
 		}
 	})
 }

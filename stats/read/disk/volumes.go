@@ -18,9 +18,9 @@ import (
 	"jettison/stats/read/walk"
 )
 
-// volumes measures the volumes that the kubelet counts as local (pkg/kubelet/eviction/helpers.go
-// localVolumeNames), and those in memory. Secrets and projected volumes are tmpfs that only the
-// kubelet writes to.
+// volumes measures the volumes that the kubelet counts as local
+// (pkg/kubelet/eviction/helpers.go localVolumeNames), and those in memory. It skips secrets and
+// projected volumes: only the kubelet writes to those tmpfs.
 func (s *storageWalker) volumes(ctx context.Context, uid, pod string, out *storage) error {
 	out.projects = map[quota.Project]bool{}
 	maps.DeleteFunc(s.owners, func(_ quota.Project, owner string) bool { return owner == uid })
@@ -30,12 +30,12 @@ func (s *storageWalker) volumes(ctx context.Context, uid, pod string, out *stora
 		err := s.names(dir, func(name string) {
 			v, err := s.volume(ctx, uid, path.Join(dir, name), out.projects)
 			v.Name = name
-			if v.FsUsage, err = out.lower(v.FsUsage, err); !v.Time.IsZero() {
+			if v.FsUsage, err = out.lowerBound(v.FsUsage, err); !v.Time.IsZero() {
 				out.volumes = append(out.volumes, v)
 			}
 			errs = append(errs, err)
 		})
-		errs = append(errs, out.lacks(err))
+		errs = append(errs, out.noteMissing(err))
 	}
 	slices.SortFunc(out.volumes, byName)
 	return errors.Join(errs...)
@@ -43,8 +43,8 @@ func (s *storageWalker) volumes(ctx context.Context, uid, pod string, out *stora
 
 func byName(a, b stats.VolumeStats) int { return cmp.Compare(a.Name, b.Name) }
 
-// volume measures one volume: by asking the file system where it counts by itself (tmpfs, project
-// quotas), else by walking it.
+// volume measures one volume: from the file system's own count (tmpfs, project quotas), else by
+// a walk.
 func (s *storageWalker) volume(ctx context.Context, uid, dir string,
 	counted map[quota.Project]bool) (v stats.VolumeStats, err error) {
 	fd, err := s.host.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW)
@@ -62,7 +62,7 @@ func (s *storageWalker) volume(ctx context.Context, uid, dir string,
 		v.Memory, v.UsedBytes, v.InodesUsed = true, stats.UsedBytes.V, stats.InodesUsed.V
 		return v, nil
 	}
-	if p, u, ok := s.ofProject(uid, fd); ok {
+	if p, u, ok := s.projectUsage(uid, fd); ok {
 		v.Quota = true
 		if !counted[p] { // a kubelet may give all volumes of a pod one project
 			counted[p] = true
@@ -78,9 +78,9 @@ func (s *storageWalker) volume(ctx context.Context, uid, dir string,
 	return v, err
 }
 
-// ofProject is what the file system itself counts of a volume. A project that another pod's volume
-// has is not believed: a kubelet gives no project to two pods.
-func (s *storageWalker) ofProject(uid string, fd int) (p quota.Project, u walk.Usage, ok bool) {
+// projectUsage returns the file system's own count of a volume. It rejects a project that
+// another pod's volume has: a kubelet never gives one project to two pods.
+func (s *storageWalker) projectUsage(uid string, fd int) (p quota.Project, u walk.Usage, ok bool) {
 	ask := s.project
 	if ask == nil {
 		ask = quota.OfVolume
@@ -98,7 +98,7 @@ func (s *storageWalker) ofProject(uid string, fd int) (p quota.Project, u walk.U
 	return p, u, true
 }
 
-// Paths of what pods keep on disk, as the kubelet lays them out (pkg/kubelet/kubelet_getters.go,
+// Names of volume plugin directories, as in the kubelet (pkg/kubelet/kubelet_getters.go,
 // v1.36).
 const (
 	emptyDirPlugin  = "kubernetes.io~empty-dir"

@@ -1,7 +1,7 @@
 // Package hostroot opens paths of the node as the node resolves them, from inside a container.
 //
 //	hostroot.go Root: directories and files below it
-//	statfs.go   the file system that a path lies on
+//	statfs.go   the file system of a path
 package hostroot
 
 import (
@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Root is the node's own root directory as this process sees it: "/" outside a container,
-// /proc/1/root in one that shares the host's process ids. Paths below it are resolved as the host
-// resolves them: an absolute symbolic link starts at the host's root again and nothing leads out of
-// it. Close it. It is safe for use by several goroutines.
+// Root is the node's root directory as this process sees it: "/" outside a container,
+// /proc/1/root in a container that shares the host's process IDs. Paths below it are resolved
+// as on the host: an absolute symbolic link starts at the host's root again, and no path leads
+// out of it. Root is safe for use by several goroutines. Close it.
 type Root struct {
 	fd int
 }
@@ -32,18 +32,18 @@ func Open(path string) (*Root, error) {
 	return &Root{fd: fd}, nil
 }
 
-// Close gives the descriptor back.
+// Close closes the descriptor.
 func (h *Root) Close() error { return unix.Close(h.fd) }
 
-// Dir opens a directory of the host, to open what is in it relative to it (O_PATH: it cannot be
-// read itself). Symbolic links on the way are followed, as the host follows them. The caller closes
-// it. os.ErrNotExist: there is none.
+// Dir opens a directory of the host for opening entries relative to it (O_PATH: it cannot be
+// read itself). It follows symbolic links as the host does. The caller closes the descriptor.
+// os.ErrNotExist: no such directory.
 func (h *Root) Dir(path string) (fd int, err error) {
 	return h.Open(path, unix.O_PATH|unix.O_DIRECTORY)
 }
 
-// File opens a file or a directory of the host to be read. It does not wait for a pipe's other end.
-// os.ErrNotExist: there is none.
+// File opens a file or a directory of the host for reading. It does not wait for a pipe's other
+// end. os.ErrNotExist: no such file.
 func (h *Root) File(path string) (*os.File, error) {
 	fd, err := h.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY)
 	if err != nil {
@@ -52,7 +52,7 @@ func (h *Root) File(path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// Open opens a path of the host. flags are of open(2), O_CLOEXEC is added.
+// Open opens a path of the host. flags are those of open(2); O_CLOEXEC is added.
 func (h *Root) Open(path string, flags uint64) (int, error) {
 	how := unix.OpenHow{Flags: flags | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}

@@ -11,13 +11,14 @@ import (
 	"jettison/stats/read/hosttest"
 )
 
-func TestAHostRootThatIsNotThere(t *testing.T) {
+func TestMissingHostRoot(t *testing.T) {
 	if _, err := Open(filepath.Join(t.TempDir(), "none")); !errors.Is(err, unix.ENOENT) {
 		t.Error(err)
 	}
 }
 
-// The root of the host is the host's: absolute links start there again, and nothing leads out.
+// Paths resolve within the host's root: absolute links start there again, and no path leads
+// out.
 func TestTheHostsRootIsNotLeft(t *testing.T) {
 	root := t.TempDir()
 	hosttest.Write(t, 10, root, "data/kubelet/pods/u/etc-hosts")
@@ -34,13 +35,13 @@ func TestTheHostsRootIsNotLeft(t *testing.T) {
 	defer host.Close()
 	for _, path := range []string{"/out/passwd", "/up/etc/passwd", "/../../../etc/passwd"} {
 		if _, err := host.StatFs(path); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s: %v, want it not there", path, err)
+			t.Errorf("opening %s: error %v, want os.ErrNotExist", path, err)
 		}
 	}
 	if fs, err := host.StatNearest("/var/none/at/all"); err != nil || fs.Path != "/var" && fs.Path != "/" {
-		t.Errorf("a directory that is not there: %+v, %v", fs, err)
+		t.Errorf("nearest file system of a missing directory = %+v, error %v", fs, err)
 	}
 	if fs, err := host.StatFs("/up"); err != nil || fs.CapacityBytes.V == 0 {
-		t.Errorf("the root itself: %+v, %v", fs, err)
+		t.Errorf("file system of the root = %+v, error %v", fs, err)
 	}
 }

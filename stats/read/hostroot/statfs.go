@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// StatFs asks for the file system that a path of the host lies on.
+// StatFs reads the usage of the file system that a path of the host is on.
 func (h *Root) StatFs(path string) (stats.FsStats, error) {
-	asked := time.Now() // an answer that took long to come may be as old as the question
+	asked := time.Now() // a late answer may be as old as the call
 	fd, err := h.Open(path, unix.O_PATH)
 	if err != nil {
 		return stats.FsStats{}, err
@@ -33,8 +33,8 @@ func (h *Root) StatFs(path string) (stats.FsStats, error) {
 	return out, nil
 }
 
-// StatNearest asks for the file system that a directory lies on, or would lie on once it is made: a
-// node without a kubelet need not have the kubelet's.
+// StatNearest reads the usage of the file system that a directory is on, or would be on once
+// created: a node without a kubelet need not have the kubelet's directories.
 func (h *Root) StatNearest(dir string) (stats.FsStats, error) {
 	for {
 		fs, err := h.StatFs(dir)
@@ -45,8 +45,8 @@ func (h *Root) StatNearest(dir string) (stats.FsStats, error) {
 	}
 }
 
-// FsStats takes the figures of a statfs answer. A file system that counts no inodes (btrfs, some
-// network ones) says 0 of 0.
+// FsStats converts a statfs answer. A file system that counts no inodes (btrfs, some network
+// ones) reports 0 of 0.
 func FsStats(fs *unix.Statfs_t) stats.FsStats {
 	unit := uint64(fs.Frsize)
 	if unit == 0 {
@@ -62,7 +62,7 @@ func FsStats(fs *unix.Statfs_t) stats.FsStats {
 	return out
 }
 
-// Fstatfs is fstatfs(2) that no signal interrupts.
+// Fstatfs calls fstatfs(2) and repeats it after a signal.
 func Fstatfs(fd int) (fs unix.Statfs_t, err error) {
 	err = ignoringEINTR(func() error { return unix.Fstatfs(fd, &fs) })
 	return fs, err

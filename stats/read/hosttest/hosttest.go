@@ -1,5 +1,5 @@
-// Package hosttest makes the directories of a host with a pod, and a runtime that knows of it, for
-// tests.
+// Package hosttest creates, for tests, the directories of a host with one pod, and a runtime
+// that knows the pod.
 package hosttest
 
 import (
@@ -19,7 +19,7 @@ import (
 	"jettison/stats/read/podindex"
 )
 
-// Write makes a file of so many bytes, and its directories.
+// Write creates a file of the given size, and its directories.
 func Write(t testing.TB, size int, path ...string) {
 	t.Helper()
 	name := filepath.Join(path...)
@@ -31,16 +31,16 @@ func Write(t testing.TB, size int, path ...string) {
 	}
 }
 
-// Runtime answers what Background asks.
+// Runtime answers Background's queries.
 type Runtime struct {
 	FsInfo func(context.Context) (cri.FsInfo, error)
 	Stats  func(context.Context) ([]cri.ContainerStats, error)
 }
 
-// ImageFsInfo answers by FsInfo.
+// ImageFsInfo calls FsInfo.
 func (f Runtime) ImageFsInfo(ctx context.Context) (cri.FsInfo, error) { return f.FsInfo(ctx) }
 
-// ListContainerStats answers by Stats.
+// ListContainerStats calls Stats.
 func (f Runtime) ListContainerStats(ctx context.Context) ([]cri.ContainerStats, error) {
 	return f.Stats(ctx)
 }
@@ -50,7 +50,7 @@ const Overlay = "600 500 0:50 / " +
 	"/run/containerd/io.containerd.runtime.v2.task/k8s.io/c-app/rootfs rw,relatime - overlay " +
 	"overlay rw,lowerdir=/a:/b,upperdir=/store/snapshots/7/fs\\040x,workdir=/store/snapshots/7/work\n"
 
-// Mounts says what is mounted on the host.
+// Mounts sets the host's mount table.
 func Mounts(t testing.TB, root, text string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(root, "proc/1/mountinfo"), []byte(text), 0o644); err != nil {
@@ -58,8 +58,8 @@ func Mounts(t testing.TB, root, text string) {
 	}
 }
 
-// WithAPod makes a host with one pod: logs of two containers, a volume, a file of the kubelet's,
-// and a writable layer.
+// WithAPod creates a host with one pod: logs of two containers, a volume, a file of the
+// kubelet's, and a writable layer.
 func WithAPod(t testing.TB) (root string, index podindex.Index) {
 	root = t.TempDir()
 	pod := filepath.Join(root, "var/lib/kubelet/pods/uid-1")
@@ -81,7 +81,7 @@ func WithAPod(t testing.TB) (root string, index podindex.Index) {
 	})
 }
 
-// OneStore is a runtime with one store, which is not to be asked for more.
+// OneStore returns a runtime with one store, on which only FsInfo may be called.
 func OneStore(root string) Runtime {
 	return Runtime{
 		FsInfo: func(context.Context) (cri.FsInfo, error) {
@@ -91,15 +91,15 @@ func OneStore(root string) Runtime {
 		},
 		Stats: func(context.Context) ([]cri.ContainerStats, error) {
 			return nil,
-				errors.New("not to be asked")
+				errors.New("unexpected call of ListContainerStats")
 		},
 	}
 }
 
-// NoPause is the pace of a walk that nobody holds back.
+// NoPause is the pace of a walk without pauses.
 func NoPause(ctx context.Context) error { return ctx.Err() }
 
-// Naive is what a tree takes by the standard library's walk.
+// Naive measures a tree with the standard library's walk.
 func Naive(t testing.TB, dir string) (bytes, inodes uint64) {
 	t.Helper()
 	seen := map[uint64]bool{}
@@ -123,7 +123,7 @@ func Naive(t testing.TB, dir string) (bytes, inodes uint64) {
 	return bytes, inodes
 }
 
-// Chain makes a directory in a directory in a directory, deeper than any path may be long.
+// Chain creates nested directories, deeper than the maximum length of a path.
 func Chain(t testing.TB, top string, depth int) {
 	t.Helper()
 	fd, err := unix.Open(top, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -145,7 +145,7 @@ func Chain(t testing.TB, top string, depth int) {
 	unix.Close(fd)
 }
 
-// OnANode skips a test that needs root on a node of its own, unless it is on one.
+// OnANode skips a test that needs root on its own node, unless it runs on one.
 func OnANode(t testing.TB) {
 	t.Helper()
 	if os.Getenv("JETTISON_LIVE") == "" {
@@ -168,18 +168,18 @@ func Descriptors(t testing.TB) int {
 	return len(names)
 }
 
-// Survives runs a test once more where it has as much memory as the agent, the kernel's for it
-// included. It returns what that said.
+// Survives runs a test again with as much memory as the agent has, including kernel memory
+// charged to it. It returns the result line and the peak.
 func Survives(t *testing.T, within func(testing.TB, int, string) (string, int, error),
 	argument string) (out string, peak int) {
 	t.Helper()
 	const limit = 64 << 20 // the container's in deploy/base/daemonset.yaml
 	out, peak, err := within(t, limit, argument)
 	if err != nil || !strings.Contains(out, "said: ") {
-		t.Errorf("%v, %.1f MiB at most\n%.2000s", err, float64(peak)/(1<<20), out)
+		t.Errorf("test in a 64 MiB cgroup: error %v, peak %.1f MiB, output:\n%.2000s", err, float64(peak)/(1<<20), out)
 	}
 	_, out, _ = strings.Cut(out, "said: ")
 	out, _, _ = strings.Cut(out, "\n")
-	t.Logf("%.1f MiB at most: %s", float64(peak)/(1<<20), out)
+	t.Logf("peak %.1f MiB: %s", float64(peak)/(1<<20), out)
 	return out, peak
 }

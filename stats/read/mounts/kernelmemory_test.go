@@ -9,7 +9,8 @@ import (
 	"jettison/stats/read/hosttest"
 )
 
-// The same among the host's own mounts, where a volume's directory can be moved below what a container has mounted of it.
+// A very deep mount among the host's own does not end the reader: a volume's directory can be
+// moved below a directory that a container has mounted.
 func TestAHostsMountThatIsVeryFarDownDoesNotEndTheReader(t *testing.T) {
 	if thread, ok := seqtest.Inside(t); ok {
 		_, err := UpperDirs(thread + "/mountinfo")
@@ -17,6 +18,6 @@ func TestAHostsMountThatIsVeryFarDownDoesNotEndTheReader(t *testing.T) {
 		return
 	}
 	if out, _ := hosttest.Survives(t, seqtest.WithinSpared, seqtest.Mounted(t)); !strings.Contains(out, "line") {
-		t.Error(out)
+		t.Error("reader did not report an incomplete mountinfo: ", out)
 	}
 }

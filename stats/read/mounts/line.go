@@ -14,25 +14,24 @@ import (
 	"jettison/seqfile"
 )
 
-// Mount is what a line of a mountinfo says (proc_pid_mountinfo(5)).
+// Mount holds the parsed fields of a mountinfo line (proc_pid_mountinfo(5)).
 type Mount struct {
 	ID      uint64
 	Device  uint64
-	Point   string // where, from the root of who has it mounted
-	Unnamed bool   // what is mounted has no name any more
-	Root    uint64 // a hash of the path it had on its device, where it is unnamed
+	Point   string // mount point, from the root of the process
+	Unnamed bool   // the mounted file has no name any more
+	Root    uint64 // hash of its former path on its device, if unnamed
 }
 
-// maxMountPoint is how much of a mount point is kept. What is mounted may lie as far down as who
-// may write to its directory likes, so that nothing of its path is kept but whether the file has it
-// still.
+// maxMountPoint is the part of a mount point that is kept. The mounted file may be at any depth
+// that a tenant chooses, so only whether its path ends in rootDeleted is kept of that path.
 const maxMountPoint = 1 << 20
 
-// rootDeleted is what the kernel writes behind the path of a mounted file without a name: no name
-// has a slash (v6.12 fs/d_path.c dentry_path).
+// rootDeleted is the suffix that the kernel appends to the path of a mounted file without a
+// name: no name contains a slash (v6.12 fs/d_path.c dentry_path).
 const rootDeleted = "//deleted"
 
-// eachMount visits the lines of a mountinfo. whole: there are no others.
+// eachMount visits the lines of a mountinfo. whole: all lines were visited.
 func eachMount(file io.Reader, visit func(*Mount)) (whole bool) {
 	limit := &io.LimitedReader{R: file, N: maxMounts}
 	in := bufio.NewReaderSize(limit, 16<<10)
@@ -43,7 +42,7 @@ func eachMount(file io.Reader, visit func(*Mount)) (whole bool) {
 		}
 		line.add(piece)
 		if err != nil {
-			continue // the line goes on
+			continue // the line continues
 		}
 		if m, ok := line.parse(); ok {
 			visit(&m)
@@ -53,12 +52,12 @@ func eachMount(file io.Reader, visit func(*Mount)) (whole bool) {
 	}
 }
 
-// mountLine is what is needed of a line that comes in pieces:
+// mountLine collects the needed fields of a line that is read in pieces:
 //
 //	36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue
 type mountLine struct {
 	field  int
-	fields [5][]byte // of that of the root the end
+	fields [5][]byte // of the root field only its end
 	root   hash.Hash64
 }
 
@@ -67,7 +66,7 @@ func (l *mountLine) add(piece []byte) {
 		part, rest, ended := bytes.Cut(piece, []byte(" "))
 		text := &l.fields[l.field]
 		if l.field == 3 {
-			_, _ = l.root.Write(part) // it cannot fail
+			_, _ = l.root.Write(part) // never fails
 			*text = append(*text, part[max(0, len(part)-len(rootDeleted)):]...)
 			*text = (*text)[max(0, len(*text)-len(rootDeleted)):]
 		} else {
@@ -95,11 +94,11 @@ func (l *mountLine) parse() (m Mount, ok bool) {
 	return m, true
 }
 
-// maxUnnamed is how many of them are kept of one mountinfo.
+// maxUnnamed is the number of mounts of files without a name kept of one mountinfo.
 const maxUnnamed = 1 << 16
 
-// Unnamed are those of files without a name in a mountinfo, and how many mounts there are in all.
-// whole: there are no others.
+// Unnamed returns the mounts of files without a name in a mountinfo, and the total number of
+// mounts. whole: none was left out.
 func Unnamed(file io.Reader) (found []Mount, all int, whole bool) {
 	room := 4 * maxMountPoint
 	left := false
@@ -116,7 +115,7 @@ func Unnamed(file io.Reader) (found []Mount, all int, whole bool) {
 	return found, all, whole && !left
 }
 
-// Devices is what a thread has mounted: devices by the ids of mounts.
+// Devices returns the devices of a thread's mounts by mount ID.
 func Devices(fds int) map[uint64]uint64 {
 	found := map[uint64]uint64{}
 	file, err := seqfile.OpenAt(fds, "../mountinfo")

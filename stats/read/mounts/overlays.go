@@ -1,4 +1,4 @@
-// Package mounts reads what a mountinfo says (proc_pid_mountinfo(5)).
+// Package mounts parses mountinfo files (proc_pid_mountinfo(5)).
 //
 //	overlays.go upper directories of overlays, by container and by device
 //	line.go     lines of any length: devices by mount, and mounts of files without a name
@@ -18,17 +18,16 @@ import (
 	"jettison/seqfile"
 )
 
-// Every is how long a reading of the host's mounts is used.
+// Every is the time that a reading of the host's mounts is reused.
 const Every = 3 * time.Second
 
-// maxMounts is the size of a mountinfo in bytes beyond which none is used.
+// maxMounts is the maximum size of a mountinfo in bytes; larger ones are not used.
 const maxMounts = 16 << 20
 
 // parseUpperDirs finds the upper directories of containers' roots in a mountinfo
-// (proc_pid_mountinfo(5)), by container id: of overlays mounted at ".../ID/rootfs", as containerd
-// does (/run/containerd/io.containerd.runtime.v2.task/k8s.io/ID/rootfs). An id for which the mounts
-// disagree is left out, as is an upper directory that is not absolute: from where it counts is not
-// known.
+// (proc_pid_mountinfo(5)), by container ID: overlays mounted at ".../ID/rootfs", as containerd
+// does (/run/containerd/io.containerd.runtime.v2.task/k8s.io/ID/rootfs). It leaves out IDs with
+// contradictory mounts, and relative upper directories, because their base is unknown.
 func parseUpperDirs(mounts io.Reader) (map[string]string, error) {
 	found, disputed := map[string]string{}, map[string]bool{}
 	_, err := mountinfo.GetMountsFromReader(seqfile.Mounts(mounts), func(m *mountinfo.Info) (skip,
@@ -51,7 +50,7 @@ func parseUpperDirs(mounts io.Reader) (map[string]string, error) {
 	return found, nil
 }
 
-// UpperDirs reads a mountinfo line by line, however many there are below maxMounts.
+// UpperDirs reads a mountinfo line by line, up to maxMounts bytes.
 func UpperDirs(name string) (map[string]string, error) {
 	f, err := seqfile.Open(name)
 	if err != nil {
@@ -69,23 +68,23 @@ func UpperDirs(name string) (map[string]string, error) {
 	return uppers, nil
 }
 
-// upperOption is the upper directory among an overlay's options; empty: it has none.
+// upperOption returns the upper directory among an overlay's options; empty: none.
 func upperOption(options string) string {
 	for option := range strings.SplitSeq(options, ",") {
 		if upper, ok := strings.CutPrefix(option, "upperdir="); ok {
-			return unescape.Replace(strings.Clone(upper)) // the line is not kept alive
+			return unescape.Replace(strings.Clone(upper)) // do not keep the line alive
 		}
 	}
 	return ""
 }
 
-// unescape undoes what the kernel does to overlay's options (fs/seq_file.c seq_show_option,
+// unescape reverts the kernel's escaping of overlay options (fs/seq_file.c seq_show_option,
 // fs/overlayfs ovl_show_options).
 var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`, `\072`,
 	":", `\054`, ",", `\043`, "#")
 
-// parseOverlays finds the upper directories of the overlays in a mountinfo, by device. One that is
-// not absolute says nothing. With seqfile.ErrLong there are those that come before that line.
+// parseOverlays finds the upper directories of the overlays in a mountinfo, by device. It skips
+// relative ones. With seqfile.ErrLong it returns those before that line.
 func parseOverlays(mounts io.Reader) (map[uint64]string, error) {
 	found := map[uint64]string{}
 	_, err := mountinfo.GetMountsFromReader(seqfile.Mounts(mounts), func(m *mountinfo.Info) (skip,
@@ -102,7 +101,7 @@ func parseOverlays(mounts io.Reader) (map[uint64]string, error) {
 	return found, err
 }
 
-// Overlays is parseOverlays of a file, up to maxMounts bytes of it.
+// Overlays applies parseOverlays to a file, up to maxMounts bytes of it.
 func Overlays(name string) (map[uint64]string, error) {
 	file, err := seqfile.Open(name)
 	if err != nil {

@@ -31,12 +31,13 @@ func TestParseUpperDirs(t *testing.T) {
 	} {
 		got, err := parseUpperDirs(strings.NewReader(c.text))
 		if got["c-app"] != c.want || (err != nil) != (c.name == "cut off") {
-			t.Errorf("%s: %q, want %q, %v", c.name, got["c-app"], c.want, err)
+			t.Errorf("upper directory with %s = %q, want %q, error %v", c.name, got["c-app"], c.want, err)
 		}
 	}
 }
 
-// unmangle undoes what the kernel does to a path (fs/proc_namespace.c mangle), and to any other byte.
+// unmangle reverts the kernel's escaping of a path (fs/proc_namespace.c mangle), and of any
+// other byte.
 func unmangle(path string) string {
 	return regexp.MustCompile(`\\[0-7]{3}`).ReplaceAllStringFunc(path, func(octal string) string {
 		n, _ := strconv.ParseUint(octal[1:], 8, 16)
@@ -51,11 +52,11 @@ func FuzzParseUpperDirs(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		found, err := parseUpperDirs(bytes.NewReader(b))
 		if err != nil && found != nil {
-			t.Error("mounts beside an error")
+			t.Error("parser returned mounts with an error")
 		}
 		for id, dir := range found {
 			if id == "" || strings.Contains(id, "/") || !strings.HasPrefix(dir, "/") {
-				t.Errorf("%q: %q", id, dir)
+				t.Errorf("container %q has a relative upper directory %q", id, dir)
 			}
 			told := false
 			for line := range strings.Lines(string(b)) {
@@ -73,21 +74,22 @@ func TestOverlaysByTheirDevice(t *testing.T) {
 	got, err := parseOverlays(strings.NewReader("500 400 8:1 / / rw - ext4 /dev/vda rw\n" + hosttest.Overlay +
 		"601 500 0:51 / /x rw - overlay overlay rw,lowerdir=/a\n602 500 0:52 / /x rw - overlay overlay rw,upperdir=rel,workdir=/w\n"))
 	if err != nil || len(got) != 1 || got[unix.Mkdev(0, 50)] != "/store/snapshots/7/fs x" {
-		t.Errorf("%v, %v", got, err)
+		t.Errorf("overlays by device = %v, error %v", got, err)
 	}
 	if got, err := parseOverlays(strings.NewReader("1 0 0:50 / /x rw -")); err == nil || got != nil {
-		t.Errorf("cut off: %v, %v", got, err)
+		t.Errorf("overlays of a truncated mountinfo = %v, error %v", got, err)
 	}
 }
 
-// A long line in a mountinfo, which who may write to a mounted directory can make, takes no other line away, nor itself.
+// A long line in a mountinfo, which a tenant that may write to a mounted directory can create,
+// hides no other line and not itself.
 func TestALongLineOfMountsHidesNoOther(t *testing.T) {
 	long := "700 500 0:60 /" + strings.Repeat("d", 100<<10) + "//deleted /m rw - ext4 /dev/vda rw\n"
 	if got, err := parseOverlays(strings.NewReader(long + hosttest.Overlay + long)); err != nil || len(got) != 1 {
-		t.Errorf("overlays: %v, %v", got, err)
+		t.Errorf("overlays besides a long line = %v, error %v", got, err)
 	}
 	if got, err := parseUpperDirs(strings.NewReader(long + hosttest.Overlay)); err != nil || got["c-app"] == "" {
-		t.Errorf("upper directories: %v, %v", got, err)
+		t.Errorf("upper directories besides a long line = %v, error %v", got, err)
 	}
 	longer := strings.Replace(long, "//", strings.Repeat("d", 2<<20)+"//", 1)
 	for text, want := range map[string]string{
@@ -97,10 +99,10 @@ func TestALongLineOfMountsHidesNoOther(t *testing.T) {
 		got := ""
 		whole := eachMount(strings.NewReader(text), func(m *Mount) { got += fmt.Sprintf("%d %v %s, ", m.ID, m.Unnamed, m.Point) })
 		if got != want || !whole {
-			t.Errorf("%q, whole %v; want %q", got, whole, want)
+			t.Errorf("mounts without a name = %q, whole %v; want %q", got, whole, want)
 		}
 	}
 	if eachMount(strings.NewReader(strings.Repeat(hosttest.Overlay, maxMounts/len(hosttest.Overlay)+1)), func(*Mount) {}) {
-		t.Error("more than is read is the whole")
+		t.Error("truncated mountinfo is reported as whole")
 	}
 }

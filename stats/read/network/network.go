@@ -20,15 +20,16 @@ import (
 	"jettison/stats/read/procfs"
 )
 
-// Limit is the age at which network figures count as absent, networkEvery how often they are read.
+// Limit is the age at which network figures become absent, Every the interval of their
+// readings.
 const (
 	Every = 10 * time.Second
 	Limit = 45 * time.Second
 )
 
-// Networks reads the counters of every pod's network namespace. It keeps a socket in each, so that
-// no reading changes namespaces; a socket keeps its namespace alive, so it is closed as soon as the
-// pod is gone.
+// Networks reads the counters of every pod's network namespace. It keeps a socket in each, so
+// that a reading need not change namespaces. A socket keeps its namespace alive, so it is
+// closed as soon as the pod is gone.
 type Networks struct {
 	proc    string
 	handles map[uint64]*netlink.Handle // by inode of the namespace
@@ -36,26 +37,28 @@ type Networks struct {
 	index   podindex.Index
 }
 
-// New makes readers by the processes of a proc file system. Close them.
+// New makes a Networks that finds namespaces through the processes of a proc file system. Close
+// it.
 func New(proc string) *Networks {
 	return &Networks{proc: proc, handles: map[uint64]*netlink.Handle{}}
 }
 
-// SetPods sets whose counters are read. It is for any goroutine.
+// SetPods sets the pods to read. Any goroutine may call it.
 func (n *Networks) SetPods(index podindex.Index) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.index = index
 }
 
-// Reading is one reading of all pods, by UID. err is of those that could not be read.
+// Reading is one reading of all pods, by UID. Err joins the errors of pods that could not be
+// read.
 type Reading struct {
 	Pods map[string]stats.NetworkStats
 	Err  error
 }
 
-// Read reads all pods. One that goes away meanwhile has no figures; nor have pods that share a
-// namespace: whose traffic that is cannot be told.
+// Read reads all pods. Pods that vanish meanwhile have no figures, nor have pods that share a
+// namespace, because their traffic cannot be separated.
 func (n *Networks) Read(ctx context.Context) (Reading, error) {
 	n.mu.Lock()
 	index := n.index
@@ -72,13 +75,13 @@ func (n *Networks) Read(ctx context.Context) (Reading, error) {
 		if pid == 0 || ctx.Err() != nil {
 			continue
 		}
-		// or it cannot be told: its figures are missing then
+		// a process that cannot be verified: its figures are missing
 		if own, _ := procfs.InCgroup(n.proc, id, pid); !own {
 			continue
 		}
 		name := fmt.Sprintf("%s/%d/ns/net", n.proc, pid)
 		inode, err := namespace(name)
-		if err == nil && inode != host { // else it has ended, or has no network of its own
+		if err == nil && inode != host { // else it has ended, or is on the host's network
 			owners[inode] = append(owners[inode], owner{uid, name})
 		}
 	}
@@ -104,7 +107,7 @@ func (n *Networks) Read(ctx context.Context) (Reading, error) {
 	return out, nil
 }
 
-// Close gives the sockets back.
+// Close closes the sockets.
 func (n *Networks) Close() {
 	for _, h := range n.handles {
 		h.Close()
@@ -112,7 +115,7 @@ func (n *Networks) Close() {
 	n.handles = map[uint64]*netlink.Handle{}
 }
 
-// namespace is the inode that identifies a namespace (namespaces(7)).
+// namespace returns the inode that identifies a namespace (namespaces(7)).
 func namespace(name string) (uint64, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(name, &st); err != nil {
@@ -121,8 +124,8 @@ func namespace(name string) (uint64, error) {
 	return st.Ino, nil
 }
 
-// socketPatience bounds what a kernel that is busy changing its network (rtnl_lock) can cost.
-const socketPatience = time.Second
+// socketTimeout bounds the wait for a kernel that is busy changing its network (rtnl_lock).
+const socketTimeout = time.Second
 
 func (n *Networks) links(inode uint64, name string) (stats.NetworkStats, error) {
 	h := n.handles[inode]
@@ -133,14 +136,14 @@ func (n *Networks) links(inode uint64, name string) (stats.NetworkStats, error) 
 		}
 		defer ns.Close()
 		var st unix.Stat_t
-		// the process id was used again
+		// the process ID was reused
 		if err := unix.Fstat(int(ns), &st); err != nil || st.Ino != inode {
 			return stats.NetworkStats{}, os.ErrNotExist
 		}
 		if h, err = netlink.NewHandleAt(ns, unix.NETLINK_ROUTE); err != nil {
 			return stats.NetworkStats{}, err
 		}
-		if err := h.SetSocketTimeout(socketPatience); err != nil {
+		if err := h.SetSocketTimeout(socketTimeout); err != nil {
 			h.Close()
 			return stats.NetworkStats{}, err
 		}

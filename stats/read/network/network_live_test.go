@@ -13,7 +13,7 @@ import (
 	"jettison/stats/read/podindex"
 )
 
-// The counters of a pod's namespace are read by a socket that is kept in it, and given back when the pod is gone.
+// A socket kept in the pod's namespace reads its counters, and is closed when the pod is gone.
 func TestLiveNetworkOfAPod(t *testing.T) {
 	hosttest.OnANode(t)
 	const id = "0123456789abcdef-network"
@@ -40,7 +40,7 @@ func TestLiveNetworkOfAPod(t *testing.T) {
 	inside := func(args ...string) {
 		t.Helper()
 		if out, err := exec.Command("/bin/busybox", append([]string{"nsenter", "-t", strconv.Itoa(pid), "-n", "/bin/busybox"}, args...)...).CombinedOutput(); err != nil {
-			t.Fatalf("%v: %v: %s", args, err, out)
+			t.Fatalf("command %v failed with %v, output: %s", args, err, out)
 		}
 	}
 	inside("ip", "link", "set", "lo", "up")
@@ -53,19 +53,19 @@ func TestLiveNetworkOfAPod(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s, ok := got.Pods["u"]; len(got.Pods) != 1 || got.Err != nil || !ok || len(s.Interfaces) != 0 { // only lo, which tells nothing of the outside
-			t.Fatalf("%+v", got)
+		if s, ok := got.Pods["u"]; len(got.Pods) != 1 || got.Err != nil || !ok || len(s.Interfaces) != 0 { // only lo, which has no external traffic
+			t.Fatalf("network of the pod = %+v, want no interface", got)
 		}
 	}
 	if len(n.handles) != 1 || hosttest.Descriptors(t) <= before {
-		t.Errorf("%d handles are kept", len(n.handles))
+		t.Errorf("%d sockets are kept, want one", len(n.handles))
 	}
 	n.SetPods(nil)
 	if got, err := n.Read(t.Context()); err != nil || len(got.Pods) != 0 || len(n.handles) != 0 {
-		t.Errorf("after the pod: %+v, %v, %d handles", got, err, len(n.handles))
+		t.Errorf("after the pod: reading %+v, error %v, %d sockets", got, err, len(n.handles))
 	}
 	if after := hosttest.Descriptors(t); after > before {
-		t.Errorf("%d descriptors before, %d after", before, after)
+		t.Errorf("%d descriptors before, %d open after the pod", before, after)
 	}
 	n.Close()
 }

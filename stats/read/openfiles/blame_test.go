@@ -15,7 +15,8 @@ import (
 	"jettison/stats/read/mounts"
 )
 
-// processes has a holder's pods have these processes, whose folders in /proc are links: process 1 is the host's first.
+// processes gives the holder's pods these processes, with links as their directories in /proc:
+// process 1 is the host's first.
 func (h *holder) processes(of map[string]int, links map[string]string) {
 	h.t.Helper()
 	h.proc = h.t.TempDir()
@@ -36,7 +37,8 @@ func (h *holder) processes(of map[string]int, links map[string]string) {
 	}
 }
 
-// That somebody makes the host's mounts too many to be read makes everybody's figures lower bounds, but keeps nobody's past in them.
+// Too many host mounts, caused by one tenant, make all figures lower bounds, but keep no old
+// figure in them.
 func TestWhatTheHostsMountsLackKeepsNoOldFigure(t *testing.T) {
 	for _, long := range []int{0, 9} {
 		h := newHolder(t, "a")
@@ -50,25 +52,25 @@ func TestWhatTheHostsMountsLackKeepsNoOldFigure(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(h.proc, "1/mountinfo"), []byte(mounts), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		base := h.of("a", Kept{}).by[h.disk].Bytes
+		base := h.of("a", Kept{}).byDevice[h.disk].Bytes
 		f := h.file("spill", 64<<20)
 		h.unlink("spill")
 		open := h.of("a", Kept{})
 		f.Close()
 		closed := h.of("a", open)
-		if open.by[h.disk].Bytes-base != 64<<20 || closed.by[h.disk].Bytes != base || closed.cut {
+		if open.byDevice[h.disk].Bytes-base != 64<<20 || closed.byDevice[h.disk].Bytes != base || closed.cut {
 			t.Errorf("%d lines of 2 MiB: while it was open %d MiB, then %d MiB, before %d MiB, cut %v",
-				long, open.by[h.disk].Bytes>>20, closed.by[h.disk].Bytes>>20, base>>20, closed.cut)
+				long, open.byDevice[h.disk].Bytes>>20, closed.byDevice[h.disk].Bytes>>20, base>>20, closed.cut)
 		}
-		if whole := long == 0; open.by[h.disk].Partial == whole {
-			t.Errorf("%d lines of 2 MiB: a lower bound: %v", long, open.by[h.disk].Partial)
+		if whole := long == 0; open.byDevice[h.disk].Partial == whole {
+			t.Errorf("%d lines of 2 MiB: a lower bound: %v", long, open.byDevice[h.disk].Partial)
 		}
 	}
 }
 
-// A file that lost its name since the host's mounts were read is the pod's whose volume it is of all the same, and not that pod's that sees
-// what the host has mounted.
-func TestAFileUnlinkedSinceTheHostsMountsWereReadIsNobodyElses(t *testing.T) {
+// A file that lost its name after the host's mounts were read still belongs to the pod with it
+// as a volume, and not to the pod that sees the host's mounts.
+func TestFileUnlinkedAfterTheMountsWereReadBelongsToItsPod(t *testing.T) {
 	h := newHolder(t, "owner", "exporter")
 	h.file("x", 64<<20).Close()
 	target := filepath.Join(t.TempDir(), "pods/owner/volume-subpaths/volume/app/0")
@@ -88,7 +90,7 @@ func TestAFileUnlinkedSinceTheHostsMountsWereReadIsNobodyElses(t *testing.T) {
 		if err := cmd.Process.Kill(); err != nil {
 			t.Error(err)
 		}
-		_ = cmd.Wait() // it says that it was killed
+		_ = cmd.Wait() // the error reports the kill
 	}()
 	if n, _ := out.Read(make([]byte, 1)); n != 1 {
 		t.Skip("cannot mount here")
@@ -99,18 +101,18 @@ func TestAFileUnlinkedSinceTheHostsMountsWereReadIsNobodyElses(t *testing.T) {
 	h.of("owner", Kept{}) // reads the host's mounts
 	h.unlink("x")
 	exporter, owner := h.of("exporter", Kept{}), h.of("owner", Kept{})
-	if e, o := exporter.by[h.disk].Bytes, owner.by[h.disk].Bytes; e != 0 || o != 64<<20 || exporter.cut || owner.cut {
-		t.Errorf("who sees the host's mounts: %d MiB, cut %v; whose volume it is of: %d MiB, cut %v", e>>20, exporter.cut, o>>20, owner.cut)
+	if e, o := exporter.byDevice[h.disk].Bytes, owner.byDevice[h.disk].Bytes; e != 0 || o != 64<<20 || exporter.cut || owner.cut {
+		t.Errorf("pod that sees the host's mounts: %d MiB, cut %v; pod with the volume: %d MiB, cut %v", e>>20, exporter.cut, o>>20, owner.cut)
 	}
 	if time.Since(h.mounted) > mounts.Every {
 		t.Skip("this machine is too slow: the mounts would be read again anyway")
 	}
 }
 
-// A thread may be in a directory of its own.
+// A thread may have its own working directory.
 func TestAThreadsOwnDirectoryWithoutANameCounts(t *testing.T) {
 	h := newHolder(t, "a")
-	before := h.of("a", Kept{}).by[h.disk].Inodes
+	before := h.of("a", Kept{}).byDevice[h.disk].Inodes
 	stop, last := make(chan struct{}), 0
 	defer close(stop)
 	for _, in := range []string{"cwd", "root"} {
@@ -128,18 +130,19 @@ func TestAThreadsOwnDirectoryWithoutANameCounts(t *testing.T) {
 			t.Fatal(err)
 		}
 		before++
-		if got := h.of("a", Kept{}); got.by[h.disk].Inodes != before || got.cut {
-			t.Errorf("%s: %d, want %d, cut %v", in, got.by[h.disk].Inodes, before, got.cut)
+		if got := h.of("a", Kept{}); got.byDevice[h.disk].Inodes != before || got.cut {
+			t.Errorf("unnamed directory as %s: %d inodes, want %d, cut %v", in, got.byDevice[h.disk].Inodes, before, got.cut)
 		}
 	}
 }
 
-// A thread whose root has the same path as another's, with something else mounted over it, hides not what that one has mounted.
+// A thread with a root of the same path as another's, under another mount, does not hide that
+// thread's mounts.
 func TestARootOfTheSamePathHidesNoMount(t *testing.T) {
 	h := newHolder(t, "a")
 	base := t.TempDir()
 	root, other := filepath.Join(base, "root"), filepath.Join(base, "other")
-	h.file("x", 128<<20).Close() // more than what is asked for: files of other tests may go meanwhile
+	h.file("x", 128<<20).Close() // more than required: files of other tests may vanish meanwhile
 	if err := errors.Join(os.Mkdir(root, 0o755), os.Mkdir(other, 0o755), os.WriteFile(filepath.Join(root, "m"), nil, 0o644)); err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +170,7 @@ func TestARootOfTheSamePathHidesNoMount(t *testing.T) {
 	if err != nil {
 		t.Skip("cannot mount here: ", err)
 	}
-	pass := func(fd int) int { // descriptors of a thread of its own are no other's
+	pass := func(fd int) int { // descriptors of this thread are not shared
 		t.Helper()
 		at, err := unix.Open(fmt.Sprintf("/proc/%d/task/%d/fd/%d", os.Getpid(), last, fd), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != nil {

@@ -8,15 +8,16 @@ import (
 	"jettison/stats/read/walk"
 )
 
-// isUnnamed reads what a link leads to, and reports whether it is a file without a name. That may
-// be held up: a network file system is not asked for what it knows, but whether its file is there
-// still (NFS, 9p: v6.12 fs/namei.c complete_walk, d_weak_revalidate), and its server may be gone.
+// isUnnamed reads the metadata of a link's target and reports whether the target has no name.
+// The call may block: AT_STATX_DONT_SYNC skips the server's attributes, but a network file
+// system still checks that the file exists (NFS, 9p: v6.12 fs/namei.c complete_walk,
+// d_weak_revalidate), and its server may be unreachable.
 func isUnnamed(dir int, name string, st *unix.Statx_t) bool {
 	const flags, want = unix.AT_STATX_DONT_SYNC | unix.AT_NO_AUTOMOUNT, unix.STATX_BASIC_STATS
 	return unix.Statx(dir, name, flags, want, st) == nil && st.Nlink == 0
 }
 
-// count counts a file without a name, if it lies on a disk. ofProject tells its quota project.
+// count counts a file without a name if it is on a disk. ofProject returns its quota project.
 func (f *Finder) count(st *unix.Statx_t, ofProject func() (uint32, bool)) {
 	device := unix.Mkdev(st.Dev_major, st.Dev_minor)
 	disk, ok := f.disk(device)
@@ -35,36 +36,36 @@ func (f *Finder) count(st *unix.Statx_t, ofProject func() (uint32, bool)) {
 		f.seen[id] = true
 	}
 	if taken || len(f.held) < maxInodes {
-		f.held[id] = holding{f.uid, f.out.nth}
+		f.held[id] = holding{f.uid, f.out.number}
 	}
 	if disk == device && st.Mode&unix.S_IFMT == unix.S_IFREG && len(f.counted) > 0 {
 		if id, ok := ofProject(); ok && f.counted[quota.Project{Device: device, ID: id}] {
 			return
 		}
 	}
-	sum := f.out.by[disk]
+	sum := f.out.byDevice[disk]
 	sum.Add(walk.Usage{Bytes: st.Blocks * 512, Inodes: 1})
-	f.out.by[disk] = sum
+	f.out.byDevice[disk] = sum
 	if _, known := f.out.holders[f.pid]; known || len(f.out.holders) < maxHolders {
 		f.out.holders[f.pid] += st.Blocks * 512
 	}
 }
 
-// isMember reports whether the process is in the pod's cgroup still: ids are used again.
+// isMember reports whether the process is still in the pod's cgroup: process IDs are reused.
 func (f *Finder) isMember() bool {
 	if f.Belongs != nil {
 		return f.Belongs(f.pid, f.group)
 	}
 	member, err := procfs.InCgroup(f.proc, f.group, f.pid)
 	if err != nil {
-		f.missed(err, f.pid)
+		f.noteUnread(err, f.pid)
 	}
 	return member
 }
 
-// disk is the disk that has the blocks of what lies on a device.
+// disk returns the disk that holds the blocks of files on a device.
 func (f *Finder) disk(device uint64) (uint64, bool) {
-	if f.now[device] {
+	if f.diskSet[device] {
 		return device, true
 	}
 	disk, known := f.upper[device]
@@ -78,22 +79,23 @@ func (f *Finder) disk(device uint64) (uint64, bool) {
 		}
 		f.upper[device] = disk
 	}
-	return disk, f.now[disk]
+	return disk, f.diskSet[disk]
 }
 
-// holding is which pod an inode counts for, and in which of its looks it was found last.
+// holding records the pod that an inode counts for, and the last of the pod's looks that found
+// it.
 type holding struct {
-	uid string
-	nth int
+	uid  string
+	look int
 }
 
-// heldFor looks an inode counts for the pod that held it, where they are cut off and do not find
-// it: by then another pod may hold it, or an inode of that number.
-const heldFor = 2
+// holdLooks is the number of looks that an inode stays with its pod if they are cut off and do
+// not find it. After that another pod may hold it, or the inode number was reused.
+const holdLooks = 2
 
-// file counts what a link of /proc/PID/fd or map_files leads to, if it is a file without a name on
-// a disk.
-func (f *Finder) file(dir int, name string) {
+// countLink counts the target of a link in /proc/PID/fd or map_files if it is a file without a
+// name on a disk.
+func (f *Finder) countLink(dir int, name string) {
 	st := new(unix.Statx_t)
 	if f.guarded(func() {
 		if !isUnnamed(dir, name, st) {
@@ -101,14 +103,14 @@ func (f *Finder) file(dir int, name string) {
 		}
 	}) && st.Nlink == 0 {
 		f.count(st, func() (project uint32, ok bool) {
-			told := new(struct {
+			result := new(struct {
 				id uint32
 				ok bool
 			})
-			if !f.guarded(func() { told.id, told.ok = quota.OfFile(dir, name) }) {
+			if !f.guarded(func() { result.id, result.ok = quota.OfFile(dir, name) }) {
 				return 0, false
 			}
-			return told.id, told.ok
+			return result.id, result.ok
 		})
 	}
 }

@@ -13,117 +13,121 @@ import (
 	"jettison/stats/read/walk"
 )
 
-// A look takes a turn at most. One that was cut off gets twice as much the next time.
+// A look lasts one turn at most. After a look that was cut off, the next turn is twice as long.
 const (
 	unnamedTurn        = 2 * time.Second
 	longestUnnamedTurn = 30 * time.Second
 )
 
-// What a tenant decides - how many processes, how many files - must not decide what a look costs.
+// A tenant controls the number of processes and files. These must not determine the cost of a
+// look.
 const (
 	maxProcesses = 1 << 16 // of one pod; beyond, they are left out
-	maxRanked    = 4096    // of those are put in order by what they have written
-	// descriptors of a thread that are looked at before every process had its turn
+	maxRanked    = 4096    // ordered by the bytes they have written
+	// descriptors read per thread before every process had its turn
 	maxFirst    = 1024
 	maxHolders  = 64      // remembered of one pod
 	maxInodes   = 1 << 16 // remembered of one pod, and of all
-	maxFileSets = 8       // of the threads of one process, likewise; most have one
+	maxFileSets = 8       // of the threads of one process in that round; most have one
 )
 
-// KeepFor is how long after it was counted a figure counts.
+// KeepFor is the time that a figure stays valid after it was counted.
 const KeepFor = time.Hour
 
 // Finder finds files without a name: unlinked, but open or mapped by a process of a pod, its
-// program, or mounted for it. No walk of directories sees them, nor do du(1) and the kubelet. They
-// are seen through /proc/PID/fd, map_files, exe and mountinfo as the kernel has them (kernel 6.12
-// and 6.1 alike): with a link count of 0 and their blocks; st_dev is that of the disk, and of a
-// file in a container's writable layer that of the overlay, whose upper directory says which disk
-// it is. It is for one goroutine.
+// program, or mounted for it. Directory walks, and so du(1) and the kubelet, miss them. It
+// reads /proc/PID/fd, map_files, exe and mountinfo (kernel 6.12 and 6.1 alike), which show such
+// files with a link count of 0 and their blocks. st_dev is the disk's or, for a file in a
+// container's writable layer, the overlay's, and the upper directory of the overlay identifies
+// the disk. Use a Finder from one goroutine.
 //
-// What a process, or who serves it files, can hold up is not waited for (guard): then what is found
-// is a lower bound.
+// It does not wait for calls that a process or its file server can block (guard); the result is
+// then a lower bound.
 //
-// Not seen: what only an io_uring, a descriptor on its way through a socket, an overlay that a pod
-// has mounted for itself, or mounts that no process is in keep.
+// It does not find files kept only by an io_uring, by a descriptor in transit through a socket,
+// by an overlay that a pod has mounted itself, or by mounts without a process. has mounted for
+// itself, or mounts that no process is in keep.
 type Finder struct {
 	fs      *cgroup.FS
-	roots   []string // cgroups whose children are pods
+	roots   []string // cgroups with pods as children
 	proc    string
 	host    *hostroot.Root
 	disks   func() map[uint64]bool          // devices that may be short
 	pace    func(context.Context) error     // as the walker's
 	Belongs func(pid int, name string) bool // procfs.InCgroup (nil), or a test's
 
-	walker   cgroup.Walker
-	guard    guard
-	buf      []byte
-	overlays map[uint64]string // upper directories of the host's overlays, by device, as of mounted
-	mounted  time.Time
-	hosts    []mounts.Mount        // of files without a name, as of mounted
-	lacks    bool                  // the host has more mounts than were read then
-	held     map[[2]uint64]holding // inodes, by device and number
+	walker           cgroup.Walker
+	guard            guard
+	buf              []byte
+	overlays         map[uint64]string // upper directories of the host's overlays, by device, as of mounted
+	mounted          time.Time
+	hostMounts       []mounts.Mount        // of files without a name, as of mounted
+	mountsIncomplete bool                  // the host has more mounts than were read
+	held             map[[2]uint64]holding // inodes, by device and number
 
-	// Of the look under way.
-	began   time.Time
-	now     map[uint64]bool // disks
-	upper   map[uint64]uint64
-	seen    map[[2]uint64]bool
-	uid     string
-	counted map[quota.Project]bool
-	out     *Kept
-	steps   int
-	group   string // base name of the pod's cgroup
-	pid     int
-	member  bool // pid was found to be in it
-	// of the thread whose descriptors are looked at: their devices, by id; nil: not read yet
-	mounts map[uint64]uint64
-	onDisk bool                // the descriptor looked at is on one
-	spaces map[mountSpace]bool // whose mounts were gone through
-	again  bool                // the host's mounts were read anew for one that was not among them
+	// State of the current look.
+	lookStart time.Time
+	diskSet   map[uint64]bool // disks
+	upper     map[uint64]uint64
+	seen      map[[2]uint64]bool
+	uid       string
+	counted   map[quota.Project]bool
+	out       *Kept
+	steps     int
+	group     string // base name of the pod's cgroup
+	pid       int
+	member    bool // pid was found to be in it
+	// devices by mount ID in the namespace of the thread being read; nil: not read yet
+	mounts       map[uint64]uint64
+	onDisk       bool                // the current descriptor is on a disk
+	mountSpaces  map[mountSpace]bool // already searched
+	mountsReread bool                // the host's mounts were read again for a missing one
 }
 
-// New makes a Finder of pods below these cgroups. It needs SetPace before the first look; Close it.
+// New makes a Finder of pods below these cgroups. Call SetPace before the first look, and Close
+// at the end.
 func New(fs *cgroup.FS, roots []string, proc string, host *hostroot.Root,
 	disks func() map[uint64]bool) *Finder {
 	return &Finder{fs: fs, roots: roots, proc: proc, host: host, disks: disks,
 		buf:   make([]byte, 16<<10),
-		guard: guard{patience: stuckPatience}, held: map[[2]uint64]holding{}, seen: map[[2]uint64]bool{},
-		spaces: map[mountSpace]bool{}}
+		guard: guard{timeout: stuckTimeout}, held: map[[2]uint64]holding{}, seen: map[[2]uint64]bool{},
+		mountSpaces: map[mountSpace]bool{}}
 }
 
-// Look finds what a pod's processes keep, for a turn at most. group is its cgroup as the runtime
-// names it, empty: it does not. before is what the last look has found. counted are the projects
-// whose usage the file system itself has told already, files without a name included.
+// Look finds the files without a name that a pod keeps, for one turn at most. group is its
+// cgroup as reported by the runtime, or empty. before is the result of the previous look.
+// counted are the projects for which the file system's own count, which includes files without
+// a name, is already used.
 func (f *Finder) Look(ctx context.Context, uid, group string, counted map[quota.Project]bool,
 	before *Kept) (out Kept) {
-	out = Kept{by: map[uint64]walk.Usage{}, turn: unnamedTurn, holders: map[int]uint64{},
-		Time: time.Now(), nth: before.nth + 1}
+	out = Kept{byDevice: map[uint64]walk.Usage{}, turn: unnamedTurn, holders: map[int]uint64{},
+		Time: time.Now(), number: before.number + 1}
 	if before.cut {
 		out.turn = min(2*before.turn, longestUnnamedTurn)
 	}
 	short, cancel := context.WithTimeout(ctx, out.turn)
 	defer cancel()
-	f.now, f.upper, f.uid, f.counted, f.out = f.disks(), map[uint64]uint64{}, uid, counted, &out
+	f.diskSet, f.upper, f.uid, f.counted, f.out = f.disks(), map[uint64]uint64{}, uid, counted, &out
 	clear(f.seen)
-	clear(f.spaces)
-	f.again = false
-	if f.began = time.Now(); f.began.Sub(f.mounted) >= mounts.Every {
+	clear(f.mountSpaces)
+	f.mountsReread = false
+	if f.lookStart = time.Now(); f.lookStart.Sub(f.mounted) >= mounts.Every {
 		f.readOverlays()
 	}
 	began := time.Now()
 	for _, name := range f.groups(uid, group) {
 		f.group = path.Base(name)
-		f.all(short, f.order(f.processes(name, began.Add(out.turn/4)), before))
+		f.searchAll(short, f.order(f.processes(name, began.Add(out.turn/4)), before))
 	}
-	f.keptByHost(short)
+	f.countHostMounts(short)
 	maps.DeleteFunc(f.held, func(id [2]uint64, h holding) bool {
-		return h.uid == uid && !f.seen[id] && (!out.cut || out.nth-h.nth >= heldFor)
+		return h.uid == uid && !f.seen[id] && (!out.cut || out.number-h.look >= holdLooks)
 	})
-	if out.lacks = f.lacks; out.lacks {
-		out.atLeast()
+	if out.mountsIncomplete = f.mountsIncomplete; out.mountsIncomplete {
+		out.markPartial()
 	}
 	if out.cut {
-		out.larger(before)
+		out.keepLarger(before)
 	}
 	return out
 }
@@ -133,11 +137,11 @@ func (f *Finder) Forget(known map[string]bool) {
 	maps.DeleteFunc(f.held, func(_ [2]uint64, h holding) bool { return !known[h.uid] })
 }
 
-// SetPace sets what is called now and then: it may sleep, and its error ends a look.
+// SetPace sets a function that is called now and then: it may sleep, and its error ends a look.
 func (f *Finder) SetPace(pace func(context.Context) error) { f.pace = pace }
 
-// CPUTime is what its helpers have used. The caller's own thread has used more.
+// CPUTime returns the CPU time of the helper threads. It excludes the caller's own thread.
 func (f *Finder) CPUTime() time.Duration { return f.guard.used() }
 
-// Close ends its helpers, once the kernel has let go of them.
+// Close ends the helpers and waits until their kernel calls return.
 func (f *Finder) Close() { f.guard.close() }

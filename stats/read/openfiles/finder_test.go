@@ -22,7 +22,8 @@ import (
 	"jettison/stats/read/walk"
 )
 
-// holder is a node whose pods' processes are all this test's own, on a disk that is the one of the test's folder.
+// holder is a node on which all pods' processes are this test, and the disk is that of the
+// test's directory.
 type holder struct {
 	*Finder
 	t    testing.TB
@@ -57,13 +58,13 @@ func newHolder(t testing.TB, uids ...string) *holder {
 	return h
 }
 
-// of is what a pod's processes keep, before beside.
+// of returns the result of a look at a pod, given the previous one.
 func (h *holder) of(uid string, before Kept) Kept {
 	h.t.Helper()
 	return h.Look(h.t.Context(), uid, "", nil, &before)
 }
 
-// file makes a file of so many bytes with blocks for them.
+// file creates a file of the given size with allocated blocks.
 func (h *holder) file(name string, size int64) *os.File {
 	h.t.Helper()
 	f, err := os.Create(filepath.Join(h.dir, name))
@@ -84,23 +85,23 @@ func (h *holder) unlink(name string) {
 	}
 }
 
-// A process that lives, and whose files the kernel calls absent, for it has no memory for them, may keep more than was found; one that has
-// ended keeps nothing.
-func TestAProcessWhoseFilesAreAbsentIsNotGone(t *testing.T) {
+// A live process with files that the kernel reports as absent, without memory for their inodes,
+// may keep more than was found; one that has ended keeps no file.
+func TestProcessWithAbsentFilesIsNotGone(t *testing.T) {
 	h := newHolder(t, "a")
 	h.proc = t.TempDir()
 	h.file("open", 8<<20)
 	h.unlink("open")
-	before := Kept{by: map[uint64]walk.Usage{h.disk: {Bytes: 8 << 20, Inodes: 1}}, Time: time.Now()}
-	if got := h.of("a", before); !got.cut || got.by[h.disk].Bytes != 8<<20 {
-		t.Errorf("it lives: %+v", got)
+	before := Kept{byDevice: map[uint64]walk.Usage{h.disk: {Bytes: 8 << 20, Inodes: 1}}, Time: time.Now()}
+	if got := h.of("a", before); !got.cut || got.byDevice[h.disk].Bytes != 8<<20 {
+		t.Errorf("result for a live process = %+v", got)
 	}
 	h.Belongs = nil
 	for pid, cut := range map[int]bool{os.Getpid(): true, endedProcess(t): false} {
 		h.out, h.pid = new(Kept), pid
 		h.isMember()
 		if h.out.cut != cut {
-			t.Errorf("process %d: %v", pid, h.out.cut)
+			t.Errorf("process %d: result is cut: %v", pid, h.out.cut)
 		}
 	}
 	procs := filepath.Join(h.tree, "kubepods/burstable/poda/c/cgroup.procs")
@@ -108,11 +109,11 @@ func TestAProcessWhoseFilesAreAbsentIsNotGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := h.of("a", Kept{}); got.cut {
-		t.Errorf("it has ended: %+v", got)
+		t.Errorf("result for an ended process = %+v", got)
 	}
 }
 
-// endedProcess is the number of a process that has ended.
+// endedProcess returns the ID of a process that has ended.
 func endedProcess(t testing.TB) int {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe", "-test.run=^$")
@@ -122,15 +123,16 @@ func endedProcess(t testing.TB) int {
 	return cmd.Process.Pid
 }
 
-// Files that no directory has count as those of the pod whose processes have them open or mapped, by their blocks, and each once.
+// Files without a name count for the pod with processes that have them open or mapped, by their
+// blocks, and once each.
 func TestFilesWithoutANameCount(t *testing.T) {
 	h := newHolder(t, "a", "b")
-	want := h.of("a", Kept{}).by[h.disk] // other tests' of this process
+	want := h.of("a", Kept{}).byDevice[h.disk] // files of other tests in this process
 	counts := func(what string, bytes, inodes uint64) {
 		t.Helper()
 		want.Bytes, want.Inodes = want.Bytes+bytes, want.Inodes+inodes
-		if got := h.of("a", Kept{}); got.by[h.disk] != want || got.cut {
-			t.Errorf("%s: %+v, want %+v", what, got, want)
+		if got := h.of("a", Kept{}); got.byDevice[h.disk] != want || got.cut {
+			t.Errorf("usage with a file kept by %s = %+v, want %+v", what, got, want)
 		}
 	}
 	f := h.file("open", 8<<20)
@@ -175,22 +177,22 @@ func TestFilesWithoutANameCount(t *testing.T) {
 		t.Fatal(err)
 	}
 	counts("in memory", 0, 0)
-	if b := h.of("b", Kept{}); b.by[h.disk].Inodes != 0 {
-		t.Errorf("another pod that shares them: %+v, want them once", b)
+	if b := h.of("b", Kept{}); b.byDevice[h.disk].Inodes != 0 {
+		t.Errorf("another pod that shares the files: %+v, want them once", b)
 	}
 	h.Forget(map[string]bool{"b": true})
-	if b := h.of("b", Kept{}); b.by[h.disk] != want {
-		t.Errorf("the pod that is left: %+v, want %+v", b, want)
+	if b := h.of("b", Kept{}); b.byDevice[h.disk] != want {
+		t.Errorf("usage of the remaining pod = %+v, want %+v", b, want)
 	}
-	if none := h.of("c", Kept{}); len(none.by) != 0 {
-		t.Errorf("a pod without a cgroup: %+v", none)
+	if none := h.of("c", Kept{}); len(none.byDevice) != 0 {
+		t.Errorf("usage of a pod without a cgroup = %+v", none)
 	}
 }
 
-// A thread may have descriptors of its own.
+// A thread may have its own descriptor table.
 func TestAThreadHidesNothing(t *testing.T) {
 	h := newHolder(t, "a")
-	before := h.of("a", Kept{}).by[h.disk]
+	before := h.of("a", Kept{}).byDevice[h.disk]
 	ready, end := make(chan error), make(chan struct{})
 	defer close(end)
 	go func() {
@@ -208,13 +210,13 @@ func TestAThreadHidesNothing(t *testing.T) {
 	if err := <-ready; err != nil {
 		t.Fatal(err)
 	}
-	if got := h.of("a", Kept{}).by[h.disk]; got.Bytes-before.Bytes != 2<<20 || got.Inodes-before.Inodes != 1 {
-		t.Errorf("%+v, before it had one %+v", got, before)
+	if got := h.of("a", Kept{}).byDevice[h.disk]; got.Bytes-before.Bytes != 2<<20 || got.Inodes-before.Inodes != 1 {
+		t.Errorf("usage with the thread's descriptor = %+v, before %+v", got, before)
 	}
 }
 
-// What a tenant has many of costs it its own turn: then what was counted is a lower bound, the larger figure stays, and the next turn is
-// longer.
+// A tenant with many descriptors uses up only its own turn: then the result is a lower bound,
+// the larger figure stays, and the next turn is longer.
 func TestManyDescriptorsCostOneTurn(t *testing.T) {
 	h := newHolder(t, "a")
 	var first []*os.File
@@ -229,8 +231,8 @@ func TestManyDescriptorsCostOneTurn(t *testing.T) {
 	h.file("late", 8<<20)
 	h.unlink("late")
 	all := h.of("a", Kept{})
-	if all.cut || all.by[h.disk].Bytes < 8<<20 {
-		t.Fatalf("behind %d others: %+v", len(first), all)
+	if all.cut || all.byDevice[h.disk].Bytes < 8<<20 {
+		t.Fatalf("usage with a file behind %d others = %+v", len(first), all)
 	}
 	paces := 0
 	h.pace = func(context.Context) error {
@@ -240,44 +242,46 @@ func TestManyDescriptorsCostOneTurn(t *testing.T) {
 		return nil
 	}
 	cut := h.of("a", all)
-	if u := cut.by[h.disk]; !cut.cut || !u.Partial || u.Bytes != all.by[h.disk].Bytes || u.Inodes != all.by[h.disk].Inodes || paces != 3 {
-		t.Errorf("cut off after %d paces: %+v, before %+v", paces, cut, all)
+	if u := cut.byDevice[h.disk]; !cut.cut || !u.Partial || u.Bytes != all.byDevice[h.disk].Bytes || u.Inodes != all.byDevice[h.disk].Inodes || paces != 3 {
+		t.Errorf("usage cut off after %d paces = %+v, before %+v", paces, cut, all)
 	}
 	on := cut.On(stats.Some(stats.FsStats{Device: h.disk}))
-	if !on.OK || !on.V.Partial || on.V.UsedBytes != all.by[h.disk].Bytes {
-		t.Errorf("on its disk: %+v", on)
+	if !on.OK || !on.V.Partial || on.V.UsedBytes != all.byDevice[h.disk].Bytes {
+		t.Errorf("usage on the pod's disk = %+v", on)
 	}
 	for want := 2 * unnamedTurn; ; want *= 2 {
 		paces = 2
 		if cut = h.of("a", cut); cut.turn != min(want, longestUnnamedTurn) {
-			t.Fatalf("a turn of %v, want %v", cut.turn, min(want, longestUnnamedTurn))
+			t.Fatalf("turn after a cut off one = %v, want %v", cut.turn, min(want, longestUnnamedTurn))
 		}
 		if want > longestUnnamedTurn {
 			break
 		}
 	}
 	h.pace = hosttest.NoPause
-	if again := h.of("a", cut); again.cut || again.by[h.disk] != all.by[h.disk] || again.turn != longestUnnamedTurn {
-		t.Errorf("with enough time: %+v", again)
+	if again := h.of("a", cut); again.cut || again.byDevice[h.disk] != all.byDevice[h.disk] || again.turn != longestUnnamedTurn {
+		t.Errorf("usage of a complete look = %+v", again)
 	}
 }
 
-// A process whose id is another's by now counts for nobody, and neither does one that is gone.
-func TestAProcessIDThatIsUsedAgain(t *testing.T) {
+// A process with an ID that another process has by now does not count, and neither does one
+// that is gone.
+func TestReusedProcessID(t *testing.T) {
 	h := newHolder(t, "a")
 	h.file("x", 1<<20)
 	h.unlink("x")
 	h.Belongs = func(pid int, group string) bool { return pid != os.Getpid() || group != "poda" }
-	if got := h.of("a", Kept{}); len(got.by) != 0 {
-		t.Errorf("another's: %+v", got)
+	if got := h.of("a", Kept{}); len(got.byDevice) != 0 {
+		t.Errorf("usage with a reused process ID = %+v", got)
 	}
 	h.Belongs, h.proc = func(int, string) bool { return true }, t.TempDir()
-	if got := h.of("a", Kept{}); len(got.by) != 0 {
-		t.Errorf("gone: %+v", got)
+	if got := h.of("a", Kept{}); len(got.byDevice) != 0 {
+		t.Errorf("usage with an ended process = %+v", got)
 	}
 }
 
-// A file in a container's writable layer has the overlay's device, but the disk's blocks: it counts for the disk of the upper directory.
+// A file in a container's writable layer has the overlay's device but the disk's blocks: it
+// counts for the disk of the upper directory.
 func TestFilesWithoutANameInAWritableLayer(t *testing.T) {
 	h := newHolder(t, "a")
 	root := t.TempDir()
@@ -301,7 +305,7 @@ func TestFilesWithoutANameInAWritableLayer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer h.host.Close()
-	before := h.of("a", Kept{}).by[h.disk]
+	before := h.of("a", Kept{}).byDevice[h.disk]
 	if h.overlays, err = mounts.Overlays("/proc/self/mountinfo"); err != nil {
 		t.Fatal(err)
 	}
@@ -316,8 +320,8 @@ func TestFilesWithoutANameInAWritableLayer(t *testing.T) {
 	defer f.Close()
 	counts := func(how string) {
 		t.Helper()
-		if got := h.of("a", Kept{}).by[h.disk]; got.Bytes-before.Bytes != 6<<20 || got.Inodes-before.Inodes != 1 {
-			t.Errorf("%s: %+v, before it was made %+v", how, got, before)
+		if got := h.of("a", Kept{}).byDevice[h.disk]; got.Bytes-before.Bytes != 6<<20 || got.Inodes-before.Inodes != 1 {
+			t.Errorf("file in a layer kept by %s: usage %+v, before %+v", how, got, before)
 		}
 	}
 	counts("open")
@@ -332,7 +336,7 @@ func TestFilesWithoutANameInAWritableLayer(t *testing.T) {
 	}
 }
 
-// What a look costs by how many descriptors there are.
+// BenchmarkUnnamed measures the cost of a look by the number of descriptors.
 func BenchmarkUnnamed(b *testing.B) {
 	h := newHolder(b, "a")
 	for range 1000 {
@@ -346,7 +350,7 @@ func BenchmarkUnnamed(b *testing.B) {
 	h.unlink("x")
 	for b.Loop() {
 		if got := h.Look(b.Context(), "a", "", nil, &Kept{}); got.cut {
-			b.Fatal(got)
+			b.Fatal("look did not find the file: ", got)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"jettison/stats/read/mounts"
 )
 
-// layered mounts an overlay, and has a holder know the host.
+// layered mounts an overlay, and shows the host's mounts to the holder.
 func (h *holder) layered() (merged string) {
 	h.t.Helper()
 	root := h.t.TempDir()
@@ -36,23 +36,24 @@ func (h *holder) layered() (merged string) {
 	return merged
 }
 
-// A container whose layer was mounted since the host's mounts were read last: a file that it has mapped and unlinked at once is found by
-// the first look, for a victim is chosen by it.
-func TestALayerOfAContainerThatHasJustStarted(t *testing.T) {
+// A container's layer was mounted after the last reading of the host's mounts: the first look
+// finds a file that the container mapped and unlinked immediately, because the choice of a
+// victim uses it.
+func TestLayerOfAStartingContainer(t *testing.T) {
 	h := newHolder(t, "a")
 	var err error
 	if h.host, err = hostroot.Open(""); err != nil {
 		t.Fatal(err)
 	}
 	defer h.host.Close()
-	// As of process 1, whose mounts another namespace of this test's might not be.
+	// From process 1: another namespace of this test may have other mounts.
 	h.proc = t.TempDir()
 	for name, target := range map[string]string{"1": "/proc/self", fmt.Sprint(os.Getpid()): "/proc/self"} {
 		if err := os.Symlink(target, filepath.Join(h.proc, name)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	before := h.of("a", Kept{}).by[h.disk]
+	before := h.of("a", Kept{}).byDevice[h.disk]
 	merged := h.layered()
 	f, err := os.Create(filepath.Join(merged, "x"))
 	if err == nil {
@@ -70,13 +71,13 @@ func TestALayerOfAContainerThatHasJustStarted(t *testing.T) {
 		if time.Since(h.mounted) > mounts.Every/2 {
 			t.Skip("this machine is too slow: the mounts would be read again anyway")
 		}
-		if got := h.of("a", Kept{}).by[h.disk]; got.Bytes-before.Bytes != 6<<20 || got.Inodes-before.Inodes != 1 {
-			t.Errorf("%s: %+v, before it was made %+v", how, got, before)
+		if got := h.of("a", Kept{}).byDevice[h.disk]; got.Bytes-before.Bytes != 6<<20 || got.Inodes-before.Inodes != 1 {
+			t.Errorf("file in a new layer kept by %s: usage %+v, before %+v", how, got, before)
 		}
 	}
 	counts("open and mapped")
 	f.Close()
-	h.overlays = map[uint64]string{} // as before it was mounted
+	h.overlays = map[uint64]string{} // the state before the mount
 	counts("mapped")
 	if err := unix.Munmap(area); err != nil {
 		t.Error(err)

@@ -10,49 +10,50 @@ import (
 	"jettison/stats/read/walk"
 )
 
-// guard makes the calls that somebody else can hold up. To look at a process' mappings the kernel
-// takes its mmap_lock, and for its io and to compare two threads its exec_update_lock (v6.12
-// fs/proc/task_mmu.c, fs/proc/base.c do_io_accounting, kernel/kcmp.c). A process keeps these while
-// it waits for a page, or for a descriptor to be closed, by a file system that need not answer: one
-// over the network, or one that a pod serves itself. A call that does so ends when that answers, or
-// with the process. So a helper makes it, which is given up after patience; it ends when its call
-// does. It is for one goroutine.
+// guard makes calls that another process can block. To read a process' mappings the kernel
+// takes its mmap_lock, and to read its io or compare two threads its exec_update_lock (v6.12
+// fs/proc/task_mmu.c, fs/proc/base.c do_io_accounting, kernel/kcmp.c). A process holds these
+// locks while it waits for a page, or for a close, on a file system that need not answer: a
+// network file system, or one that a pod serves itself. Such a call returns when the file
+// system answers or the process ends. So a helper thread makes the call. guard abandons the
+// helper after timeout; the helper ends when its call returns. Use a guard from one goroutine.
 type guard struct {
-	patience time.Duration
-	free     *helper   // nil: none was begun
-	gone     []*helper // those given up, as far as they are not back
-	timer    *time.Timer
-	all      sync.WaitGroup // helpers
-	cpu      atomic.Int64   // that they have used, in nanoseconds
+	timeout time.Duration
+	free    *helper   // nil: none
+	stuck   []*helper // abandoned helpers with a call that has not returned
+	timer   *time.Timer
+	all     sync.WaitGroup // helpers
+	cpu     atomic.Int64   // used by helpers, in nanoseconds
 }
 
-// What a pod holds up must blind no look at another for long, nor need more than a few threads.
+// Calls that one pod blocks must not delay looks at others for long, nor need more than a few
+// threads.
 const (
-	stuckPatience = time.Second
-	// helpers given up at a time; beyond, no call is made for a pod that holds one up: the looks at
-	// others go on
+	stuckTimeout = time.Second
+	// helpers abandoned at the same time; beyond, guard makes no call for a pod that blocks
+	// one, and looks at other pods continue
 	maxStuck      = 8
-	maxStuckOfPod = 2 // of them for one pod
+	maxStuckOfPod = 2 // of these for one pod
 )
 
-// errStuck: a call is held up, or was not made, for others of that pod are.
+// errStuck: a call is blocked, or was not made because others of that pod are.
 var errStuck = errors.New("the kernel does not answer")
 
-// helper is a thread that makes one call after the other.
+// helper is a thread that makes one call after another.
 type helper struct {
 	work  chan func()
 	done  chan struct{} // one slot
 	ended atomic.Bool
-	uid   string // of the pod, and the process, whose call it was given up with
+	uid   string // pod and process of the call that blocked it
 	pid   int
 }
 
-// do makes a call that is about a process of a pod. After an error it may be under way still: it
-// must write nothing that others read.
+// do makes a call about a process of a pod. After an error the call may still run: it must not
+// write memory that others read.
 func (g *guard) do(uid string, pid int, call func()) error {
-	g.gone = slices.DeleteFunc(g.gone, func(h *helper) bool { return h.ended.Load() })
+	g.stuck = slices.DeleteFunc(g.stuck, func(h *helper) bool { return h.ended.Load() })
 	of := 0
-	for _, h := range g.gone {
+	for _, h := range g.stuck {
 		if h.pid == pid {
 			return errStuck
 		}
@@ -60,7 +61,7 @@ func (g *guard) do(uid string, pid int, call func()) error {
 			of++
 		}
 	}
-	if of >= maxStuckOfPod || of > 0 && len(g.gone) >= maxStuck {
+	if of >= maxStuckOfPod || of > 0 && len(g.stuck) >= maxStuck {
 		return errStuck
 	}
 	if g.free == nil {
@@ -71,9 +72,9 @@ func (g *guard) do(uid string, pid int, call func()) error {
 	h := g.free
 	h.work <- call
 	if g.timer == nil {
-		g.timer = time.NewTimer(g.patience)
+		g.timer = time.NewTimer(g.timeout)
 	} else {
-		g.timer.Reset(g.patience)
+		g.timer.Reset(g.timeout)
 	}
 	select {
 	case <-h.done:
@@ -82,15 +83,15 @@ func (g *guard) do(uid string, pid int, call func()) error {
 	case <-g.timer.C:
 	}
 	h.uid, h.pid = uid, pid
-	g.gone, g.free = append(g.gone, h), nil
+	g.stuck, g.free = append(g.stuck, h), nil
 	close(h.work)
 	return errStuck
 }
 
-// holds reports whether a process or its pod holds calls up, so that others about it may not be
-// made.
-func (g *guard) holds(uid string, pid int) bool {
-	return slices.ContainsFunc(g.gone, func(h *helper) bool {
+// isStuck reports whether a process or its pod blocks calls, so that further calls about it may
+// be skipped.
+func (g *guard) isStuck(uid string, pid int) bool {
+	return slices.ContainsFunc(g.stuck, func(h *helper) bool {
 		return !h.ended.Load() && (h.uid == uid || h.pid == pid)
 	})
 }
@@ -106,11 +107,10 @@ func (g *guard) help(h *helper) {
 	}
 }
 
-// used is the CPU time of the calls.
+// used returns the CPU time of the calls.
 func (g *guard) used() time.Duration { return time.Duration(g.cpu.Load()) }
 
-// close waits for the end of every helper: for those that were given up as long as the kernel holds
-// them.
+// close ends every helper and waits for it: for abandoned ones until their kernel call returns.
 func (g *guard) close() {
 	if g.free != nil {
 		close(g.free.work)

@@ -12,14 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// below goes down so many folders of long names in the holder's, and makes a file of 64 MiB there that has no name any more. The path is longer
-// than any call takes, so each is gone into from the one above.
+// below creates the given number of nested directories with long names in the holder's
+// directory, and a file of 64 MiB there without a name. The path is longer than any call
+// accepts, so each directory is opened from its parent.
 func (h *holder) below(levels int) (fd int) {
 	h.t.Helper()
 	at, err := unix.Open(h.dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	for i := 0; i < levels && err == nil; i++ {
 		name, next := strings.Repeat("d", 250), 0
-		_ = unix.Mkdirat(at, name, 0o755) // it may be there
+		_ = unix.Mkdirat(at, name, 0o755) // it may exist
 		next, err = unix.Openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		unix.Close(at)
 		at = next
@@ -37,16 +38,16 @@ func (h *holder) below(levels int) (fd int) {
 	return fd
 }
 
-// hides says so if a look does not find 64 MiB more than before.
+// hides reports an error if a look does not find 64 MiB more than before.
 func (h *holder) hides(what string, before Kept) {
 	h.t.Helper()
 	after := h.of("a", Kept{})
-	if grew := after.by[h.disk].Bytes - before.by[h.disk].Bytes; grew < 64<<20 || after.cut {
-		h.t.Errorf("%s: of 64 MiB %d MiB are counted, cut %v", what, grew>>20, after.cut)
+	if grew := after.byDevice[h.disk].Bytes - before.byDevice[h.disk].Bytes; grew < 64<<20 || after.cut {
+		h.t.Errorf("%s: %d of 64 MiB are counted, cut %v", what, grew>>20, after.cut)
 	}
 }
 
-// A file whose path is longer than readlink(2) tells counts like any other: by the link count.
+// A file with a path longer than readlink(2) returns counts like any other: by the link count.
 func TestALongPathHidesNoFile(t *testing.T) {
 	for _, levels := range []int{2, 20} {
 		h := newHolder(t, "a")
@@ -57,7 +58,7 @@ func TestALongPathHidesNoFile(t *testing.T) {
 	}
 }
 
-// A line of maps that is longer than what is read at a time is a line all the same.
+// A line of maps longer than one read is still parsed as one line.
 func TestALongPathHidesNoMappedFile(t *testing.T) {
 	h := newHolder(t, "a")
 	before := h.of("a", Kept{})
@@ -73,7 +74,8 @@ func TestALongPathHidesNoMappedFile(t *testing.T) {
 	}
 }
 
-// unmapsItself is a program that unlinks its file, and goes on in a page of memory without it.
+// unmapsItself is a program that unlinks its file, and continues in a page of memory without
+// it.
 const unmapsItself = `
 
 #include <stdio.h>
@@ -100,8 +102,8 @@ int main(void) {
 	((void(*)(unsigned long, unsigned long))code)(lo, hi - lo);
 }`
 
-// A program keeps its file while it runs, whether it maps it still or not.
-func TestAProgramHidesItsFileNot(t *testing.T) {
+// A program keeps its file while it runs, whether it still maps it or not.
+func TestRunningProgramKeepsItsFile(t *testing.T) {
 	h := newHolder(t, "a")
 	source, program := filepath.Join(t.TempDir(), "a.c"), filepath.Join(h.dir, "program")
 	if err := os.WriteFile(source, []byte(unmapsItself), 0o644); err != nil {
@@ -128,10 +130,10 @@ func TestAProgramHidesItsFileNot(t *testing.T) {
 		if err := cmd.Process.Kill(); err != nil {
 			t.Error(err)
 		}
-		_ = cmd.Wait() // it says that it was killed
+		_ = cmd.Wait() // the error reports the kill
 	}()
-	if n, err := out.Read(make([]byte, 1)); n != 0 || err == nil { // its end, once it is unmapped
-		t.Fatal("the program speaks")
+	if n, err := out.Read(make([]byte, 1)); n != 0 || err == nil { // the end of its output, once it is unmapped
+		t.Fatal("the program printed unexpected output")
 	}
 	procs := filepath.Join(h.tree, "kubepods/burstable/poda/c/cgroup.procs")
 	if err := os.WriteFile(procs, []byte(fmt.Sprintln(cmd.Process.Pid)), 0o644); err != nil {
@@ -140,7 +142,7 @@ func TestAProgramHidesItsFileNot(t *testing.T) {
 	h.hides("as the program of a process", Kept{})
 }
 
-// A directory that was removed keeps its blocks while a process is in it.
+// A removed directory keeps its blocks while a process is in it.
 func TestAWorkingDirectoryWithoutANameCounts(t *testing.T) {
 	h := newHolder(t, "a")
 	gone := filepath.Join(h.dir, "gone")
@@ -156,7 +158,7 @@ func TestAWorkingDirectoryWithoutANameCounts(t *testing.T) {
 		if err := cmd.Process.Kill(); err != nil {
 			t.Error(err)
 		}
-		_ = cmd.Wait() // it says that it was killed
+		_ = cmd.Wait() // the error reports the kill
 	}()
 	if err := os.Remove(gone); err != nil {
 		t.Fatal(err)
@@ -165,12 +167,13 @@ func TestAWorkingDirectoryWithoutANameCounts(t *testing.T) {
 	if err := os.WriteFile(procs, []byte(fmt.Sprintln(cmd.Process.Pid)), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if got := h.of("a", Kept{}); got.by[h.disk].Inodes != 1 {
-		t.Errorf("%+v", got)
+	if got := h.of("a", Kept{}); got.byDevice[h.disk].Inodes != 1 {
+		t.Errorf("usage with a removed working directory = %+v", got)
 	}
 }
 
-// keptMounted has a process with mounts of its own mount a file of 64 MiB, and unlinks that.
+// keptMounted starts a process in its own mount namespace that mounts a file of 64 MiB, and
+// unlinks the file.
 func (h *holder) keptMounted(target string) (pid int) {
 	h.t.Helper()
 	h.file("x", 64<<20).Close()
@@ -190,10 +193,10 @@ func (h *holder) keptMounted(target string) (pid int) {
 		if err := cmd.Process.Kill(); err != nil {
 			h.t.Error(err)
 		}
-		_ = cmd.Wait() // it says that it was killed
+		_ = cmd.Wait() // the error reports the kill
 	})
-	if _, err := out.Read(make([]byte, 1)); err == nil { // its end, once all that is done
-		h.t.Fatal("sh speaks")
+	if _, err := out.Read(make([]byte, 1)); err == nil { // the end of its output, once all is done
+		h.t.Fatal("sh printed unexpected output")
 	}
 	if _, err := os.Stat(filepath.Join(h.dir, "x")); err == nil {
 		h.t.Skip("cannot mount here")
@@ -201,7 +204,8 @@ func (h *holder) keptMounted(target string) (pid int) {
 	return cmd.Process.Pid
 }
 
-// A volumeMount whose subPath is a file is a mount of it, which keeps the file when it is unlinked in the volume. Nobody need have it open.
+// A volumeMount with a file as its subPath is a mount of that file, which keeps the file after
+// its unlink in the volume, even if no process has it open.
 func TestAMountHidesNoFile(t *testing.T) {
 	for _, target := range []string{"with a space", strings.Repeat(strings.Repeat("t", 250)+"/", 10) + "far"} {
 		h := newHolder(t, "a")
@@ -214,8 +218,8 @@ func TestAMountHidesNoFile(t *testing.T) {
 	}
 }
 
-// The kubelet's mounts of volumes' files are on the host, whether a container lives or not: they are the pod's whose volume it is, and not that
-// pod's that sees all that the host has mounted.
+// The kubelet's mounts of volumes' files are on the host, whether a container lives or not:
+// they belong to the pod with the volume, and not to the pod that sees the host's mounts.
 func TestAMountOfTheKubeletsHidesNoFile(t *testing.T) {
 	h := newHolder(t, "a", "b")
 	pid := h.keptMounted(filepath.Join(t.TempDir(), "pods/a/volume-subpaths/volume/app/0"))
@@ -231,8 +235,8 @@ func TestAMountOfTheKubeletsHidesNoFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if b := h.of("b", Kept{}); b.cut || b.by[h.disk].Bytes != 0 {
-		t.Errorf("a pod that sees the host's mounts: %+v", b)
+	if b := h.of("b", Kept{}); b.cut || b.byDevice[h.disk].Bytes != 0 {
+		t.Errorf("usage of a pod that sees the host's mounts = %+v", b)
 	}
 	h.hides("by the kubelet's mount", Kept{})
 }

@@ -11,48 +11,48 @@ import (
 	"jettison/stats/read/mounts"
 )
 
-// overlay is the upper directory of the overlay that a device is; empty: it is none. A container
-// may have been started since the mounts were read, so they are read anew for a device of no disk
-// (v6.12 fs/super.c get_anon_bdev) that is not among them, once in a look.
+// overlay returns the upper directory of the overlay on a device; empty: no overlay. A
+// container may have started since the mounts were read. So for an anonymous device (v6.12
+// fs/super.c get_anon_bdev) that is not in the table, it reads the mounts again, once per look.
 func (f *Finder) overlay(device uint64) string {
 	dir := f.overlays[device]
-	if dir == "" && unix.Major(device) == 0 && f.mounted.Before(f.began) {
+	if dir == "" && unix.Major(device) == 0 && f.mounted.Before(f.lookStart) {
 		f.readOverlays()
 		dir = f.overlays[device]
 	}
 	return dir
 }
 
-// readOverlays finds the host's overlays, and what it has mounted of files without a name.
+// readOverlays reads the host's overlays, and its mounts of files without a name.
 func (f *Finder) readOverlays() {
 	name := f.proc + "/1/mountinfo"
-	f.mounted, f.hosts = time.Now(), nil
+	f.mounted, f.hostMounts = time.Now(), nil
 	overlays, err := mounts.Overlays(name)
-	f.overlays, f.lacks = overlays, err != nil
+	f.overlays, f.mountsIncomplete = overlays, err != nil
 	if file, err := seqfile.Open(name); err == nil {
 		var whole bool
-		f.hosts, _, whole = mounts.Unnamed(file)
+		f.hostMounts, _, whole = mounts.Unnamed(file)
 		file.Close()
-		f.lacks = f.lacks || !whole
+		f.mountsIncomplete = f.mountsIncomplete || !whole
 	} else {
-		f.lacks = true
+		f.mountsIncomplete = true
 	}
 }
 
-// keptByHost counts those that the kubelet has mounted for the pod's volumes, for no process of it
-// need live (pkg/volume/util/subpath subpath_linux.go:
+// countHostMounts counts files that the kubelet has mounted for the pod's volumes; no process
+// of the pod need be alive (pkg/volume/util/subpath subpath_linux.go:
 // pods/UID/volume-subpaths/VOLUME/CONTAINER/INDEX).
-func (f *Finder) keptByHost(ctx context.Context) {
+func (f *Finder) countHostMounts(ctx context.Context) {
 	var of []mounts.Mount
-	for i := range f.hosts {
-		if strings.Contains(f.hosts[i].Point, "/pods/"+f.uid+"/volume-subpaths/") {
-			of = append(of, f.hosts[i])
+	for i := range f.hostMounts {
+		if strings.Contains(f.hostMounts[i].Point, "/pods/"+f.uid+"/volume-subpaths/") {
+			of = append(of, f.hostMounts[i])
 		}
 	}
 	if len(of) == 0 {
 		return
 	}
-	f.pid, f.member = 1, true // it need not be a member: the path says whose it is
+	f.pid, f.member = 1, true // membership does not matter: the path names the pod
 	for i := range of {
 		if f.step(ctx) != nil {
 			f.out.cut = true
@@ -64,24 +64,24 @@ func (f *Finder) keptByHost(ctx context.Context) {
 	}
 }
 
-// isHosts reports whether the host has a file mounted, too. Then it is not that pod's that sees all
-// of the host's mounts, as one does that watches the node, but whose volume it is of, if any's. The
-// file may have lost its name since the host's mounts were read, so for one that is not among them
-// they are read anew, once in a look.
-func (f *Finder) isHosts(m *mounts.Mount, st *unix.Statx_t) bool {
-	if f.amongHosts(m, st) {
+// mountedOnHost reports whether the host has the file mounted, too. Such a file belongs to the
+// pod that has it as a volume, if any, and not to a pod that sees all of the host's mounts,
+// such as a node monitor. The file may have lost its name since the host's mounts were read, so
+// for a missing one they are read again, once per look.
+func (f *Finder) mountedOnHost(m *mounts.Mount, st *unix.Statx_t) bool {
+	if f.inHostMounts(m, st) {
 		return true
 	}
-	if f.again {
+	if f.mountsReread {
 		return false
 	}
-	f.again = true
+	f.mountsReread = true
 	f.readOverlays()
-	return f.amongHosts(m, st)
+	return f.inHostMounts(m, st)
 }
 
-func (f *Finder) amongHosts(m *mounts.Mount, st *unix.Statx_t) bool {
-	hosts := f.hosts // which a look at one may read anew
+func (f *Finder) inHostMounts(m *mounts.Mount, st *unix.Statx_t) bool {
+	hosts := f.hostMounts // mountedFile may read f.hostMounts again
 	for i := range hosts {
 		if h := &hosts[i]; h.Device == m.Device && h.Root == m.Root {
 			if its, _ := f.mountedFile(unix.AT_FDCWD, f.proc+"/1/root", h); its != nil && its.Ino == st.Ino {

@@ -8,58 +8,58 @@ import (
 	"jettison/stats/read/walk"
 )
 
-// Kept is what the processes of one pod keep of files that no directory has any more.
+// Kept is the usage of files without a name that the processes of one pod keep.
 type Kept struct {
-	// by the device of the disk that has the blocks; nil: it was not looked for
-	by    map[uint64]walk.Usage
-	cut   bool          // its turn ended before
-	lacks bool          // the host's mounts are not all known
-	turn  time.Duration // that it might have taken
-	// process ids, and what each was found to keep in bytes: a few, for the order of the next look
-	holders map[int]uint64
-	Time    time.Time             // it began
-	nth     int                   // look at that pod
-	own     map[uint64]walk.Usage // what of by it has counted itself, where a part is kept; nil: all
-	kept    time.Time             // when what is kept of by was counted; zero: nothing is
+	// by the device of the disk with the blocks; nil: no search was made
+	byDevice         map[uint64]walk.Usage
+	cut              bool          // the turn ended before the look did
+	mountsIncomplete bool          // some of the host's mounts were not read
+	turn             time.Duration // limit of the look
+	// bytes kept by each process ID: a few, for the order of the next look
+	holders  map[int]uint64
+	Time     time.Time             // start of the look
+	number   int                   // number of the look at this pod
+	measured map[uint64]walk.Usage // counted by this look alone; nil: all of byDevice
+	keptTime time.Time             // when the kept part of byDevice was counted; zero: nothing is kept
 }
 
-// atLeast marks the figures as lower bounds.
-func (u *Kept) atLeast() {
-	for device, now := range u.by {
+// markPartial marks the figures as lower bounds.
+func (u *Kept) markPartial() {
+	for device, now := range u.byDevice {
 		now.Partial = true
-		u.by[device] = now
+		u.byDevice[device] = now
 	}
 }
 
-// larger keeps the figures of the look before where they are larger: to be hard to count must not
-// make a pod smaller. What was kept already for KeepFor after it was counted is not kept any more:
-// then the look before counts.
-func (u *Kept) larger(before *Kept) {
-	u.own = maps.Clone(u.by)
-	kept, counted := before.by, before.Time
+// keepLarger keeps larger figures of the previous look: a pod that is hard to count must not
+// look smaller. A figure is kept for at most KeepFor after it was counted; then the previous
+// look's own count applies.
+func (u *Kept) keepLarger(before *Kept) {
+	u.measured = maps.Clone(u.byDevice)
+	kept, counted := before.byDevice, before.Time
 	switch {
-	case before.kept.IsZero():
-	case u.Time.Sub(before.kept) > KeepFor:
-		kept = before.own
+	case before.keptTime.IsZero():
+	case u.Time.Sub(before.keptTime) > KeepFor:
+		kept = before.measured
 	default:
-		counted = before.kept
+		counted = before.keptTime
 	}
 	for device, old := range kept {
-		now := u.by[device]
+		now := u.byDevice[device]
 		if old.Bytes > now.Bytes || old.Inodes > now.Inodes {
-			u.kept = counted
+			u.keptTime = counted
 		}
-		u.by[device] = walk.Usage{Bytes: max(now.Bytes, old.Bytes), Inodes: max(now.Inodes, old.Inodes)}
+		u.byDevice[device] = walk.Usage{Bytes: max(now.Bytes, old.Bytes), Inodes: max(now.Inodes, old.Inodes)}
 	}
-	u.atLeast()
+	u.markPartial()
 }
 
-// On is what lies on a device.
+// On returns the usage on the device of a file system.
 func (u *Kept) On(device stats.Opt[stats.FsStats]) (out stats.Opt[stats.FsUsage]) {
-	if u.by == nil || !device.OK {
+	if u.byDevice == nil || !device.OK {
 		return out
 	}
-	on := u.by[device.V.Device]
+	on := u.byDevice[device.V.Device]
 	return stats.Some(stats.FsUsage{Time: u.Time, UsedBytes: on.Bytes, InodesUsed: on.Inodes,
-		Partial: on.Partial || u.cut || u.lacks})
+		Partial: on.Partial || u.cut || u.mountsIncomplete})
 }

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// without has no process be in a pod any more, while looks at it are cut off all the same.
+// without removes all processes from a pod, while looks at it are still cut off.
 func (h *holder) without(uid string) {
 	h.t.Helper()
 	procs := filepath.Join(h.tree, "kubepods/burstable/pod"+uid, "c", "cgroup.procs")
@@ -19,28 +19,28 @@ func (h *holder) without(uid string) {
 	}
 }
 
-// A file that one pod held, or an inode of that number, is not that pod's for ever where looks at it are cut off: after two that did not find
-// it it counts for who holds it.
-func TestAnInodeIsNotItsFormerHoldersForEver(t *testing.T) {
+// A file of one pod, or a reused inode number, stays with that pod only for two cut off looks
+// that did not find it: then it counts for its current holder.
+func TestInodeMovesToItsCurrentHolder(t *testing.T) {
 	h := newHolder(t, "a", "b")
 	base := h.of("a", Kept{})
 	h.file("x", 8<<20)
 	h.unlink("x")
 	a := h.of("a", base)
-	if a.by[h.disk].Bytes-base.by[h.disk].Bytes != 8<<20 {
-		t.Fatal(a)
+	if a.byDevice[h.disk].Bytes-base.byDevice[h.disk].Bytes != 8<<20 {
+		t.Fatal("pod a does not hold the file: ", a)
 	}
-	whole := a.by[h.disk].Bytes
+	whole := a.byDevice[h.disk].Bytes
 	h.without("a")
 	for i, want := range []uint64{0, whole, whole} {
 		a = h.of("a", a)
-		if b := h.of("b", Kept{}); !a.cut || b.by[h.disk].Bytes != want {
-			t.Errorf("after %d looks at a that were cut off (%v) b counts %d, want %d", i+1, a.cut, b.by[h.disk].Bytes, want)
+		if b := h.of("b", Kept{}); !a.cut || b.byDevice[h.disk].Bytes != want {
+			t.Errorf("after %d looks at a that were cut off (%v) b counts %d, want %d", i+1, a.cut, b.byDevice[h.disk].Bytes, want)
 		}
 	}
 }
 
-// What a look that was cut off did not find counts as before for a while, and not for ever.
+// A file that a cut off look did not find keeps counting for a limited time.
 func TestFilesWithoutANameThatAreKeptExpire(t *testing.T) {
 	h := newHolder(t, "a")
 	h.file("x", 8<<20)
@@ -49,24 +49,25 @@ func TestFilesWithoutANameThatAreKeptExpire(t *testing.T) {
 	h.without("a")
 	earlier := func(u Kept, by time.Duration) Kept {
 		u.Time = u.Time.Add(-by)
-		if !u.kept.IsZero() {
-			u.kept = u.kept.Add(-by)
+		if !u.keptTime.IsZero() {
+			u.keptTime = u.keptTime.Add(-by)
 		}
 		return u
 	}
 	for i := range 4 {
 		a = h.of("a", earlier(a, KeepFor/2-time.Minute))
-		if kept, want := a.by[h.disk].Bytes >= 8<<20, i < 2; kept != want || !a.cut {
-			t.Errorf("look %d: %+v", i, a)
+		if kept, want := a.byDevice[h.disk].Bytes >= 8<<20, i < 2; kept != want || !a.cut {
+			t.Errorf("kept usage after look %d = %+v", i, a)
 		}
 	}
 }
 
-// A descriptor of a file that lies where nobody answers, as on a network file system whose server is gone, holds up no look: what
-// other processes of that pod keep on a disk is found, however many wait there.
-func TestAFileSystemThatDoesNotAnswerHoldsUpNoLook(t *testing.T) {
+// A descriptor of a file on an unresponsive file system, such as a network file system with an
+// unreachable server, blocks no look: files that other processes of that pod keep on a disk are
+// found, however many processes wait there.
+func TestUnresponsiveFileSystemDelaysNoLook(t *testing.T) {
 	h := newHolder(t, "a")
-	h.guard.patience = 50 * time.Millisecond
+	h.guard.timeout = 50 * time.Millisecond
 	fuse, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		t.Skip("no FUSE here: ", err)
@@ -106,10 +107,10 @@ func TestAFileSystemThatDoesNotAnswerHoldsUpNoLook(t *testing.T) {
 	go func() { looked <- h.Look(t.Context(), "a", "", nil, &Kept{holders: first}) }()
 	select {
 	case a := <-looked:
-		if !a.cut || a.by[h.disk].Bytes < 8<<20 {
-			t.Errorf("%+v", a)
+		if !a.cut || a.byDevice[h.disk].Bytes < 8<<20 {
+			t.Errorf("usage with an unresponsive file system = %+v", a)
 		}
-		unix.Close(fuse) // whoever waits gets an error
+		unix.Close(fuse) // waiting calls return an error
 	case <-time.After(20 * time.Second):
 		unix.Close(fuse)
 		<-looked

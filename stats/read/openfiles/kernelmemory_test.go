@@ -13,7 +13,7 @@ import (
 	"jettison/stats/read/hosttest"
 )
 
-// looksAt has pod a be a process, whose files on the file system of /dev/shm count.
+// looksAt looks at a process as pod a; files on the file system of /dev/shm count.
 func looksAt(t *testing.T, pid string) Kept {
 	h := newHolder(t, "a")
 	var st unix.Stat_t
@@ -26,11 +26,12 @@ func looksAt(t *testing.T, pid string) Kept {
 		t.Fatal(err)
 	}
 	got := h.of("a", Kept{})
-	fmt.Printf("said: %d of %d bytes, cut %v\n", got.by[h.disk].Inodes, got.by[h.disk].Bytes, got.cut)
+	fmt.Printf("said: %d of %d bytes, cut %v\n", got.byDevice[h.disk].Inodes, got.byDevice[h.disk].Bytes, got.cut)
 	return got
 }
 
-// A pod may map a file so far down that the kernel needs 64 MiB for its line in maps: the look that counts it does not pay for that.
+// A pod may map a file so deep that the kernel needs 64 MiB for its line in maps: the look that
+// counts it does not use that memory.
 func TestAFileThatIsMappedVeryFarDownCostsTheReaderNoMemory(t *testing.T) {
 	if pid, ok := seqtest.Inside(t); ok {
 		looksAt(t, pid)
@@ -54,14 +55,15 @@ func TestAFileThatIsMappedVeryFarDownCostsTheReaderNoMemory(t *testing.T) {
 	}
 	out, peak := hosttest.Survives(t, seqtest.Within, fmt.Sprint(os.Getpid()))
 	if out != "1 of 1048576 bytes, cut false" || peak > 32<<20 {
-		t.Errorf("%s; the most memory was %.1f MiB", out, float64(peak)/(1<<20))
+		t.Errorf("look at a deep mapped file: %s, peak memory %.1f MiB", out, float64(peak)/(1<<20))
 	}
 	if err := unix.Munmap(area); err != nil {
 		t.Error(err)
 	}
 }
 
-// Who mounts something so far down in a namespace of its own is looked at as far as can be, and what is found is a lower bound.
+// A process with a very deep mount in its own namespace is searched as far as possible, and the
+// result is a lower bound.
 func TestAMountThatIsVeryFarDownDoesNotEndTheReader(t *testing.T) {
 	if pid, ok := seqtest.Inside(t); ok {
 		looksAt(t, pid)
@@ -69,6 +71,6 @@ func TestAMountThatIsVeryFarDownDoesNotEndTheReader(t *testing.T) {
 	}
 	seqtest.Mounted(t)
 	if out, _ := hosttest.Survives(t, seqtest.WithinSpared, fmt.Sprint(os.Getpid())); !strings.HasSuffix(out, "cut true") {
-		t.Error(out)
+		t.Error("look at a deep mount did not report a lower bound: ", out)
 	}
 }

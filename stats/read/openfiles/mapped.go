@@ -11,12 +11,13 @@ import (
 	"jettison/stats/read/walk"
 )
 
-// mapped counts the files without a name that a process maps: their descriptors may be closed. A
-// thread that has ended tells of none, and the first may have ended before the others: then another
-// is asked, for all of a process map the same (clone(2), CLONE_THREAD).
+// mapped counts the files without a name that a process maps: their descriptors may be closed.
+// A thread that has ended shows no mappings, and the first may end before the others. In that
+// case it reads another thread, because all threads of a process share its mappings (clone(2),
+// CLONE_THREAD).
 func (f *Finder) mapped(ctx context.Context, dir, pid int) error {
-	told, err := f.mappings(ctx, dir, pid)
-	if told || err != nil {
+	found, err := f.mappings(ctx, dir, pid)
+	if found || err != nil {
 		return err
 	}
 	return f.entries(ctx, dir, "task", pid, func(threads int, name string) (bool, error) {
@@ -28,26 +29,27 @@ func (f *Finder) mapped(ctx context.Context, dir, pid int) error {
 		// tid_base_stuff).
 		thread, err := unix.Open(f.proc+"/"+name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		if err != nil {
-			f.missed(err, tid)
+			f.noteUnread(err, tid)
 			return true, nil
 		}
 		defer unix.Close(thread)
 		var st unix.Stat_t
-		// ids are used again: what was opened is this process' thread, or gone
+		// process IDs are reused: the opened directory is this process' thread, or gone
 		if unix.Fstatat(threads, name, &st, 0) != nil {
 			return true, nil
 		}
-		told, err := f.mappings(ctx, thread, tid)
-		return !told, err
+		found, err := f.mappings(ctx, thread, tid)
+		return !found, err
 	})
 }
 
-// mappings counts those that a process or thread maps, and its program's, which it need not map any
-// more. told: it maps any. Links are asked for, not /proc/PID/maps: the kernel makes that of whole
-// paths, as long as they are (package seqfile), but of a link no more than a page.
-func (f *Finder) mappings(ctx context.Context, dir, tid int) (told bool, err error) {
+// mappings counts the files that a process or thread maps, and its program, which it need not
+// map any more. found: it maps any file. It reads links instead of /proc/PID/maps: the kernel
+// builds that file from whole paths of any length (package seqfile), but a link from no more
+// than a page.
+func (f *Finder) mappings(ctx context.Context, dir, tid int) (found bool, err error) {
 	if isDeleted(dir, "exe") {
-		f.file(dir, "exe")
+		f.countLink(dir, "exe")
 	}
 	opened := new(struct {
 		file *os.File
@@ -56,24 +58,24 @@ func (f *Finder) mappings(ctx context.Context, dir, tid int) (told bool, err err
 	if !f.guarded(func() {
 		fd, err := unix.Openat(dir, "map_files", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if opened.err = err; err == nil {
-			opened.file = os.NewFile(uintptr(fd), "map_files") // which closes it where nobody waits any more
+			opened.file = os.NewFile(uintptr(fd), "map_files") // closes it even after the wait was abandoned
 		}
 	}) {
-		return true, f.step(ctx) // another thread's is held up, too
+		return true, f.step(ctx) // the call would block for another thread, too
 	}
 	file := opened.file
 	if file == nil {
-		f.missed(opened.err, tid)
+		f.noteUnread(opened.err, tid)
 		return false, f.step(ctx)
 	}
-	defer file.Close() // once a call that is under way is over
-	for buf := make([]byte, 32<<10); ; told = true {
+	defer file.Close() // closes after a call in flight returns
+	for buf := make([]byte, 32<<10); ; found = true {
 		next := new(mappedFiles)
 		if !f.guarded(func() { next.read(file, buf) }) {
 			return true, nil
 		}
-		if next.all == 0 { // its end, or the process is gone
-			return told, nil
+		if next.all == 0 { // the end, or the process is gone
+			return found, nil
 		}
 		for range next.all {
 			if err := f.step(ctx); err != nil {
@@ -84,26 +86,27 @@ func (f *Finder) mappings(ctx context.Context, dir, tid int) (told bool, err err
 			if err := f.step(ctx); err != nil {
 				return true, err
 			}
-			f.file(int(file.Fd()), name)
+			f.countLink(int(file.Fd()), name)
 		}
 	}
 }
 
-// mappedFiles are some of the files that a process maps: how many, and the links in map_files of
-// those that may have no name.
+// mappedFiles is a batch of the files that a process maps: their number, and the links in
+// map_files of those that may have no name.
 type mappedFiles struct {
 	all     int
 	deleted []string
 }
 
-// read reads the next of a map_files; none: that was all. Both the list and each link take the
-// process' mmap_lock (v6.12 fs/proc/base.c proc_map_files_readdir, map_files_get_link).
+// read reads the next batch of map_files; an empty one is the end. Both the list and each link
+// take the process' mmap_lock (v6.12 fs/proc/base.c proc_map_files_readdir,
+// map_files_get_link).
 func (m *mappedFiles) read(file *os.File, buf []byte) {
 	conn, err := file.SyscallConn()
 	if err != nil {
 		return
 	}
-	_ = conn.Control(func(fd uintptr) { // an error: it is closed, and nobody waits any more
+	_ = conn.Control(func(fd uintptr) { // an error means that it is closed and the wait was abandoned
 		for {
 			n, err := unix.Getdents(int(fd), buf)
 			if err == unix.EINTR {

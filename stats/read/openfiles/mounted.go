@@ -12,52 +12,53 @@ import (
 	"jettison/stats/read/quota"
 )
 
-// mountSpace is what decides which mounts a thread sees: its namespace, and where in that its root
-// is. That is a mount and a directory of it, and no path: something else may be mounted over one,
-// with another thread's root on it.
+// mountSpace identifies the mounts that a thread sees: its namespace, and its root in that. The
+// root is a mount and a directory of it, not a path: another file system may be mounted over a
+// path while another thread has its root there.
 type mountSpace struct {
 	namespace           string
 	device, inode, root uint64 // root: the id of the mount; 0: not known (before Linux 5.8)
 }
 
-// spaceOf finds that of a thread. ok: it is known, which it is not where it is held up.
+// spaceOf returns the mountSpace of a thread. ok is false if it is unknown, for example because
+// the call is blocked.
 func (f *Finder) spaceOf(dir int, thread string) (space mountSpace, ok bool) {
 	var text [64]byte
 	n, err := unix.Readlinkat(dir, thread+"ns/mnt", text[:])
 	if err != nil {
 		return space, false // it is gone
 	}
-	told := new(struct {
+	result := new(struct {
 		st unix.Statx_t
 		ok bool
 	})
 	if !f.guarded(func() {
 		const flags, want = unix.AT_STATX_DONT_SYNC | unix.AT_NO_AUTOMOUNT,
 			unix.STATX_INO | unix.STATX_MNT_ID
-		told.ok = unix.Statx(dir, thread+"root", flags, want, &told.st) == nil
-	}) || !told.ok {
+		result.ok = unix.Statx(dir, thread+"root", flags, want, &result.st) == nil
+	}) || !result.ok {
 		return space, false
 	}
-	space = mountSpace{namespace: string(text[:n]), device: unix.Mkdev(told.st.Dev_major,
-		told.st.Dev_minor), inode: told.st.Ino}
-	if told.st.Mask&unix.STATX_MNT_ID != 0 {
-		space.root = told.st.Mnt_id
+	space = mountSpace{namespace: string(text[:n]), device: unix.Mkdev(result.st.Dev_major,
+		result.st.Dev_minor), inode: result.st.Ino}
+	if result.st.Mask&unix.STATX_MNT_ID != 0 {
+		space.root = result.st.Mnt_id
 	}
 	return space, true
 }
 
-// keptByMounts counts the files without a name that a thread has mounted: a volumeMount whose
-// subPath is a file is a mount of it, and who has namespaces of its own may mount what it likes.
-// Threads that have the same mounted, from the same root, are asked once.
-func (f *Finder) keptByMounts(ctx context.Context, dir int, thread string, tid int) error {
-	if space, ok := f.spaceOf(dir, thread); ok && f.spaces[space] {
+// countMounts counts the files without a name that a thread has mounted: a volumeMount with a
+// file as its subPath is a mount of that file, and a process in its own namespaces may mount
+// any file. Threads with the same mounts and root are read once.
+func (f *Finder) countMounts(ctx context.Context, dir int, thread string, tid int) error {
+	if space, ok := f.spaceOf(dir, thread); ok && f.mountSpaces[space] {
 		return nil
-	} else if ok && len(f.spaces) < maxInodes {
-		f.spaces[space] = true
+	} else if ok && len(f.mountSpaces) < maxInodes {
+		f.mountSpaces[space] = true
 	}
 	file, err := seqfile.OpenAt(dir, thread+"mountinfo")
 	if err != nil {
-		f.missed(err, tid)
+		f.noteUnread(err, tid)
 		return f.step(ctx)
 	}
 	found, all, whole := mounts.Unnamed(file)
@@ -73,28 +74,27 @@ func (f *Finder) keptByMounts(ctx context.Context, dir int, thread string, tid i
 			return err
 		}
 		if st, project := f.mountedFile(dir, thread+"root", &found[i]); st != nil &&
-			!f.isHosts(&found[i], st) {
+			!f.mountedOnHost(&found[i], st) {
 			f.count(st, project)
 		}
 	}
 	return nil
 }
 
-// mountedFile looks at a file without a name on a disk that is mounted somewhere below a root; nil:
-// there is none. One that is not found there, for something else was mounted over it, may take any
-// room.
+// mountedFile reads a file without a name on a disk that is mounted below a root; nil: no such
+// file. If it is not found there, because another mount covers it, its size is unknown.
 func (f *Finder) mountedFile(dir int, root string, m *mounts.Mount) (st *unix.Statx_t,
 	ofProject func() (uint32, bool)) {
-	if !f.now[m.Device] && f.overlay(m.Device) == "" {
+	if !f.diskSet[m.Device] && f.overlay(m.Device) == "" {
 		return nil, nil
 	}
-	type told struct {
+	type answer struct {
 		st      unix.Statx_t
 		ok      bool
 		project uint32
 		known   bool
 	}
-	got := new(told)
+	got := new(answer)
 	counted := len(f.counted) > 0
 	if !f.guarded(func() {
 		fd, err := openBelow(dir, root, m.Point)
@@ -116,8 +116,8 @@ func (f *Finder) mountedFile(dir int, root string, m *mounts.Mount) (st *unix.St
 	return &got.st, func() (uint32, bool) { return got.project, got.known }
 }
 
-// openBelow opens a path of any length below a root for its metadata. It goes through no link: a
-// mountinfo has none.
+// openBelow opens a path of any length below a root for its metadata. It follows no link,
+// because mount points contain no links.
 func openBelow(dir int, root, name string) (fd int, err error) {
 	const atOnce = 15 // names, of 255 bytes at most: with fewer than PATH_MAX together
 	if fd, err = unix.Openat(dir, root, unix.O_PATH|unix.O_CLOEXEC, 0); err != nil {

@@ -15,13 +15,13 @@ import (
 	"jettison/stats/read/walk"
 )
 
-// deleted is what the kernel writes behind the path of a file without a name (v6.12 fs/d_path.c
-// path_with_deleted). A file may be named so too: this saves asking for the others, which may lie
-// on a network file system whose server is gone.
+// deleted is the suffix that the kernel appends to the path of a file without a name (v6.12
+// fs/d_path.c path_with_deleted). A file's name may end so, too. The suffix saves a statx of
+// all other files, which may be on a network file system with an unreachable server.
 const deleted = " (deleted)"
 
-// guarded makes a call about the process at hand that may be held up (guard). ok: it was made; else
-// what is found is a lower bound.
+// guarded makes a call about the current process that may block (guard). ok: the call returned;
+// otherwise the result is a lower bound.
 func (f *Finder) guarded(call func()) (ok bool) {
 	if f.onDisk {
 		ok = f.guard.do(f.uid+" on disks", -f.pid, call) == nil
@@ -32,8 +32,8 @@ func (f *Finder) guarded(call func()) (ok bool) {
 	return ok
 }
 
-// round bounds what is looked at of one process: descriptors of a thread, and threads with
-// descriptors of their own.
+// round bounds the part of one process that is read: descriptors of a thread, and threads with
+// separate descriptor tables.
 type round struct{ fds, sets int }
 
 var (
@@ -41,24 +41,24 @@ var (
 	lastRound  = round{1 << 30, maxProcesses}
 )
 
-// process looks at the descriptors and mappings of one process, within a round's bounds. more: it
-// has more. An error is the end of the turn; a process that is gone is none.
+// process searches the descriptors and mappings of one process, within a round's bounds. more:
+// some were left out. An error ends the turn; a process that is gone is no error.
 func (f *Finder) process(ctx context.Context, pid int, within round) (more bool, err error) {
 	dir, err := unix.Open(fmt.Sprintf("%s/%d", f.proc, pid),
 		unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	f.pid, f.member = pid, false
 	if err != nil {
-		f.missed(err, pid)
+		f.noteUnread(err, pid)
 		return false, f.step(ctx)
 	}
-	defer unix.Close(dir) // until then it is this very process, or none
-	// A thread may have descriptors of its own (unshare(2), CLONE_FILES), and the first one may have
-	// ended before the others.
+	defer unix.Close(dir) // until then it refers to this process, or none
+	// A thread may have a separate descriptor table (unshare(2), CLONE_FILES), and the first
+	// one may end before the others.
 	var sets fileSets
 	same := func(other, tid int) (order int, ok bool) {
-		told := new(int)
-		if ok = f.guarded(func() { *told = sameFiles(other, tid) }); ok {
-			order = *told
+		result := new(int)
+		if ok = f.guarded(func() { *result = sameFiles(other, tid) }); ok {
+			order = *result
 		}
 		return order, ok
 	}
@@ -67,13 +67,13 @@ func (f *Finder) process(ctx context.Context, pid int, within round) (more bool,
 		if err != nil {
 			return true, nil
 		}
-		// it may be in directories of its own (CLONE_FS)
+		// the thread may have its own directories (CLONE_FS)
 		for _, link := range [...]string{"/cwd", "/root"} {
 			if link = "task/" + name + link; isDeleted(dir, link) {
-				f.file(dir, link)
+				f.countLink(dir, link)
 			}
 		}
-		if err := f.keptByMounts(ctx, dir, "task/"+name+"/", tid); err != nil {
+		if err := f.countMounts(ctx, dir, "task/"+name+"/", tid); err != nil {
 			return false, err
 		}
 		if sets.has(tid, same) {
@@ -91,8 +91,8 @@ func (f *Finder) process(ctx context.Context, pid int, within round) (more bool,
 				return false, nil
 			}
 			if isDeleted(fds, fd) {
-				f.onDisk = f.guard.holds(f.uid, f.pid) && f.isOnDisk(fds, fd)
-				f.file(fds, fd)
+				f.onDisk = f.guard.isStuck(f.uid, f.pid) && f.isOnDisk(fds, fd)
+				f.countLink(fds, fd)
 				f.onDisk = false
 			}
 			return true, nil
@@ -105,13 +105,15 @@ func (f *Finder) process(ctx context.Context, pid int, within round) (more bool,
 	return more, f.mapped(ctx, dir, pid)
 }
 
-// missed takes that something of a thread could not be opened: unless it has ended, or that is
-// refused, what is found is a lower bound. The kernel calls a file of a process absent, too, where
-// it has no memory for its inode (v6.12 fs/proc/base.c proc_pid_instantiate,
-// proc_pident_instantiate), so another system call has to say that it is gone.
-func (f *Finder) missed(err error, tid int) {
+// noteUnread records that a file of a thread could not be opened: the result is then a lower
+// bound, unless the thread has ended or access is denied. The kernel also reports a file of a
+// process as absent if it has no memory for the inode (v6.12 fs/proc/base.c
+// proc_pid_instantiate, proc_pident_instantiate), so a second system call must confirm that the
+// thread is gone.
+func (f *Finder) noteUnread(err error, tid int) {
 	switch {
-	// it has ended, and nobody has waited for it (v6.12 fs/proc_namespace.c mounts_open_common)
+	// the thread has ended and was not reaped yet (v6.12 fs/proc_namespace.c
+	// mounts_open_common)
 	case errors.Is(err, unix.EINVAL):
 	case errors.Is(err, os.ErrPermission):
 	case (errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH)) &&
@@ -121,10 +123,10 @@ func (f *Finder) missed(err error, tid int) {
 	}
 }
 
-// isOnDisk reports whether a descriptor's file lies on a disk, by the mounts of its thread. Nobody
-// can hold up a look at that, unless by giving the descriptor to another file meanwhile: it is not
-// left out where the process, or its pod, holds up other calls. fdinfo has a line for each lock
-// that is taken on the file (v6.12 fs/locks.c show_fd_locks), and is made as a whole.
+// isOnDisk reports whether a descriptor's file is on a disk, by the mounts of its thread. A pod
+// cannot block this call, unless it gives the descriptor to another file meanwhile. So such
+// files are counted even if the process, or its pod, blocks other calls. The kernel builds
+// fdinfo as a whole, with a line for each lock on the file (v6.12 fs/locks.c show_fd_locks).
 func (f *Finder) isOnDisk(fds int, name string) bool {
 	var text [1024]byte
 	n := readAt(fds, "../fdinfo/"+name, text[:])
@@ -141,22 +143,23 @@ func (f *Finder) isOnDisk(fds int, name string) bool {
 		f.mounts = mounts.Devices(fds)
 	}
 	device, known := f.mounts[id]
-	return known && (f.now[device] || f.overlay(device) != "")
+	return known && (f.diskSet[device] || f.overlay(device) != "")
 }
 
-// readAt reads the beginning of a file of a process; 0: it is gone.
+// readAt reads the beginning of a file of a process; 0: the process is gone.
 func readAt(dir int, name string, buf []byte) int {
 	file, err := seqfile.OpenAt(dir, name)
 	if err != nil {
 		return 0
 	}
 	defer file.Close()
-	n, _ := file.Read(buf) // 0: it could not be
+	n, _ := file.Read(buf) // 0: it could not be read
 	return n
 }
 
-// isDeleted reads where a link leads, without going there. Of a path that is longer than the kernel
-// tells (v6.12 fs/proc/base.c do_proc_readlink) it is not known, so that the file is asked.
+// isDeleted reads the path of a link without following it. If the path is longer than the
+// kernel reports (v6.12 fs/proc/base.c do_proc_readlink), it returns true, so that the file
+// itself is checked.
 func isDeleted(dir int, name string) bool {
 	var text [4096]byte
 	n, err := unix.Readlinkat(dir, name, text[:])
@@ -164,13 +167,13 @@ func isDeleted(dir int, name string) bool {
 		(n == len(text) || bytes.HasSuffix(text[:n], []byte(deleted)))
 }
 
-// entries visits what is in a directory of a thread until visit says false. One that is gone has
-// nothing.
+// entries visits the entries of a directory of a thread until visit returns false. A directory
+// that is gone is empty.
 func (f *Finder) entries(ctx context.Context, at int, name string, tid int,
 	visit func(dir int, name string) (bool, error)) error {
 	dir, err := unix.Openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		f.missed(err, tid)
+		f.noteUnread(err, tid)
 		return f.step(ctx)
 	}
 	defer unix.Close(dir)
@@ -201,7 +204,8 @@ func (f *Finder) entries(ctx context.Context, at int, name string, tid int,
 	}
 }
 
-// step is taken for each thing that is looked at. Its error is the end of the turn.
+// step is called for each item that is read and calls pace now and then. Its error ends the
+// turn.
 func (f *Finder) step(ctx context.Context) error {
 	if f.steps++; f.steps < 64 {
 		return nil

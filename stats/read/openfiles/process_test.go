@@ -16,7 +16,8 @@ import (
 	"jettison/stats/read/walk"
 )
 
-// onThread runs f on a thread that has descriptors of its own, and that the kernel lists after those of all calls before. It lives until stop.
+// onThread runs f on a thread with its own descriptor table, which the kernel lists after those
+// of all earlier calls. It lives until stop.
 func onThread(t *testing.T, last *int, stop chan struct{}, f func()) {
 	t.Helper()
 	for late := false; !late; {
@@ -26,11 +27,11 @@ func onThread(t *testing.T, last *int, stop chan struct{}, f func()) {
 			if unix.Gettid() == os.Getpid() {
 				ready <- nil
 				<-stop
-				runtime.UnlockOSThread() // the first one never ends, and would keep what it has of its own
+				runtime.UnlockOSThread() // the main thread never ends, and would keep its own table
 				return
 			}
 			err := unix.Unshare(unix.CLONE_FILES)
-			if late = unix.Gettid() > *last; late { // the kernel lists threads as they were made
+			if late = unix.Gettid() > *last; late { // the kernel lists threads in the order of their creation
 				*last = unix.Gettid()
 				f()
 			}
@@ -43,10 +44,11 @@ func onThread(t *testing.T, last *int, stop chan struct{}, f func()) {
 	}
 }
 
-// However many threads have descriptors of their own, those of the last count.
+// With any number of threads that have their own descriptor tables, those of the last one
+// count.
 func TestEveryThreadsDescriptorsCount(t *testing.T) {
 	h := newHolder(t, "a")
-	base := h.of("a", Kept{}).by[h.disk]
+	base := h.of("a", Kept{}).byDevice[h.disk]
 	stop, last := make(chan struct{}), 0
 	defer close(stop)
 	for range maxFileSets + 1 {
@@ -65,18 +67,19 @@ func TestEveryThreadsDescriptorsCount(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if got := h.of("a", Kept{}); got.by[h.disk].Bytes < base.Bytes+8<<20 || got.cut {
-		t.Errorf("8 MiB held by the last thread of many: %+v, cut %v; before %+v", got.by[h.disk], got.cut, base)
+	if got := h.of("a", Kept{}); got.byDevice[h.disk].Bytes < base.Bytes+8<<20 || got.cut {
+		t.Errorf("usage with 8 MiB held by the last thread = %+v, cut %v; before %+v", got.byDevice[h.disk], got.cut, base)
 	}
 	f := h.Finder
-	out := Kept{by: map[uint64]walk.Usage{}, holders: map[int]uint64{}}
+	out := Kept{byDevice: map[uint64]walk.Usage{}, holders: map[int]uint64{}}
 	f.out = &out
 	if more, err := f.process(t.Context(), os.Getpid(), firstRound); !more || err != nil {
-		t.Errorf("more threads than a first round looks at: %v, %v", more, err)
+		t.Errorf("process with more threads than a first round reads: more %v, error %v", more, err)
 	}
 }
 
-// Threads that share their descriptors are looked at once. Where the kernel does not tell, each is looked at.
+// Threads that share a descriptor table are read once. If the kernel does not compare, each is
+// read.
 func TestThreadsThatShareDescriptors(t *testing.T) {
 	stop, last, own := make(chan struct{}), 0, 0
 	defer close(stop)
@@ -85,20 +88,20 @@ func TestThreadsThatShareDescriptors(t *testing.T) {
 	defer runtime.UnlockOSThread()
 	var sets fileSets
 	if _, _, errno := unix.Syscall6(unix.SYS_KCMP, uintptr(os.Getpid()), uintptr(unix.Gettid()), 2, 0, 0, 0); errno != 0 {
-		t.Skip("kcmp is not to be had: ", errno)
+		t.Skip("kcmp is not available here: ", errno)
 	}
-	const gone = 1 << 30 // no thread has this id: to ask about it is refused
+	const gone = 1 << 30 // no thread has this ID: comparing it fails
 	for _, c := range []struct {
 		tid  int
 		want bool
 	}{{unix.Gettid(), false}, {unix.Gettid(), true}, {own, false}, {own, true}, {gone, false}} {
 		if got := sets.has(c.tid, func(a, b int) (int, bool) { return sameFiles(a, b), true }); got != c.want {
-			t.Errorf("thread %d in %v: %v, want %v", c.tid, sets, got, c.want)
+			t.Errorf("thread %d shares a table in %v: %v, want %v", c.tid, sets, got, c.want)
 		}
 	}
 }
 
-const leaderEnds = "JETTISON_TEST_LEADER_ENDS" // names the file to be mapped by the process whose first thread ends
+const leaderEnds = "JETTISON_TEST_LEADER_ENDS" // names the file that the process maps before its first thread ends
 
 func init() {
 	name := os.Getenv(leaderEnds)
@@ -130,8 +133,9 @@ func init() {
 	_, _, _ = unix.Syscall(unix.SYS_EXIT, 0, 0, 0) // this thread's end, not the process'
 }
 
-// What a process maps counts when its first thread has ended: /proc/PID/maps of that one is empty.
-func TestWhatIsMappedAfterTheFirstThreadsEndCounts(t *testing.T) {
+// Mappings of a process count after its first thread has ended: /proc/PID/maps of that one is
+// empty.
+func TestMappingsCountAfterTheFirstThreadEnded(t *testing.T) {
 	h := newHolder(t, "a")
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), leaderEnds+"="+filepath.Join(h.dir, "mapped"))
@@ -146,15 +150,15 @@ func TestWhatIsMappedAfterTheFirstThreadsEndCounts(t *testing.T) {
 		if err := cmd.Process.Kill(); err != nil {
 			t.Error(err)
 		}
-		_ = cmd.Wait() // it says that it was killed
+		_ = cmd.Wait() // the error reports the kill
 	}()
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "ready <nil>\n" {
 		t.Fatal(line, err)
 	}
-	sum := Kept{by: map[uint64]walk.Usage{}, holders: map[int]uint64{}}
-	h.now, h.upper, h.uid, h.out = h.disks(), map[uint64]uint64{}, "a", &sum
-	h.all(t.Context(), []int{cmd.Process.Pid})
-	if got := sum.by[h.disk]; got.Bytes != 8<<20 || got.Inodes != 1 || sum.cut {
-		t.Errorf("8 MiB mapped: %+v, cut %v", got, sum.cut)
+	sum := Kept{byDevice: map[uint64]walk.Usage{}, holders: map[int]uint64{}}
+	h.diskSet, h.upper, h.uid, h.out = h.disks(), map[uint64]uint64{}, "a", &sum
+	h.searchAll(t.Context(), []int{cmd.Process.Pid})
+	if got := sum.byDevice[h.disk]; got.Bytes != 8<<20 || got.Inodes != 1 || sum.cut {
+		t.Errorf("usage with 8 MiB mapped = %+v, cut %v", got, sum.cut)
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"jettison/stats"
 )
 
-// groups are the pod's cgroups: those in the hierarchy that are named after it, and the one that
-// the runtime names, if that is.
+// groups returns the pod's cgroups: those in the hierarchy with its UID in the name, and the
+// one that the runtime reports, if that has its UID.
 func (f *Finder) groups(uid, cgroup string) (names []string) {
 	take := func(root, name string) {
 		if p, ok := stats.ParsePodCgroup(root, name); ok && p.UID == uid &&
@@ -37,7 +37,7 @@ func (f *Finder) groups(uid, cgroup string) (names []string) {
 	return names
 }
 
-// processes are those in a cgroup and all below it, as far as these can be gone through until a
+// processes returns the processes in a cgroup and its descendants that it can list until a
 // time: most of a turn is for their files.
 func (f *Finder) processes(name string, until time.Time) (pids []int) {
 	g, err := f.fs.Group(name)
@@ -47,7 +47,7 @@ func (f *Finder) processes(name string, until time.Time) (pids []int) {
 	}
 	defer g.Close()
 	deep := f.walker.Walk(g, func(g *cgroup.Group) bool {
-		// That of a threaded group cannot be read: the group above has its processes.
+		// The processes of a threaded group cannot be read there: its parent lists them.
 		_ = g.Procs(f.buf, func(pid int) {
 			if pid == 0 || len(pids) >= maxProcesses { // 0: in a pid namespace that is not below this one
 				f.out.cut = true
@@ -63,7 +63,8 @@ func (f *Finder) processes(name string, until time.Time) (pids []int) {
 	return pids
 }
 
-// order puts those first that kept the most the last time, then those that have written the most.
+// order sorts the processes: first those that kept the most in the previous look, then those
+// that have written the most.
 func (f *Finder) order(pids []int, before *Kept) []int {
 	rank := make(map[int]uint64, min(len(pids), maxRanked))
 	for i, pid := range pids {
@@ -77,9 +78,9 @@ func (f *Finder) order(pids []int, before *Kept) []int {
 	return pids
 }
 
-// all looks at every process: at a bounded number of threads and descriptors of each, and then at
-// the rest.
-func (f *Finder) all(ctx context.Context, pids []int) {
+// searchAll searches every process: first a bounded number of threads and descriptors of each,
+// then the rest.
+func (f *Finder) searchAll(ctx context.Context, pids []int) {
 	var rest []int
 	for _, pid := range pids {
 		more, err := f.process(ctx, pid, firstRound)
@@ -100,14 +101,14 @@ func (f *Finder) all(ctx context.Context, pids []int) {
 	}
 }
 
-// written is what a process has had written to disks, in bytes; 0: unknown.
+// written returns the bytes that a process has written to disks; 0: unknown.
 func (f *Finder) written(pid int) uint64 {
-	told := new([]byte)
+	text := new([]byte)
 	if f.guard.do(f.uid, pid,
-		func() { *told, _ = os.ReadFile(fmt.Sprintf("%s/%d/io", f.proc, pid)) }) != nil {
+		func() { *text, _ = os.ReadFile(fmt.Sprintf("%s/%d/io", f.proc, pid)) }) != nil {
 		return 0
 	}
-	_, rest, _ := strings.Cut(string(*told), "\nwrite_bytes: ")
+	_, rest, _ := strings.Cut(string(*text), "\nwrite_bytes: ")
 	line, _, _ := strings.Cut(rest, "\n")
 	n, _ := strconv.ParseUint(line, 10, 64)
 	return n

@@ -6,13 +6,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fileSets are threads no two of which are known to share their descriptors, in the kernel's order
-// of what they have.
+// fileSets holds threads that are not known to share descriptor tables, in the kernel's order
+// of these tables.
 type fileSets []int
 
-// has reports whether a thread has the descriptors of one in the list; one that has not is added.
-// same is sameFiles; not ok: it was not asked. Where the kernel does not tell (kcmp(2) is refused,
-// or a thread has ended), it has its own: to look twice is better than not to look.
+// has reports whether a thread shares the descriptors of one in the list, and adds it if not.
+// same is sameFiles; not ok: the comparison was not made. If the kernel does not compare
+// (kcmp(2) is denied, or a thread has ended), the thread is added: reading twice is better than
+// missing files.
 func (s *fileSets) has(tid int, same func(other, tid int) (order int, ok bool)) bool {
 	at, shared := slices.BinarySearchFunc(*s, tid, func(other, tid int) int {
 		order, ok := same(other, tid)
@@ -30,7 +31,8 @@ func (s *fileSets) has(tid int, same func(other, tid int) (order int, ok bool)) 
 	return shared
 }
 
-// sameFiles compares what descriptors two threads have: as kcmp(2), or -1 where that is refused.
+// sameFiles compares the descriptor tables of two threads with kcmp(2), and returns -1 if that
+// is denied.
 func sameFiles(one, other int) int {
 	const files = 2 // KCMP_FILES (include/uapi/linux/kcmp.h)
 	order, _, errno := unix.Syscall6(unix.SYS_KCMP, uintptr(one), uintptr(other), files, 0, 0, 0)

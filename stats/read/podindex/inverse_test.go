@@ -9,8 +9,8 @@ import (
 	"jettison/stats"
 )
 
-// kubeletOOMScoreAdj is the kubelet's formula for a Burstable container (v1.36 pkg/kubelet/qos/policy.go,
-// GetContainerOOMScoreAdjust).
+// kubeletOOMScoreAdj computes the kubelet's formula for a Burstable container (v1.36
+// pkg/kubelet/qos/policy.go, GetContainerOOMScoreAdjust).
 func kubeletOOMScoreAdj(request, capacity int64) int64 {
 	adj := 1000 - (1000*request)/capacity
 	if adj < 1000+OOMScoreAdjGuaranteed {
@@ -22,19 +22,19 @@ func kubeletOOMScoreAdj(request, capacity int64) int64 {
 	return adj
 }
 
-// Whatever was requested, the request lies in the interval made of its oom_score_adj, which is a thousandth of the capacity
-// wide but at the clamps.
-func TestTheInverseHoldsTheRequest(t *testing.T) {
+// Any request is within the interval computed from its oom_score_adj, which spans a thousandth
+// of the capacity except at the clamps.
+func TestInverseContainsTheRequest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		capacity := rapid.Int64Range(1000, 1<<43).Draw(t, "capacity")
 		request := rapid.Int64Range(0, capacity).Draw(t, "request")
 		adj := kubeletOOMScoreAdj(request, capacity)
 		got := requestFromOOMScoreAdj(adj, uint64(capacity))
 		if uint64(request) < got.Min || uint64(request) > got.Max {
-			t.Fatalf("adj %d: %d is not in [%d, %d]", adj, request, got.Min, got.Max)
+			t.Fatalf("adj %d: request %d is not in [%d, %d]", adj, request, got.Min, got.Max)
 		}
 		if width := got.Max - got.Min; adj > oomScoreAdjBurstableMin && adj < oomScoreAdjBurstableMax && width > uint64(capacity)/1000+1 {
-			t.Fatalf("adj %d: the interval is %d wide, of %d", adj, width, capacity)
+			t.Fatalf("adj %d: the interval spans %d of capacity %d", adj, width, capacity)
 		}
 	})
 }
@@ -60,30 +60,31 @@ func TestContainerRequest(t *testing.T) {
 		{"of no known class", "", adj(0), limit(7), stats.Opt[stats.Range]{}},
 	} {
 		if got := containerRequest(c.qos, &cri.Container{OOMScoreAdj: c.adj, MemoryLimit: c.limit}, capacity); got != c.want {
-			t.Errorf("%s: got %+v, want %+v", c.name, got, c.want)
+			t.Errorf("request of the container with %s = %+v, want %+v", c.name, got, c.want)
 		}
 	}
 	if got := containerRequest(stats.Burstable, &cri.Container{OOMScoreAdj: adj(900)}, stats.Opt[uint64]{}); got.OK {
-		t.Errorf("capacity unknown: got %+v", got)
+		t.Errorf("request with an unknown capacity = %+v", got)
 	}
 }
 
-// What cpuRequest says of the shares that a kubelet writes holds the request that they were made of.
-func TestCPURequestHoldsWhatTheKubeletWasGiven(t *testing.T) {
+// The range that cpuRequest computes from a kubelet's shares contains the original request.
+func TestCPURequestContainsTheKubeletsRequest(t *testing.T) {
 	for milli := range uint64(20000) {
 		shares := max(milli*1024/1000, 2) // kubelet MilliCPUToShares
 		r := cpuRequest(&shares)
 		if !r.OK || milli < r.V.Min || milli > r.V.Max || r.V.Max-r.V.Min > 2 {
-			t.Fatalf("%dm: shares %d, request %+v", milli, shares, r)
+			t.Fatalf("request of %dm with shares %d became %+v", milli, shares, r)
 		}
 	}
 	if cpuRequest(nil).OK {
-		t.Error("no shares: want it absent")
+		t.Error("CPU request without shares is present, want absent")
 	}
 }
 
-// What the kubelet wrote out is exact, whatever the score says; a tenant's BestEffort container has none.
-func TestARequestThatIsWrittenOutIsExact(t *testing.T) {
+// A request that the kubelet wrote to the settings is exact, for any score; a tenant's
+// BestEffort container has no request.
+func TestWrittenRequestIsExact(t *testing.T) {
 	score := int64(900)
 	for _, c := range []struct {
 		qos  stats.QOSClass
@@ -99,12 +100,13 @@ func TestARequestThatIsWrittenOutIsExact(t *testing.T) {
 	} {
 		got := containerRequest(c.qos, &cri.Container{OOMScoreAdj: &score, Unified: map[string]string{c.key: c.text}}, stats.Opt[uint64]{})
 		if got != c.want {
-			t.Errorf("%s %s=%s: %+v", c.qos, c.key, c.text, got)
+			t.Errorf("request of a %s container with %s=%s: %+v", c.qos, c.key, c.text, got)
 		}
 	}
 }
 
-// What a pod requests is a range wherever its containers leave it open. The scores are the kubelet's on a node with 32Gi.
+// A pod's request is a range wherever its containers leave it open. The scores are the
+// kubelet's on a node with 32Gi.
 func TestAPodsRequestIsARange(t *testing.T) {
 	const gi, mi, capacity = int64(1 << 30), int64(1 << 20), int64(32 << 30)
 	asks := func(name string, request int64) cri.Container {
@@ -146,25 +148,27 @@ func TestAPodsRequestIsARange(t *testing.T) {
 		got, blur := out.MemoryRequest, capacity/1000*int64(2*len(c.containers)+1)
 		near := func(a uint64, b int64) bool { return int64(a) <= b+blur && int64(a) >= b-blur }
 		if !got.OK || !near(got.V.Min, c.least) || !near(got.V.Max, c.most) {
-			t.Errorf("%s: %v, %dMi to %dMi, want %dMi to %dMi", c.name, got.OK, got.V.Min>>20, got.V.Max>>20, c.least>>20, c.most>>20)
+			t.Errorf("%s: request present %v, %dMi to %dMi, want %dMi to %dMi", c.name, got.OK, got.V.Min>>20, got.V.Max>>20, c.least>>20, c.most>>20)
 		}
 	}
 }
 
-// A pod whose container keeps its score from being known, alive or exited, has no request that would make it less than over it.
+// If a container, live or exited, hides its score, the pod has no request that would rank it
+// below its usage.
 func TestARefusedContainerLeavesNoRequest(t *testing.T) {
 	for _, state := range []cri.ContainerState{cri.Running, cri.Exited} {
 		adj := int64(900)
 		p := New(cri.Listing{Sandboxes: []cri.PodSandbox{{ID: "s", UID: "u", Ready: true}}, Containers: []cri.Container{
 			{ID: "a", Name: "a", SandboxID: "s", State: cri.Running, OOMScoreAdj: &adj}, {ID: "b", Name: "b", SandboxID: "s", State: state, Refused: true}}})["u"]
 		if got := p.memoryRequest(stats.Burstable, stats.Some[uint64](1<<30)); got.OK || !p.Refused() {
-			t.Errorf("%s: %+v, refused %v", state, got, p.Refused())
+			t.Errorf("request with a refused %s container = %+v, refused %v", state, got, p.Refused())
 		}
 	}
 }
 
-// A pod of a RuntimeClass whose sandbox's verbose status is too large to be taken keeps its overhead from being known: it has no request
-// that would make it less than over it. Where the class is the default one there is no overhead to hide.
+// A pod of a RuntimeClass with a sandbox status that exceeds the size limit hides its overhead:
+// it has no request that would rank it below its usage. With the default class there is no
+// overhead to hide.
 func TestARefusedSandboxLeavesNoRequest(t *testing.T) {
 	adj, overhead := int64(900), uint64(128<<20)
 	for _, c := range []struct {
@@ -177,7 +181,7 @@ func TestARefusedSandboxLeavesNoRequest(t *testing.T) {
 		{cri.PodSandbox{Refused: true, RuntimeHandler: "vm"}, stats.BestEffort, true},
 		{cri.PodSandbox{Refused: true}, stats.Burstable, true},
 		{cri.PodSandbox{Refused: true, RuntimeHandler: "vm", Overhead: &overhead}, stats.Burstable, true},
-		{cri.PodSandbox{RuntimeHandler: "vm"}, stats.Burstable, true}, // a runtime that tells of none
+		{cri.PodSandbox{RuntimeHandler: "vm"}, stats.Burstable, true}, // a runtime that reports no overhead
 	} {
 		c.sandbox.ID, c.sandbox.UID, c.sandbox.Ready = "s", "u", true
 		limit := uint64(1 << 30)
@@ -186,12 +190,13 @@ func TestARefusedSandboxLeavesNoRequest(t *testing.T) {
 		out := stats.PodStats{QOSClass: c.qos}
 		p.Describe(&out, stats.Some[uint64](32<<30))
 		if out.MemoryRequest.OK != c.known || out.StatusRefused != c.sandbox.Refused {
-			t.Errorf("%s, %+v: request %+v, refused %v", c.qos, c.sandbox, out.MemoryRequest, out.StatusRefused)
+			t.Errorf("%s pod with sandbox %+v: request %+v, refused %v", c.qos, c.sandbox, out.MemoryRequest, out.StatusRefused)
 		}
 	}
 }
 
-// A request for CPU follows the containers, and is no less than what the sandbox was made for at most: an init container asks for less.
+// A CPU request follows the containers, and its upper bound is at least the sandbox's: an init
+// container requests less.
 func TestAPodsRequestForCPU(t *testing.T) {
 	one := func(milli int64, state cri.ContainerState) cri.Container {
 		return cri.Container{ID: state.String(), SandboxID: "s", State: state, CPUShares: shares(milli)}
@@ -202,13 +207,13 @@ func TestAPodsRequestForCPU(t *testing.T) {
 		least, most uint64
 	}{
 		{shares(500), []cri.Container{one(100, cri.Running)}, 100, 500},
-		{shares(100), []cri.Container{one(200, cri.Running)}, 200, 200}, // resized in place
+		{shares(100), []cri.Container{one(200, cri.Running)}, 200, 200}, // after an in-place resize
 		{nil, []cri.Container{one(100, cri.Running), one(300, cri.Exited)}, 100, 400},
 	} {
 		p := New(cri.Listing{Sandboxes: []cri.PodSandbox{{ID: "s", UID: "u", CPUShares: c.sandbox}}, Containers: c.containers})["u"]
 		got := p.cpuMillis()
 		if !got.OK || got.V.Min+2 < c.least || got.V.Min > c.least || got.V.Max < c.most || got.V.Max > c.most+4 {
-			t.Errorf("%+v, want %d to %d", got, c.least, c.most)
+			t.Errorf("CPU request of the pod = %+v, want %d to %d", got, c.least, c.most)
 		}
 	}
 }

@@ -1,12 +1,12 @@
-// Package podindex holds the pods as the container runtime tells of them: who they are and what
-// they request, not what they use.
+// Package podindex holds the pods that the container runtime reports: their identity and
+// requests, not their usage.
 //
-//	pod.go     Pod, Index: made from a cri.Listing
-//	told.go    Told: a pod by the runtime's word alone
-//	roots.go   where pods' cgroups lie, both drivers
-//	request.go what a pod requests: a range, of its containers
-//	inverse.go what a container requests, out of oom_score_adj and cpu.shares
-//	asked.go   both, apart from a look
+//	pod.go        Pod, Index: made from a cri.Listing
+//	describe.go   Told: a pod from the runtime's data alone
+//	roots.go      paths of pods' cgroups, both drivers
+//	request.go    the request of a pod: a range, from its containers
+//	inverse.go    the request of a container, from oom_score_adj and cpu.shares
+//	requestapi.go both, without a look
 package podindex
 
 import (
@@ -19,25 +19,25 @@ import (
 	"jettison/stats"
 )
 
-// Pod is what the runtime tells of one pod: all its sandboxes, and their containers.
+// Pod holds the runtime's data of one pod: all its sandboxes, and their containers.
 type Pod struct {
 	PodRef      stats.PodReference
 	Sandboxes   []cri.PodSandbox // newest attempt first
-	Cgroup      string           // path below the root; empty: the runtime did not say
-	Containers  []cri.Container  // running or about to
-	Exited      []cri.Container  // those that the runtime still has
+	Cgroup      string           // path below the root; empty: not reported
+	Containers  []cri.Container  // running or about to run
+	Exited      []cri.Container  // exited ones that the runtime still has
 	Annotations map[string]string
 
 	SandboxIDs []string
-	restarts   map[string]uint64 // the highest attempt of each container, by name, dead ones included
+	restarts   map[string]uint64 // highest attempt of each container, by name, including dead ones
 	parts      parts
 }
 
-// Index is the runtime's pods by UID. It is never changed once made.
+// Index maps UIDs to the runtime's pods. It is immutable.
 type Index map[string]*Pod
 
-// New groups a listing by pod. Sandboxes without a UID (made by hand, without metadata) cannot be
-// told apart and are left out.
+// New groups a listing by pod. It leaves out sandboxes without a UID (created manually, without
+// metadata), because they cannot be assigned.
 func New(l cri.Listing) Index {
 	index := Index{}
 	bySandbox := make(map[string]*Pod, len(l.Sandboxes))
@@ -86,43 +86,43 @@ func New(l cri.Listing) Index {
 	return index
 }
 
-// Ready reports whether any sandbox of the pod is.
+// Ready reports whether any sandbox of the pod is ready.
 func (p *Pod) Ready() bool {
 	return slices.ContainsFunc(p.Sandboxes, func(s cri.PodSandbox) bool { return s.Ready })
 }
 
-// youth is how long after its start a sandbox may be without a running container.
-const youth = time.Minute
+// settleTime is the time after its start during which a sandbox may have no running container.
+const settleTime = time.Minute
 
-// Settled is false while a young pod has no running container yet: what the runtime says of it is
-// about to change.
+// Settled reports whether every new pod has a running container. Until then the runtime's data
+// of that pod is about to change.
 func (i Index) Settled(now time.Time) bool {
 	for _, p := range i {
 		running := slices.ContainsFunc(p.Containers, func(c cri.Container) bool { return c.Running })
 		// a clock may be set back
-		if !running && p.Sandboxes[0].Ready && now.Sub(p.Sandboxes[0].CreatedAt).Abs() < youth {
+		if !running && p.Sandboxes[0].Ready && now.Sub(p.Sandboxes[0].CreatedAt).Abs() < settleTime {
 			return false
 		}
 	}
 	return true
 }
 
-// Scored reports whether the oom_score_adj of a container is known; all of a pod have the same
-// where it says anything of its priority.
+// Scored reports whether the oom_score_adj of a container is known. If it depends on the
+// priority, all containers of the pod have the same.
 func (p *Pod) Scored() bool {
 	return slices.ContainsFunc(p.Containers,
 		func(c cri.Container) bool { return c.OOMScoreAdj != nil })
 }
 
-// Refused reports whether the runtime's status of the pod, or of a container of it, is larger than
-// is taken of one.
+// Refused reports whether the runtime's status of the pod, or of one of its containers, exceeds
+// the size limit.
 func (p *Pod) Refused() bool {
 	refused := func(c *cri.Container) bool { return c.Refused }
 	return p.Sandboxes[0].Refused || slices.ContainsFunc(p.parts.alive, refused) ||
 		slices.ContainsFunc(p.parts.dead, refused)
 }
 
-// Describe fills in what the runtime knows.
+// Describe fills in the runtime's data.
 func (p *Pod) Describe(out *stats.PodStats, capacity stats.Opt[uint64]) {
 	out.PodRef, out.Announced, out.Annotations = p.PodRef, true, p.Annotations
 	out.StartTime, out.SandboxIDs, out.StatusRefused = p.Sandboxes[0].CreatedAt, p.SandboxIDs,
@@ -149,14 +149,14 @@ func (p *Pod) Describe(out *stats.PodStats, capacity stats.Opt[uint64]) {
 	}
 }
 
-// sum is absent as soon as one part is.
+// sum adds two ranges; the result is absent if either is.
 func sum(a, b stats.Opt[stats.Range]) stats.Opt[stats.Range] {
 	return stats.Opt[stats.Range]{V: a.V.Add(b.V), OK: a.OK && b.OK}
 }
 
-// DescribeContainers names the containers that were found in the pod's cgroup and leaves out its
-// sandboxes' own. Where not all were looked into, the others that the runtime tells of are there
-// without figures: what they write is measured apart from their cgroups.
+// DescribeContainers adds names to the containers found in the pod's cgroup and removes the
+// sandboxes' own. If not all cgroups were read (all is false), it adds the runtime's other
+// containers without figures: their disk usage is measured independently of cgroups.
 func (p *Pod) DescribeContainers(out *stats.PodStats, all bool) {
 	out.Containers = slices.DeleteFunc(out.Containers,
 		func(c stats.ContainerStats) bool { return slices.Contains(p.SandboxIDs, c.ID) })
@@ -180,8 +180,8 @@ func (p *Pod) DescribeContainers(out *stats.PodStats, all bool) {
 	})
 }
 
-// Process is a process of the pod that shares its network: its newest sandbox's, or where the
-// runtime keeps none (CRI-O's drop_infra_ctr) a container's. pid 0: none is known.
+// Process returns a process in the pod's network namespace: that of its newest sandbox or, if
+// the runtime keeps none (CRI-O's drop_infra_ctr), of a container. pid 0: unknown.
 func (p *Pod) Process() (id string, pid int) {
 	if s := p.Sandboxes[0]; s.PID > 0 {
 		return s.ID, s.PID

@@ -9,36 +9,36 @@ import (
 	"jettison/stats"
 )
 
-// What a pod requests is the greater of what its regular containers and sidecars ask for together
-// and of what each init container asks for with the sidecars before it; or what the pod asks for
-// itself; and its overhead (k8s.io/component-helpers/resource PodRequests). The runtime tells
-// containers, but not of which kind they are, nor which are still to come, and their oom_score_adj
-// says less than it seems to (pkg/kubelet/qos/policy.go GetContainerOOMScoreAdjust, v1.36):
+// A pod's request is the larger of two sums: its regular containers and sidecars together, or
+// an init container with the sidecars before it. A pod-level request replaces it, and the
+// overhead is added (k8s.io/component-helpers/resource PodRequests). The runtime reports
+// containers, but neither their kind nor those still to come, and their oom_score_adj is
+// ambiguous (pkg/kubelet/qos/policy.go GetContainerOOMScoreAdjust, v1.36):
 //
-//   - a sidecar (a restartable init container) carries the score of the smallest regular container,
-//     if that is lower than its own;
-//   - what a pod asks for itself beyond its containers is spread evenly over all of them, init
-//     containers included.
+//   - a sidecar (a restartable init container) carries the score of the smallest regular
+//     container, if that is lower than its own;
+//   - the pod-level request in excess of the containers is spread evenly over all of them,
+//     including init containers.
 //
-// So the request is a range. Its bounds hold for any pod that a kubelet runs and has not resized
-// since, with one assumption: if neither the CPU nor the memory limit of the sandbox, which are
-// those of the whole pod, tells of a container that was not seen, there is none.
+// So the request is a range. Its bounds are valid for any pod that a kubelet runs and has not
+// resized since, with one assumption: if neither the CPU nor the memory limit of the sandbox,
+// which are those of the whole pod, reveals an unseen container, all containers were seen.
 
-// parts are the containers that a pod's request is made of: the newest of each name. They are found
-// once for an Index.
+// parts holds the containers that make up a pod's request: the newest of each name. It is
+// computed once for an Index.
 type parts struct {
-	// by oom_score_adj, lowest first, which is the largest request; one without a score last
+	// by oom_score_adj, lowest first, which is the largest request; those without a score last
 	alive []*cri.Container
 	dead  []*cri.Container
-	// the sandbox was made for more than was seen: there are containers that are still to come, or
-	// were removed
+	// the sandbox has more resources than the containers seen: some are still to come, or were
+	// removed
 	hidden bool
 }
 
-// arrange finds the parts of a pod's request among its containers.
+// arrange selects the parts of a pod's request from its containers.
 func (p *Pod) arrange() {
 	newest := make(map[string]*cri.Container, len(p.Containers)+len(p.Exited))
-	// who lives counts, whatever the clock said
+	// a live container wins over an exited one, regardless of creation times
 	for _, from := range [][]cri.Container{p.Exited, p.Containers} {
 		for i := range from {
 			c := &from[i]
@@ -59,7 +59,7 @@ func (p *Pod) arrange() {
 	slices.SortFunc(p.parts.alive, func(a, b *cri.Container) int {
 		return cmp.Or(cmp.Compare(score(a), score(b)), cmp.Compare(a.ID, b.ID))
 	})
-	p.parts.hidden = p.parts.unseen(&p.Sandboxes[0])
+	p.parts.hidden = p.parts.hidesContainers(&p.Sandboxes[0])
 }
 
 func score(c *cri.Container) int64 {
@@ -69,9 +69,9 @@ func score(c *cri.Container) int64 {
 	return *c.OOMScoreAdj
 }
 
-// unseen reports whether a sandbox was made for more CPU, or for higher limits on memory, than the
-// containers have that were seen. Of limits that were not told nothing follows.
-func (p *parts) unseen(s *cri.PodSandbox) bool {
+// hidesContainers reports whether the sandbox was created with more CPU, or higher memory
+// limits, than all containers seen together. Limits that were not reported imply nothing.
+func (p *parts) hidesContainers(s *cri.PodSandbox) bool {
 	cpu, limits := stats.Some(stats.Range{}), uint64(0)
 	for _, list := range [][]*cri.Container{p.alive, p.dead} {
 		for _, c := range list {
@@ -85,9 +85,9 @@ func (p *parts) unseen(s *cri.PodSandbox) bool {
 	return of.OK && cpu.OK && of.V.Min > cpu.V.Max || s.MemoryLimit != nil && *s.MemoryLimit > limits
 }
 
-// overhead of a pod in bytes; told is false where it may have one that the runtime did not tell.
-// Without a RuntimeClass there is none.
-func (p *Pod) overhead() (bytes uint64, told bool) {
+// overhead returns the pod's overhead in bytes; known is false if there may be one that the
+// runtime did not report. Without a RuntimeClass it is 0.
+func (p *Pod) overhead() (bytes uint64, known bool) {
 	s := &p.Sandboxes[0]
 	if s.Overhead == nil {
 		return 0, s.RuntimeHandler == ""
@@ -95,12 +95,12 @@ func (p *Pod) overhead() (bytes uint64, told bool) {
 	return *s.Overhead, true
 }
 
-// memoryRequest is what a pod requests of a node with so much memory. Absent: nothing is known of
-// it, or the pod keeps a part of it from being known.
+// memoryRequest returns the bounds of a pod's request on a node with the given memory. It is
+// absent if no part is known, or the pod itself hides a part.
 func (p *Pod) memoryRequest(qos stats.QOSClass,
 	capacity stats.Opt[uint64]) (out stats.Opt[stats.Range]) {
-	overhead, told := p.overhead()
-	// which the kubelet's ranking does not count it in, and everything else does
+	overhead, known := p.overhead()
+	// the kubelet's ranking ignores the overhead of a BestEffort pod, everything else counts it
 	if qos == stats.BestEffort {
 		return stats.Some(stats.Range{Max: overhead})
 	}
@@ -111,12 +111,12 @@ func (p *Pod) memoryRequest(qos stats.QOSClass,
 	for _, c := range p.parts.dead {
 		b.add(c, containerRequest(qos, c, capacity), false)
 	}
-	r := stats.Range{Min: b.least(), Max: stats.SaturatingAdd(b.most, overhead)}
-	if r.Min > 0 { // as the kubelet's ranking has it
+	r := stats.Range{Min: b.lower(), Max: stats.SaturatingAdd(b.upper, overhead)}
+	if r.Min > 0 { // as in the kubelet's ranking
 		r.Min = stats.SaturatingAdd(r.Min, overhead)
 	}
-	b.refused = b.refused || !told && p.Sandboxes[0].Refused
-	if b.open || !told || p.parts.hidden || len(p.parts.alive) == 0 {
+	b.refused = b.refused || !known && p.Sandboxes[0].Refused
+	if b.open || !known || p.parts.hidden || len(p.parts.alive) == 0 {
 		if !capacity.OK {
 			return out
 		}
@@ -128,17 +128,17 @@ func (p *Pod) memoryRequest(qos stats.QOSClass,
 	return out
 }
 
-// bounds gather the request of a pod, container by container: those alive by their score, lowest
-// first, before the dead.
+// bounds accumulates the request of a pod, container by container: live ones by score, lowest
+// first, then dead ones.
 type bounds struct {
-	known, open bool   // something is known; something is not
-	refused     bool   // something is not by the pod's own doing
-	exact       uint64 // the sum of those alive whose request is known exactly
-	single      uint64 // the least that the largest one has, be it dead
-	most        uint64
+	known, open bool   // some request is known; some is not
+	refused     bool   // some request is unknown through the pod's own fault
+	exact       uint64 // sum of the live containers with an exact request
+	largest     uint64 // largest lower bound of one container, live or dead
+	upper       uint64
 
-	// Of those alive that only have a score, each score once: who shares one may be a sidecar that
-	// only carries it.
+	// Live containers with only a score, each score once: a container that shares a score may
+	// be a sidecar that carries another's.
 	scores        int
 	last          int64
 	first, second uint64 // of the two lowest scores
@@ -151,15 +151,15 @@ func (b *bounds) add(c *cri.Container, r stats.Opt[stats.Range], alive bool) {
 		return
 	}
 	b.known = true
-	b.single = max(b.single, r.V.Min)
-	b.most = stats.SaturatingAdd(b.most, r.V.Max)
+	b.largest = max(b.largest, r.V.Min)
+	b.upper = stats.SaturatingAdd(b.upper, r.V.Max)
 	if r.V.Min == r.V.Max {
 		if alive {
 			b.exact = stats.SaturatingAdd(b.exact, r.V.Min)
 		}
 		return
 	}
-	b.most = stats.SaturatingAdd(b.most, 1) // what a pod asks for itself is spread in whole bytes
+	b.upper = stats.SaturatingAdd(b.upper, 1) // the pod-level request is spread in whole bytes
 	if at := score(c); alive && (b.scores == 0 || at != b.last) {
 		switch b.last = at; b.scores {
 		case 0:
@@ -172,27 +172,27 @@ func (b *bounds) add(c *cri.Container, r stats.Opt[stats.Range], alive bool) {
 	}
 }
 
-// least is what the pod requests at least. Of those alive all may be sidecars but one, an init
-// container that is done before the regular one starts whose score they carry: then these two do
-// not add up. So the second largest does not count.
-func (b *bounds) least() uint64 {
+// lower returns the lower bound of the pod's request. All live containers but one may be
+// sidecars that carry the score of an init container, which ends before the regular one starts:
+// then these two do not add up. So the second largest does not count.
+func (b *bounds) lower() uint64 {
 	scored := b.sum - b.second
 	if b.scores == 0 {
 		scored = 0
 	}
-	return max(b.exact, scored, b.single)
+	return max(b.exact, scored, b.largest)
 }
 
-// cpuMillis is a pod's request for CPU in thousandths of a core: that of the containers alive, and
-// at most what the sandbox was made for, or where that was not told, what the dead ones asked for
-// besides. Only the former follows a resize in place.
+// cpuMillis returns the bounds of a pod's CPU request in thousandths of a core. The lower bound
+// is that of the live containers, the only one that follows an in-place resize. The upper bound
+// is the sandbox's CPU or, if not reported, adds the requests of the dead containers.
 func (p *Pod) cpuMillis() stats.Opt[stats.Range] {
 	out := stats.Some(stats.Range{})
 	for _, c := range p.parts.alive {
 		out = sum(out, cpuRequest(c.CPUShares))
 	}
-	if told := cpuRequest(p.Sandboxes[0].CPUShares); told.OK {
-		out.V.Max = max(out.V.Max, told.V.Max)
+	if sandbox := cpuRequest(p.Sandboxes[0].CPUShares); sandbox.OK {
+		out.V.Max = max(out.V.Max, sandbox.V.Max)
 		return out
 	}
 	for _, c := range p.parts.dead {

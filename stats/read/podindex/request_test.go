@@ -14,7 +14,7 @@ import (
 	"jettison/stats"
 )
 
-// node runs a pod as a kubelet and a runtime do, as far as its request is told by it.
+// node runs a pod like a kubelet and a runtime, as far as its request shows.
 type node struct {
 	pod      *v1.Pod
 	qos      stats.QOSClass
@@ -22,9 +22,9 @@ type node struct {
 	critical bool
 	listing  cri.Listing
 	clock    time.Time
-	seen     int64 // thousandths of a core that the containers seen ask for
+	seen     int64 // thousandths of a core requested by the containers seen
 	all      bool  // every container of the spec was seen
-	alive    bool  // one is
+	alive    bool  // one container is alive
 }
 
 const unitMemory = 1 << 20
@@ -34,12 +34,13 @@ func (n *node) memory(name v1.ResourceName, list v1.ResourceList) int64 {
 	return q.Value()
 }
 
-// draw makes a pod that fits the node: any kinds of containers, requests and limits, overhead, resources of the pod's own.
+// draw creates a pod that fits the node: any kinds of containers, requests and limits,
+// overhead, pod-level resources.
 func (n *node) draw(t *rapid.T) {
 	n.capacity = rapid.Int64Range(1<<30, 1<<40).Draw(t, "capacity")
 	flip := func(what string) bool { return rapid.Bool().Draw(t, what) }
 	part := n.capacity / 8
-	// Requests are equal often, as where a LimitRange writes them, and often small beside others.
+	// Requests are equal often, as with a LimitRange, and often small next to others.
 	asks := rapid.OneOf(rapid.SampledFrom([]int64{0, 64 * unitMemory, part / 16, part / 2}), rapid.Int64Range(0, part))
 	guaranteed, bare := flip("guaranteed"), rapid.IntRange(0, 9).Draw(t, "bare") == 0
 	container := func(name string) v1.Container {
@@ -89,11 +90,11 @@ func (n *node) draw(t *rapid.T) {
 	}
 	n.pod, n.qos, n.critical = p, stats.QOSOf(p), rapid.IntRange(0, 19).Draw(t, "critical") == 0
 	if n.request() > n.capacity {
-		t.Skip("it does not fit the node")
+		t.Skip("the pod does not fit the node")
 	}
 }
 
-// request is the truth.
+// request returns the true request.
 func (n *node) request() int64 {
 	return n.memory(v1.ResourceMemory, resourcehelper.PodRequests(n.pod, resourcehelper.PodResourcesOptions{}))
 }
@@ -102,8 +103,8 @@ func restarts0(c *v1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
 }
 
-// score is what the kubelet gives a container of the pod (v1.36 pkg/kubelet/qos/policy.go GetContainerOOMScoreAdjust); sidecar: it is a
-// restartable init container.
+// score returns the kubelet's score of a container of the pod (v1.36 pkg/kubelet/qos/policy.go
+// GetContainerOOMScoreAdjust); sidecar: it is a restartable init container.
 func (n *node) score(c *v1.Container, sidecar bool) int64 {
 	switch {
 	case n.critical || n.qos == stats.Guaranteed:
@@ -140,7 +141,7 @@ func some(v int64) *uint64 {
 	return &out
 }
 
-// run adds a container in a state, and now and then the dead one before it.
+// run adds a container in a state, and now and then a dead predecessor.
 func (n *node) run(t *rapid.T, c *v1.Container, sidecar bool, state cri.ContainerState) {
 	n.clock = n.clock.Add(time.Second)
 	score := n.score(c, sidecar)
@@ -156,7 +157,7 @@ func (n *node) run(t *rapid.T, c *v1.Container, sidecar bool, state cri.Containe
 	n.listing.Containers = append(n.listing.Containers, one)
 }
 
-// live draws how far the pod has come, and what the runtime then tells of it.
+// live draws the progress of the pod, and the runtime's data at that point.
 func (n *node) live(t *rapid.T, told bool) {
 	n.clock = time.Unix(1e9, 0)
 	sandbox := cri.PodSandbox{ID: "s", UID: "u", Ready: true, CreatedAt: n.clock}
@@ -174,7 +175,7 @@ func (n *node) live(t *rapid.T, told bool) {
 	state := func(what string, of ...cri.ContainerState) cri.ContainerState {
 		return rapid.SampledFrom(of).Draw(t, what)
 	}
-	if rapid.IntRange(0, 9).Draw(t, "debugged") == 0 { // an ephemeral container requests nothing, and has a score all the same
+	if rapid.IntRange(0, 9).Draw(t, "debugged") == 0 { // an ephemeral container has a score but no request
 		n.run(t, &v1.Container{Name: "debug"}, false, cri.Running)
 	}
 	inits := len(n.pod.Spec.InitContainers)
@@ -201,20 +202,22 @@ func (n *node) live(t *rapid.T, told bool) {
 	n.all = started == len(regular)
 }
 
-// tellable: the sandbox was told of, and the containers that were seen ask for less CPU than it was made for, by more than shares blur.
+// tellable reports whether the sandbox was reported, and has more CPU than the containers seen
+// request, beyond the error of shares.
 func (n *node) tellable(told bool) bool {
 	requests := resourcehelper.PodRequests(n.pod, resourcehelper.PodResourcesOptions{ExcludeOverhead: true})
 	return told && requests.Cpu().MilliValue() > n.seen+3*int64(len(n.listing.Containers)+1)
 }
 
-// Whatever pod a kubelet runs, however far it has come: what it requests lies in the range that is made of what the runtime tells. Where
-// containers are still to come and nothing tells of them only the lower bound holds: that is the one assumption.
+// For any pod that a kubelet runs, at any point, the request is within the range computed from
+// the runtime's data. If containers are still to come and no data reveals them, only the lower
+// bound is valid: that is the one assumption.
 func TestARequestLiesWithinItsBounds(t *testing.T) {
 	checked, exact, still := 0, 0, 0
 	property := func(t *rapid.T) {
 		n := &node{}
 		n.draw(t)
-		told := rapid.IntRange(0, 4).Draw(t, "told") > 0 || n.qos != stats.Burstable // a Guaranteed pod has it in its cgroup, a BestEffort one has overhead at most, which does not rank
+		told := rapid.IntRange(0, 4).Draw(t, "told") > 0 || n.qos != stats.Burstable // a Guaranteed pod has its request in its cgroup, a BestEffort one has at most overhead, which does not rank
 		n.live(t, told)
 		p := New(n.listing)["u"]
 		got := p.memoryRequest(n.qos, stats.Some(uint64(n.capacity)))
@@ -223,14 +226,14 @@ func TestARequestLiesWithinItsBounds(t *testing.T) {
 		}
 		if !got.OK {
 			if !n.critical && n.qos == stats.Burstable {
-				t.Fatalf("of %s nothing is known: %+v", n.qos, n.listing)
+				t.Fatalf("request of a %s pod is unknown: %+v", n.qos, n.listing)
 			}
 			return
 		}
 		checked++
 		want := uint64(n.request())
 		if n.qos == stats.Burstable && n.critical {
-			t.Fatalf("the score of a critical pod says nothing, got %+v", got)
+			t.Fatalf("score of a critical pod gave a request %+v, want none", got)
 		}
 		if want < got.V.Min {
 			t.Fatalf("%s requests %d, at least %d by its containers: %s", n.qos, want, got.V.Min, n)
@@ -246,13 +249,14 @@ func TestARequestLiesWithinItsBounds(t *testing.T) {
 			exact++
 		}
 	}
-	// A round is 20 pods with -short, where nearly a third is judged by the lower bound alone: too few to say anything of that share.
+	// A round is 20 pods with -short, of which nearly a third is checked by the lower bound
+	// alone: too few to check that share.
 	for range 25 {
 		rapid.Check(t, property)
 	}
-	t.Logf("%d pods, %d of them exact, %d of which only the lower bound was asked for", checked, exact, still)
+	t.Logf("%d pods, %d of them exact, %d checked by the lower bound only", checked, exact, still)
 	if checked == 0 || still*2 > checked {
-		t.Error("it asks for too little")
+		t.Error("too many pods are checked by the lower bound only")
 	}
 }
 

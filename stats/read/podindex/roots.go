@@ -6,8 +6,9 @@ import (
 	"github.com/opencontainers/cgroups/systemd"
 )
 
-// CgroupOfParent is the path, below the root, of a pod's cgroup as a CRI cgroup_parent names it: a
-// path with the cgroupfs driver, the name of a slice with systemd's. Empty: the name is neither.
+// CgroupOfParent returns the path, below the root, of the cgroup that a CRI cgroup_parent
+// names: a path with the cgroupfs driver, a slice name with systemd's. Empty: the name is
+// neither.
 func CgroupOfParent(parent string) string {
 	if strings.HasSuffix(parent, ".slice") && !strings.Contains(strings.Trim(parent, "/"), "/") {
 		path, err := systemd.ExpandSlice(strings.Trim(parent, "/"))
@@ -19,8 +20,8 @@ func CgroupOfParent(parent string) string {
 	return strings.Trim(parent, "/")
 }
 
-// PodRoots are the cgroups whose children are pods, below a kubelet's cgroupRoot, for both drivers:
-// which one is in use shows in which exist.
+// PodRoots returns the cgroups with pods as children, below a kubelet's cgroupRoot, for both
+// drivers: the ones that exist reveal the driver.
 func PodRoots(cgroupRoot string) []string {
 	root := strings.Trim(cgroupRoot, "/")
 	in := func(p string) string { return strings.Trim(root+"/"+p, "/") }
@@ -40,7 +41,7 @@ func PodRoots(cgroupRoot string) []string {
 	return roots
 }
 
-// TopRoots are those of PodRoots that lie above all pods.
+// TopRoots returns those of PodRoots that are above all pods.
 func TopRoots(cgroupRoot string) []string {
 	var top []string
 	for _, r := range PodRoots(cgroupRoot) {
@@ -52,7 +53,7 @@ func TopRoots(cgroupRoot string) []string {
 	return top
 }
 
-// Within reports whether a path is that of a cgroup or of one in it.
+// Within reports whether path is the cgroup group or a descendant of it.
 func Within(path, group string) bool {
 	return path == group || len(path) > len(group) && path[len(group)] == '/' &&
 		path[:len(group)] == group

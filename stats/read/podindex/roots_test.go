@@ -12,7 +12,7 @@ func TestParsePodCgroup(t *testing.T) {
 	const escaped = "12345678_1234_1234_1234_123456789abc"
 	for _, c := range []struct {
 		parent, name string
-		uid          string // empty: not a pod's
+		uid          string // empty: not a pod's cgroup
 		qos          stats.QOSClass
 	}{
 		{"kubepods", "pod" + uid, uid, stats.Guaranteed},
@@ -34,7 +34,7 @@ func TestParsePodCgroup(t *testing.T) {
 	} {
 		got, ok := stats.ParsePodCgroup(c.parent, c.name)
 		if ok != (c.uid != "") || ok && (got.UID != c.uid || got.QOSClass != c.qos || got.Path != c.parent+"/"+c.name) {
-			t.Errorf("%s/%s: got %+v, %v", c.parent, c.name, got, ok)
+			t.Errorf("ParsePodCgroup of %s/%s returned %+v with ok %v", c.parent, c.name, got, ok)
 		}
 	}
 }
@@ -49,7 +49,7 @@ func TestCgroupOfParent(t *testing.T) {
 		"a--b.slice":                         "",                                   // not a slice's name
 	} {
 		if got := CgroupOfParent(parent); got != want {
-			t.Errorf("%q: got %q, want %q", parent, got, want)
+			t.Errorf("cgroup of parent %q = %q, want %q", parent, got, want)
 		}
 	}
 }
@@ -62,15 +62,15 @@ func TestPodRoots(t *testing.T) {
 		"/a-b/": "a_b.slice/a_b-kubepods.slice/a_b-kubepods-burstable.slice",
 	} {
 		if got := PodRoots(root); !slices.Contains(got, want) || len(got) != 6 {
-			t.Errorf("%q: got %v, want %s among six", root, got, want)
+			t.Errorf("pod roots below %q = %v, want %s among six", root, got, want)
 		}
 	}
 	if got := PodRoots("/a/b"); !slices.Contains(got, "a/b/kubepods/besteffort") {
-		t.Errorf("cgroupfs: got %v", got)
+		t.Errorf("pod roots with the cgroupfs driver = %v", got)
 	}
 }
 
-// Whatever names a hierarchy has, nothing panics, and what is called a pod has a UID.
+// For any names, the parser does not panic, and a pod has a UID.
 func FuzzParsePodCgroup(f *testing.F) {
 	f.Add("kubepods.slice", "kubepods-pod1.slice")
 	f.Add("kubepods/burstable", "pod1")

@@ -10,7 +10,7 @@ import (
 	"jettison/stats"
 )
 
-// ErrMalformed: a file of /proc does not have the shape this package knows.
+// ErrMalformed: a file of /proc does not have the expected format.
 var ErrMalformed = errors.New("malformed")
 
 // MemInfo holds the lines of /proc/meminfo that the agent uses, in bytes.
@@ -21,9 +21,9 @@ type MemInfo struct {
 	SwapFree  stats.Opt[uint64]
 }
 
-// ParseMemInfo reads /proc/meminfo: lines of "Name: 123 kB" (fs/proc/meminfo.c). Unknown lines are
-// skipped, a known one without a number of kB is malformed, a known one that is missing is absent.
-// What follows the last known one is not looked at. It does not allocate.
+// ParseMemInfo parses /proc/meminfo: lines of "Name: 123 kB" (fs/proc/meminfo.c). It skips
+// unknown lines; a known line without a number of kB is malformed, and a missing one leaves its
+// value absent. It stops after the last known line. It does not allocate.
 func ParseMemInfo(b []byte, out *MemInfo) error {
 	*out = MemInfo{}
 	for line := range bytes.Lines(b) {

@@ -28,7 +28,7 @@ func TestParseMemInfo(t *testing.T) {
 		var got MemInfo
 		err := ParseMemInfo([]byte(c.text), &got)
 		if errors.Is(err, ErrMalformed) != c.malformed || !c.malformed && (err != nil || got != c.want) {
-			t.Errorf("%s: got %+v, %v", c.name, got, err)
+			t.Errorf("ParseMemInfo with %s returned %+v with error %v", c.name, got, err)
 		}
 	}
 }
@@ -50,7 +50,7 @@ func TestSelfCgroup(t *testing.T) {
 	}{
 		"0::/kubepods/burstable/podA/c\n":               {"kubepods/burstable/podA/c", true},
 		"5:cpu:/x\n0::/system.slice/jettison.service\n": {"system.slice/jettison.service", true},
-		"0::/\n":            {"", false}, // a cgroup namespace of our own
+		"0::/\n":            {"", false}, // a separate cgroup namespace
 		"0::/../../other\n": {"../../other", false},
 	} {
 		dir := t.TempDir()
@@ -70,7 +70,7 @@ func TestSelfCgroup(t *testing.T) {
 		path, ok, err := p.SelfCgroup()
 		p.Close()
 		if path != want.path || ok != want.ok || err != nil {
-			t.Errorf("%q: got %q, %v, %v", text, path, ok, err)
+			t.Errorf("SelfCgroup of %q returned %q, ok %v, error %v", text, path, ok, err)
 		}
 	}
 }

@@ -2,7 +2,7 @@
 //
 //	proc.go     Proc: tasks, processors, cgroups of processes
 //	meminfo.go  memory
-//	zoneinfo.go what MemAvailable does not count
+//	zoneinfo.go free memory that MemAvailable does not count
 package procfs
 
 import (
@@ -18,13 +18,13 @@ import (
 	"jettison/cgroup"
 )
 
-// Proc is a mounted proc file system, with the descriptors of the files read again and again. Close
-// it. It is used by one goroutine at a time.
+// Proc is a mounted proc file system, with open descriptors of the files that are read
+// repeatedly. Use it from one goroutine at a time, and call Close.
 type Proc struct {
 	mount    string
 	meminfo  int
 	tasks    [len(taskFiles)]int // -1: not opened yet
-	zones    int                 // zoneinfo; likewise
+	zones    int                 // zoneinfo; -1: not opened yet
 	zoneinfo []byte              // buffer, grown to the file's size
 }
 
@@ -45,7 +45,7 @@ func Open(mount string) (*Proc, error) {
 	return p, nil
 }
 
-// Close gives the descriptors back.
+// Close closes the descriptors.
 func (p *Proc) Close() error {
 	for _, fd := range append(p.tasks[:], p.zones) {
 		if fd >= 0 {
@@ -82,9 +82,9 @@ func (p *Proc) OOMScoreAdj(pid int) (int64, error) {
 	return v, nil
 }
 
-// SelfCgroup is the path of this process's cgroup below the root of the hierarchy, without a
-// leading slash, from self/cgroup ("0::/path", cgroups(7)). In a cgroup namespace of its own the
-// path is relative to that namespace's root and says nothing about the host's: then ok is false.
+// SelfCgroup returns the path of this process's cgroup below the root of the hierarchy, without
+// a leading slash, from self/cgroup ("0::/path", cgroups(7)). In a separate cgroup namespace
+// the path is relative to that namespace's root: then ok is false.
 func (p *Proc) SelfCgroup() (path string, ok bool, err error) {
 	name := filepath.Join(p.mount, "self", "cgroup")
 	b, err := os.ReadFile(name)
@@ -99,10 +99,10 @@ func (p *Proc) SelfCgroup() (path string, ok bool, err error) {
 	return "", false, fmt.Errorf("parse %s: no cgroup v2 line", name)
 }
 
-// taskFiles are what PIDs reads: how many tasks there are, and what bounds them.
+// taskFiles are the files that PIDs reads: the number of tasks, and its limits.
 var taskFiles = [...]string{"loadavg", "sys/kernel/pid_max", "sys/kernel/threads-max"}
 
-// PIDs reads how many tasks the node has and may have at most: loadavg's fourth field, and the
+// PIDs reads the number of tasks on the node and its maximum: loadavg's fourth field, and the
 // lower of kernel.pid_max and kernel.threads-max (kubelet
 // pkg/kubelet/stats/pidlimit/pidlimit_linux.go, v1.36). Tasks are threads.
 func (p *Proc) PIDs(buf []byte) (current, limit uint64, err error) {
@@ -130,8 +130,8 @@ func (p *Proc) PIDs(buf []byte) (current, limit uint64, err error) {
 	return current, limit, nil
 }
 
-// ParseLoadAvgTasks reads the number of tasks out of /proc/loadavg: "0.20 0.18 0.12 1/80 11206", of
-// which it is the 80 (fs/proc/loadavg.c).
+// ParseLoadAvgTasks parses the number of tasks in /proc/loadavg: the 80 in "0.20 0.18 0.12 1/80
+// 11206" (fs/proc/loadavg.c).
 func ParseLoadAvgTasks(b []byte) (uint64, error) {
 	fields := bytes.Fields(b)
 	if len(fields) >= 4 {
@@ -144,8 +144,8 @@ func ParseLoadAvgTasks(b []byte) (uint64, error) {
 	return 0, fmt.Errorf("%w: %.60q", ErrMalformed, b)
 }
 
-// kept reads a file that fits into buf, and keeps its descriptor: to open one costs several times
-// as much as to read it.
+// kept reads a file that fits into buf and keeps its descriptor: opening costs several times as
+// much as reading.
 func (p *Proc) kept(fd *int, name string, buf []byte) (b []byte, err error) {
 	if *fd < 0 {
 		path := filepath.Join(p.mount, name)
@@ -177,8 +177,8 @@ func (p *Proc) small(name string, buf []byte) ([]byte, error) {
 	return buf[:n], nil
 }
 
-// Stat reads how many processors are online and when the node was booted: the cpuN and btime lines
-// of stat (fs/proc/stat.c).
+// Stat reads the number of online processors and the boot time from the cpuN and btime lines of
+// stat (fs/proc/stat.c).
 func (p *Proc) Stat() (cpus int, boot time.Time, err error) {
 	name := filepath.Join(p.mount, "stat")
 	b, err := os.ReadFile(name)
@@ -201,8 +201,9 @@ func (p *Proc) Stat() (cpus int, boot time.Time, err error) {
 	return cpus, boot, nil
 }
 
-// InCgroup reports whether a process is in a cgroup named after a container or sandbox. Only then
-// is a process id that the runtime gave believed: ids are used again.
+// InCgroup reports whether a process is in a cgroup with the ID of a container or sandbox in
+// its path. This check is required before the use of a process ID from the runtime, because
+// process IDs are reused.
 func InCgroup(proc, id string, pid int) (bool, error) {
 	group, err := os.ReadFile(fmt.Sprintf("%s/%d/cgroup", proc, pid))
 	return err == nil && id != "" && bytes.Contains(group, []byte(id)), err

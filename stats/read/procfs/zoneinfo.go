@@ -11,11 +11,11 @@ import (
 	"jettison/cgroup"
 )
 
-// ParseZoneInfo sums the free pages that lie on per-CPU lists: the "count:" lines of
-// /proc/zoneinfo's pagesets (mm/vmstat.c, zoneinfo_show_print). MemFree and MemAvailable do not
-// count them, and since v6.7 a CPU may keep an eighth of a zone there (mm/page_alloc.c,
-// zone_set_pageset_high_and_batch): most of what a killed process has freed lies there for seconds.
-// Any allocation that would otherwise fail gets them back (drain_all_pages).
+// ParseZoneInfo sums the free pages on per-CPU lists: the "count:" lines of /proc/zoneinfo's
+// pagesets (mm/vmstat.c, zoneinfo_show_print). MemFree and MemAvailable do not count them, and
+// since v6.7 a CPU may keep an eighth of a zone there (mm/page_alloc.c,
+// zone_set_pageset_high_and_batch): most of the memory that a killed process freed stays there
+// for seconds. An allocation that would otherwise fail gets them back (drain_all_pages).
 func ParseZoneInfo(b []byte) (pages uint64, err error) {
 	found := false
 	for line := range bytes.Lines(b) {
@@ -35,11 +35,11 @@ func ParseZoneInfo(b []byte) (pages uint64, err error) {
 	return pages, nil
 }
 
-// maxZoneInfo bounds what is read of it: some 150 bytes for each CPU and zone.
+// maxZoneInfo bounds the size that is read: some 150 bytes for each CPU and zone.
 const maxZoneInfo = 4 << 20
 
-// PerCPUFree reads how many bytes of free memory lie on per-CPU lists. It costs some microseconds
-// for each CPU: not for the cheap look.
+// PerCPUFree reads the bytes of free memory on per-CPU lists. It costs some microseconds for
+// each CPU, too much for the cheap look.
 func (p *Proc) PerCPUFree() (uint64, error) {
 	if p.zones < 0 {
 		fd, err := unix.Open(p.mount+"/zoneinfo", unix.O_RDONLY|unix.O_CLOEXEC, 0)

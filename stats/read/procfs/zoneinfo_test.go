@@ -28,11 +28,11 @@ Node 0, zone    DMA32
 
 func TestParseZoneInfo(t *testing.T) {
 	if pages, err := ParseZoneInfo([]byte(zoneinfo)); pages != 24514 || err != nil {
-		t.Errorf("got %d, %v", pages, err)
+		t.Errorf("ParseZoneInfo returned %d pages with error %v", pages, err)
 	}
 	for _, bad := range []string{"", "Node 0, zone DMA\n", "count:\n", "count: x\n", "count: -1\n", "count: 99999999999\n"} {
 		if pages, err := ParseZoneInfo([]byte(bad)); !errors.Is(err, ErrMalformed) {
-			t.Errorf("%q: got %d, %v", bad, pages, err)
+			t.Errorf("ParseZoneInfo of malformed %q returned %d with error %v", bad, pages, err)
 		}
 	}
 }

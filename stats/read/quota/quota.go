@@ -1,4 +1,4 @@
-// Package quota asks the file system for what a project uses (project quotas).
+// Package quota reads the usage of a project from the file system (project quotas).
 package quota
 
 import (
@@ -10,11 +10,11 @@ import (
 	"jettison/stats/read/walk"
 )
 
-// Project quotas: where a kubelet has given a volume a project of its own, the file system counts
-// for us (kubelet pkg/volume/util/fsquota; Documentation/filesystems/quota.rst).
+// Project quotas: if a kubelet has given a volume its own project, the file system counts its
+// usage (kubelet pkg/volume/util/fsquota; Documentation/filesystems/quota.rst).
 const (
 	fsIocFsGetXattr = 0x801c581f // FS_IOC_FSGETXATTR (include/uapi/linux/fs.h)
-	// FS_XFLAG_PROJINHERIT: all that is made below belongs to the project too
+	// FS_XFLAG_PROJINHERIT: new entries below inherit the project
 	fsXflagProjInh    = 0x200
 	prjQuota          = 2        // PRJQUOTA (include/uapi/linux/quota.h)
 	qGetQuota         = 0x800007 // Q_GETQUOTA; XFS answers it too (fs/quota/quota.c quota_getquota)
@@ -40,18 +40,18 @@ type Project struct {
 	ID     uint32
 }
 
-// maxProbes is how many entries of a volume are asked for their project.
+// maxProbes is the number of entries of a volume that are checked for their project.
 const maxProbes = 16
 
-// OfVolume reads the usage of the project that a volume belongs to. ok is false where there is
-// none, the file system does not count, or it does not look like one that a kubelet gave to this
-// volume: the directory above is of the same project (an administrator gave all of /var/lib/kubelet
-// one), or an entry in it is of another. Then it must be walked.
+// OfVolume reads the usage of the project that a volume belongs to. ok is false if there is no
+// project or no count, or the project is not one that a kubelet gave to this volume: the parent
+// directory has the same project (an administrator gave one to all of /var/lib/kubelet), or an
+// entry has another. The volume must then be walked.
 //
 // This is a plausibility check, no proof. In the initial user namespace the owner of a file may
-// change its project (fs/file_attr.c fileattr_set_prepare), so a tenant that may set attributes, on
-// a file system with project quotas, can take what lies deeper in a volume, or beyond the entries
-// that are asked, out of its account.
+// change its project (fs/file_attr.c fileattr_set_prepare). So on a file system with project
+// quotas, a tenant that may set attributes can remove files from its account: those deeper in a
+// volume, or beyond the checked entries.
 func OfVolume(dir int) (p Project, u walk.Usage, ok bool) {
 	attr, ok := xattrOf(dir)
 	if !ok || attr.projid == 0 || attr.xflags&fsXflagProjInh == 0 {
@@ -78,7 +78,8 @@ func xattrOf(fd int) (attr fsXattr, ok bool) {
 	return attr, errno == 0
 }
 
-// inheritedProject reports whether the directory above is of the same project, or cannot be asked.
+// inheritedProject reports whether the parent directory has the same project, or cannot be
+// read.
 func inheritedProject(dir int, id uint32) bool {
 	fd, err := unix.Openat(dir, "..", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -89,7 +90,7 @@ func inheritedProject(dir int, id uint32) bool {
 	return !ok || attr.projid == id
 }
 
-// entriesOf reports whether the first files and directories in a directory are all of a project.
+// entriesOf reports whether the first entries of a directory all belong to a project.
 func entriesOf(dir int, id uint32) bool {
 	own, err := unix.Openat(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -98,7 +99,7 @@ func entriesOf(dir int, id uint32) bool {
 	defer unix.Close(own)
 	buf := make([]byte, 4<<10)
 	for probes := 0; probes < maxProbes; {
-		// a signal may end it after a few entries (v6.12 fs/readdir.c filldir64)
+		// a signal may end the call after a few entries (v6.12 fs/readdir.c filldir64)
 		n, err := unix.Getdents(own, buf)
 		if err == unix.EINTR {
 			continue
@@ -122,9 +123,9 @@ func entriesOf(dir int, id uint32) bool {
 	return true
 }
 
-// isOf reports whether an entry is of a project. Devices, pipes and links are not asked: only files
-// and directories, which can be opened without any effect, and those not before it is known that
-// they are.
+// isOf reports whether an entry belongs to a project. It checks only files and directories,
+// which can be opened without side effects, and opens them only after their type is known. It
+// skips devices, pipes and links.
 func isOf(dir int, name string, id uint32) bool {
 	path, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -148,8 +149,8 @@ func isOf(dir int, name string, id uint32) bool {
 	return ok && attr.projid == id
 }
 
-// OfFile is the project that a file belongs to. That its owner keeps a lease on it does not hold
-// this up.
+// OfFile returns the project that a file belongs to. A lease that its owner holds on it does
+// not block the call.
 func OfFile(dir int, name string) (id uint32, ok bool) {
 	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -7,55 +7,55 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What lies deeper than maxLevels is walked without the way there being kept, but for the lowest
-// part of it: one directory after the other, and back by "..". Where a directory's listing goes on
-// is found by the inode that the walk comes from.
+// Directories deeper than maxLevels are walked without keeping the whole path from the top,
+// only its lowest part: one directory after the other, and back by "..". The walk finds its
+// position in the parent's listing by the inode of the directory it returns from.
 const (
-	maxDepth  = 1 << 20 // levels of a tree; more are not walked
-	maxPlaces = 4096    // kept of the way
+	maxDepth  = 1 << 20 // levels of a tree; deeper ones are not walked
+	maxPlaces = 4096    // positions kept of the path
 )
 
-// Bounds bound a walk: see maxLevels, maxPlaces, maxDepth. steps is how many entries are looked at
+// Bounds bound a walk: see maxLevels, maxPlaces, maxDepth. Steps is the number of entries
 // between two calls of pace.
 type Bounds struct{ Levels, Places, Depth, Steps int }
 
-// DefaultBounds are those of New.
+// DefaultBounds returns the bounds of New.
 func DefaultBounds() Bounds { return Bounds{maxLevels, maxPlaces, maxDepth, 64} }
 
-// ErrTooDeep: a tree has more levels than are walked.
+// ErrTooDeep: a tree has more levels than a walk visits.
 var ErrTooDeep = fmt.Errorf("directories nested deeper than %d levels are not walked", maxDepth)
 
-// place is a directory on the way, and where its listing goes on.
+// place is a directory on the path and the position in its listing.
 type place struct {
 	inode uint64
 	next  int64
 }
 
-// depths is a walk from a directory down.
-type depths struct {
+// deepWalk is a walk below a directory that is deeper than the kept levels.
+type deepWalk struct {
 	*Walker
 	device uint64
-	top    uint64 // inodes: where it began
-	here   uint64 // and where it is
-	fd     int    // that
+	top    uint64 // inode of the start
+	here   uint64 // inode of the current directory
+	fd     int    // of the current directory
 	depth  int
-	places []place // the lowest of the way
-	next   int64   // where the listing goes on
-	after  uint64  // behind this inode, whose place is not kept; 0: at next
+	places []place // the lowest part of the path
+	next   int64   // position in the listing
+	after  uint64  // continue behind this inode, its position is not kept; 0: at next
 }
 
-// beneath measures what is in an open directory and below it, and closes it. Where one on the way
-// was moved, what is left is given up.
-func (w *Walker) beneath(ctx context.Context, fd int, st *unix.Stat_t, u *Usage) error {
-	d := &depths{Walker: w, device: st.Dev, top: st.Ino, here: st.Ino, fd: fd}
+// walkDeep measures the content of an open directory and closes it. If a directory on the path
+// was moved, the walk of the rest is abandoned.
+func (w *Walker) walkDeep(ctx context.Context, fd int, st *unix.Stat_t, u *Usage) error {
+	d := &deepWalk{Walker: w, device: st.Dev, top: st.Ino, here: st.Ino, fd: fd}
 	defer func() { unix.Close(d.fd) }()
 	for !w.ended {
 		name, err := d.subdirectory(ctx, u)
-		w.leaveOut(err)
+		w.noteFault(err)
 		switch {
 		case w.ended:
 		case name != "":
-			w.leaveOut(d.down(name))
+			w.noteFault(d.down(name))
 		case d.depth == 0 && d.here == d.top:
 			return nil
 		case d.depth == 0 || !d.up():
@@ -63,14 +63,14 @@ func (w *Walker) beneath(ctx context.Context, fd int, st *unix.Stat_t, u *Usage)
 			return nil
 		}
 	}
-	return nil // its end is left out already
+	return nil // the error is noted already
 }
 
-// subdirectory goes on with the listing to the next directory and counts what is in between; empty:
-// there is no more.
-func (d *depths) subdirectory(ctx context.Context, u *Usage) (string, error) {
+// subdirectory continues the listing to the next directory and counts the entries before it;
+// empty: there are no more.
+func (d *deepWalk) subdirectory(ctx context.Context, u *Usage) (string, error) {
 	if _, err := unix.Seek(d.fd, d.next, unix.SEEK_SET); err != nil {
-		return "", fmt.Errorf("list directory on: %w", err)
+		return "", fmt.Errorf("continue directory listing: %w", err)
 	}
 	for {
 		n, err := unix.Getdents(d.fd, d.buf)
@@ -81,7 +81,7 @@ func (d *depths) subdirectory(ctx context.Context, u *Usage) (string, error) {
 			return "", fmt.Errorf("list directory: %w", err)
 		}
 		if n <= 0 {
-			if d.after != 0 { // what it comes from is not there any more
+			if d.after != 0 { // the directory it returns from no longer exists
 				u.Partial, d.moved = true, true
 			}
 			return "", nil
@@ -102,7 +102,7 @@ func (d *depths) subdirectory(ctx context.Context, u *Usage) (string, error) {
 				continue
 			}
 			one, isDir, err := d.entry(d.fd, e.Name, d.device)
-			d.leaveOut(err)
+			d.noteFault(err)
 			u.Add(one)
 			if d.seen++; isDir {
 				return e.Name, nil
@@ -111,8 +111,8 @@ func (d *depths) subdirectory(ctx context.Context, u *Usage) (string, error) {
 	}
 }
 
-// down goes into a directory, unless it is gone or another file system is mounted there.
-func (d *depths) down(name string) error {
+// down enters a directory, unless it is gone or another file system is mounted there.
+func (d *deepWalk) down(name string) error {
 	fd, err := unix.Openat(d.fd, name,
 		unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	switch err {
@@ -140,9 +140,9 @@ func (d *depths) down(name string) error {
 	return nil
 }
 
-// up goes to the directory above; false: it was moved. The top of the tree is above none that is so
-// deep.
-func (d *depths) up() bool {
+// up returns to the parent directory; false: the directory was moved. The parent at this depth
+// cannot be the top of the tree.
+func (d *deepWalk) up() bool {
 	fd, err := unix.Openat(d.fd, "..", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NONBLOCK,
 		0)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"jettison/stats/read/hosttest"
 )
 
-// walkWithin walks with bounds of the test's.
+// walkWithin walks with the given bounds.
 func walkWithin(t *testing.T, dir string, within Bounds) (Usage, error) {
 	t.Helper()
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -25,8 +25,8 @@ func walkWithin(t *testing.T, dir string, within Bounds) (Usage, error) {
 	return w.Tree(t.Context(), fd)
 }
 
-// However deep a file lies, it counts: below the levels that are kept, and below the places.
-func TestAFileBelowAllLevelsThatAreKeptCounts(t *testing.T) {
+// A file counts at any depth: below the kept levels, and below the kept places.
+func TestFileBelowKeptLevelsCounts(t *testing.T) {
 	const depth = maxLevels + 2*maxPlaces
 	dir := t.TempDir()
 	hosttest.Chain(t, dir, depth)
@@ -57,22 +57,23 @@ func TestAFileBelowAllLevelsThatAreKeptCounts(t *testing.T) {
 	}
 }
 
-// What is walked without its way being kept is measured as the standard library would.
-func TestTreesBelowTheLevelsThatAreKept(t *testing.T) {
+// Directories walked without a kept path are measured like by the standard library.
+func TestTreesBelowKeptLevels(t *testing.T) {
 	for seed := range uint64(50) {
 		dir := t.TempDir()
 		grow(t, rand.New(rand.NewPCG(seed, 0)), dir, 5)
 		for _, within := range []Bounds{{1, 2, 100, 64}, {2, 2, 100, 64}, {1, 4, 100, 64}} {
 			got, err := walkWithin(t, dir, within)
 			if want := naive(t, dir); err != nil || got != want {
-				t.Errorf("seed %d, %+v: %+v, %v; want %+v", seed, within, got, err, want)
+				t.Errorf("seed %d, bounds %+v: usage %+v, error %v; want %+v", seed, within, got, err, want)
 			}
 		}
 	}
 }
 
-// A directory that is moved up while the walk is far below it leads the walk nowhere else: what was found is a lower bound.
-func TestADeepDirectoryThatIsMovedEndsTheWalkBelow(t *testing.T) {
+// A directory moved up while the walk is far below it does not lead the walk elsewhere: the
+// result is a lower bound.
+func TestMovedDeepDirectoryEndsTheWalkBelow(t *testing.T) {
 	dir := t.TempDir()
 	hosttest.Write(t, 1<<20, dir, "a/b/c/d/e/f", "x")
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -83,7 +84,7 @@ func TestADeepDirectoryThatIsMovedEndsTheWalkBelow(t *testing.T) {
 	for _, places := range []int{2, 100} {
 		w := New(hosttest.NoPause)
 		w.bounds = Bounds{1, places, 100, 64}
-		d := &depths{Walker: w, fd: -1}
+		d := &deepWalk{Walker: w, fd: -1}
 		w.levels = append(w.levels, level{inode: 0})
 		var st unix.Stat_t
 		if d.fd, err = unix.Openat(fd, "a", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil || unix.Fstat(d.fd, &st) != nil {
@@ -104,7 +105,7 @@ func TestADeepDirectoryThatIsMovedEndsTheWalkBelow(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d.up() {
-			t.Errorf("%d places: it goes on at %d", places, d.here)
+			t.Errorf("with %d places the walk continues at inode %d", places, d.here)
 		}
 		unix.Close(d.fd)
 		if err := os.Rename(to, from); err != nil {

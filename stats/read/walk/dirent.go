@@ -9,18 +9,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errMalformed: a directory's listing does not have the shape that the kernel gives it.
+// errMalformed: a directory listing does not have the kernel's format.
 var errMalformed = errors.New("malformed")
 
 // DirEntry is one record of a directory.
 type DirEntry struct {
 	Name  string
 	Next  int64 // position of the record after it
-	Kind  byte  // DT_DIR and such; DT_UNKNOWN where the file system does not tell
+	Kind  byte  // DT_DIR and such; DT_UNKNOWN if the file system does not report it
 	Inode uint64
 }
 
-// Dirent takes the first record of what getdents64(2) returned: inode (8 bytes), position of the
+// Dirent parses the first record of a getdents64(2) buffer: inode (8 bytes), position of the
 // next (8), length (2), type (1), name.
 func Dirent(b []byte) (e DirEntry, rest []byte, ok bool) {
 	const nameOffset = 19
@@ -56,7 +56,7 @@ func Subdirectories(fd int, visit func(string)) error {
 				return fmt.Errorf("list directory: %w record", errMalformed)
 			}
 			b = rest
-			if e.Kind == unix.DT_UNKNOWN { // not every file system tells
+			if e.Kind == unix.DT_UNKNOWN { // not every file system reports it
 				var st unix.Stat_t
 				if unix.Fstatat(fd, e.Name, &st, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT) == nil &&
 					st.Mode&unix.S_IFMT == unix.S_IFDIR {

@@ -9,25 +9,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// level is a directory that was gone into: what is left to go into, and how to know it again.
+// level is a directory on the path of the walk: the subdirectories left to enter, and its
+// identity.
 type level struct {
 	device, inode uint64
 	name          string   // in the level above; empty: the top
-	fd            int      // -1: closed, for it is deep and a deeper one is open
-	below         []string // directories in it that were listed and not gone into yet
-	next          int64    // where in the directory listing goes on
-	more          bool     // it does
-	dirs          Usage    // that was counted of the directories listed: their own inodes
+	fd            int      // -1: closed, because it is deep and a deeper one is open
+	below         []string // subdirectories listed and not entered yet
+	next          int64    // position in the listing
+	more          bool     // the listing has more entries
+	dirs          Usage    // counted for the listed subdirectories: their own inodes
 }
 
-// enter makes an open directory the lowest level and counts what is in it. The walker closes the
+// enter makes an open directory the lowest level and counts its entries. The walker closes the
 // descriptor.
 func (w *Walker) enter(ctx context.Context, fd int, name string, st *unix.Stat_t, u *Usage) error {
 	if n := len(w.levels); n >= w.bounds.Depth {
 		unix.Close(fd)
 		return ErrTooDeep
 	} else if n >= w.bounds.Levels {
-		return w.beneath(ctx, fd, st, u)
+		return w.walkDeep(ctx, fd, st, u)
 	}
 	if n := len(w.levels); n > openAbove {
 		unix.Close(w.levels[n-1].fd)
@@ -37,7 +38,7 @@ func (w *Walker) enter(ctx context.Context, fd int, name string, st *unix.Stat_t
 	return w.list(ctx, &w.levels[len(w.levels)-1], u)
 }
 
-// leave forgets all levels from one on.
+// leave removes all levels from an index on.
 func (w *Walker) leave(from int) {
 	for i := from; i < len(w.levels); i++ {
 		if l := &w.levels[i]; l.fd >= 0 {
@@ -49,8 +50,8 @@ func (w *Walker) leave(from int) {
 	w.levels = w.levels[:from]
 }
 
-// descend goes into a directory of the lowest level, unless it is gone or another file system is
-// mounted there.
+// descend enters a subdirectory of the lowest level, unless it is gone or another file system
+// is mounted there.
 func (w *Walker) descend(ctx context.Context, name string, u *Usage) error {
 	l := &w.levels[len(w.levels)-1]
 	fd, err := unix.Openat(l.fd, name,
@@ -70,8 +71,8 @@ func (w *Walker) descend(ctx context.Context, name string, u *Usage) error {
 	return w.enter(ctx, fd, name, &st, u)
 }
 
-// ascend leaves the lowest level for the one above; if that is not there any more, for the nearest
-// that is.
+// ascend returns from the lowest level to its parent or, if that no longer exists, to the
+// nearest ancestor that does.
 func (w *Walker) ascend(ctx context.Context, u *Usage) error {
 	n := len(w.levels) - 1
 	if n == 0 || w.levels[n-1].fd >= 0 {
@@ -85,13 +86,14 @@ func (w *Walker) ascend(ctx context.Context, u *Usage) error {
 		w.leave(n)
 		return nil
 	}
-	return w.again(ctx, n, u)
+	return w.reopenAbove(ctx, n, u)
 }
 
-// errElsewhere: a name leads to another directory than it did.
-var errElsewhere = errors.New("the directory was moved")
+// errMoved: a name leads to a different directory than before.
+var errMoved = errors.New("the directory was moved")
 
-// openLevel opens the directory of a level by a name in another directory, if it is that one still.
+// openLevel opens the directory of a level by a name in another directory, if it is still the
+// same directory.
 func (w *Walker) openLevel(dir int, name string, l *level) (int, error) {
 	fd, err := unix.Openat(dir, name,
 		unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
@@ -101,14 +103,14 @@ func (w *Walker) openLevel(dir int, name string, l *level) (int, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil || st.Dev != l.device || st.Ino != l.inode {
 		unix.Close(fd)
-		return -1, cmp.Or(err, errElsewhere)
+		return -1, cmp.Or(err, errMoved)
 	}
 	return fd, nil
 }
 
-// again leaves the n-th level for the lowest above it that is found by name. What was to be gone
-// into of those in between is given up.
-func (w *Walker) again(ctx context.Context, n int, u *Usage) error {
+// reopenAbove leaves the n-th level for the lowest ancestor that it finds by name. The
+// remaining entries of the levels in between are abandoned.
+func (w *Walker) reopenAbove(ctx context.Context, n int, u *Usage) error {
 	at := openAbove - 1
 	fd, failed := w.levels[at].fd, error(nil)
 	for at < n-1 {
@@ -118,7 +120,7 @@ func (w *Walker) again(ctx context.Context, n int, u *Usage) error {
 		}
 		next, err := w.openLevel(fd, w.levels[at+1].name, &w.levels[at+1])
 		if err != nil {
-			if err != unix.ENOENT && err != unix.ENOTDIR && err != unix.ELOOP && err != errElsewhere {
+			if err != unix.ENOENT && err != unix.ENOTDIR && err != unix.ELOOP && err != errMoved {
 				failed = fmt.Errorf("open directory above: %w", err)
 			}
 			break

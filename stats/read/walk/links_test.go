@@ -11,14 +11,14 @@ import (
 	"jettison/stats/read/hosttest"
 )
 
-// Hard links count once, also where there are more inodes with several names than are remembered: else who makes many names of a large file
-// makes his usage what he likes, and then it shrinks at will while the disk fills.
+// Hard links count once, also with more such inodes than the walk remembers: otherwise a tenant
+// with many names of a large file controls its own usage, and shrinks it while the disk fills.
 func TestManyHardLinksCountOnce(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 60 {
 		name := filepath.Join(dir, fmt.Sprint("file", i))
 		hosttest.Write(t, 4096*(i%5), name)
-		for j := range i % 7 { // three names, and other numbers that divide nothing
+		for j := range i % 7 { // three names, and other counts that do not divide evenly
 			if err := os.Link(name, filepath.Join(dir, fmt.Sprint("link", i, "-", j))); err != nil {
 				t.Fatal(err)
 			}
@@ -32,17 +32,17 @@ func TestManyHardLinksCountOnce(t *testing.T) {
 	want := naive(t, dir)
 	for _, room := range []int{0, 1, 17, 1000} {
 		w := New(hosttest.NoPause)
-		w.room = room
-		for range 2 { // nothing is left over from the walk before
+		w.linkRoom = room
+		for range 2 { // no state remains from the previous walk
 			if u, err := w.Tree(t.Context(), fd); err != nil || u != want {
-				t.Errorf("room for %d: %+v, want %+v; %v", room, u, want, err)
+				t.Errorf("usage with room for %d links = %+v, want %+v; error %v", room, u, want, err)
 			}
 		}
 		if _, err := unix.Seek(fd, 0, unix.SEEK_SET); err != nil {
 			t.Fatal(err)
 		}
 		if u, _, err := w.Own(t.Context(), fd); err != nil || u != want {
-			t.Errorf("room for %d, without what is below: %+v, want %+v; %v", room, u, want, err)
+			t.Errorf("own usage with room for %d links = %+v, want %+v; error %v", room, u, want, err)
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// step is taken for each entry. Its error is the end of the walk.
+// step is called for each entry and calls pace now and then. Its error ends the walk.
 func (w *Walker) step(ctx context.Context) error {
 	if w.entries++; w.entries < w.bounds.Steps {
 		return nil
@@ -18,13 +18,13 @@ func (w *Walker) step(ctx context.Context) error {
 	return err
 }
 
-// list counts the entries of a directory from where its listing stopped, until enough directories
-// are found among them. After an error there is no more of it.
+// list counts the entries of a directory from the position where its listing stopped, until it
+// has found enough directories. An error ends the listing.
 func (w *Walker) list(ctx context.Context, l *level, u *Usage) error {
 	l.more = false
 	if l.next != 0 {
 		if _, err := unix.Seek(l.fd, l.next, unix.SEEK_SET); err != nil {
-			return fmt.Errorf("list directory on: %w", err)
+			return fmt.Errorf("continue directory listing: %w", err)
 		}
 	}
 	l.below = nil
@@ -47,7 +47,7 @@ func (w *Walker) list(ctx context.Context, l *level, u *Usage) error {
 			}
 			b, l.next = rest, e.Next
 			one, isDir, err := w.entry(l.fd, e.Name, l.device)
-			w.leaveOut(err)
+			w.noteFault(err)
 			u.Add(one)
 			w.seen++
 			if err := w.step(ctx); err != nil {
@@ -66,7 +66,7 @@ func (w *Walker) list(ctx context.Context, l *level, u *Usage) error {
 	}
 }
 
-// entry is what one entry takes; isDir: it is a directory of the same file system.
+// entry returns the usage of one entry; isDir: it is a directory of the same file system.
 func (w *Walker) entry(dir int, name string, device uint64) (u Usage, isDir bool, err error) {
 	if name == "." || name == ".." {
 		return u, false, nil
@@ -87,7 +87,7 @@ func (w *Walker) entry(dir int, name string, device uint64) (u Usage, isDir bool
 		if w.links[id] {
 			return u, false, nil
 		}
-		if len(w.links) >= w.room {
+		if len(w.links) >= w.linkRoom {
 			return w.shares.add(&st), false, nil
 		}
 		w.links[id] = true

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Share returns a pace that keeps the calling thread below a share of one core, 0 to 1, by the CPU
-// time it has used (clock). The goroutine must be locked to its thread.
+// Share returns a pace function that keeps the calling thread below a share of one core, 0 to
+// 1, measured by its CPU time (clock). The goroutine must be locked to its thread.
 func Share(of func() float64, clock func() time.Duration) func(context.Context) error {
 	const slice = 2 * time.Millisecond // of CPU time between two pauses
 	last := clock()
@@ -31,15 +31,15 @@ func Share(of func() float64, clock func() time.Duration) func(context.Context) 
 	}
 }
 
-// ThreadCPU is the CPU time that the calling thread has used.
+// ThreadCPU returns the CPU time that the calling thread has used.
 func ThreadCPU() time.Duration {
 	var ts unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts)
 	return time.Duration(ts.Nano())
 }
 
-// YieldDisk locks the goroutine to a thread of its own whose disk accesses come after all others.
-// The thread ends with the goroutine.
+// YieldDisk locks the goroutine to its own thread and gives that idle I/O priority. The thread
+// ends with the goroutine.
 func YieldDisk() {
 	runtime.LockOSThread()
 	// include/uapi/linux/ioprio.h; process 0: this thread

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// The share of a core is kept by sleeping as many times as long as was worked.
+// The share of a core is kept by sleeps in proportion to the work.
 func TestAWalkKeepsToItsShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var worked time.Duration
@@ -21,13 +21,13 @@ func TestAWalkKeepsToItsShare(t *testing.T) {
 			}
 		}
 		if took := time.Since(began); took < 99*(worked-2*time.Millisecond) {
-			t.Errorf("%v of work spread over %v", worked, took)
+			t.Errorf("%v of work took %v, want the share kept", worked, took)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		worked += time.Second
 		if err := pace(ctx); !errors.Is(err, context.Canceled) {
-			t.Errorf("told to stop: %v", err)
+			t.Errorf("pace after the end returned error %v", err)
 		}
 	})
 }

@@ -7,63 +7,62 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a tenant decides - how many directories, how deep - must not decide how much memory and how
-// many descriptors a walk needs.
+// A tenant controls the number and depth of directories. These must not determine the memory
+// and descriptors of a walk.
 const (
-	// inodes with several names that are remembered of one tree; beyond, each name counts for its
-	// share
+	// inodes with several names remembered per tree; beyond, each name counts for its share
 	maxLinks = 1 << 16
-	// names of directories kept of one level; the rest is listed when those are done
+	// names of directories kept per level; the rest is listed after those
 	maxBatch  = 1024
-	minBatch  = 4     // the same, where the levels above keep maxNames already
-	maxNames  = 8192  // names kept of all levels together, but for the minBatch of each
+	minBatch  = 4     // the same if the levels above already keep maxNames
+	maxNames  = 8192  // names kept in total, without the minBatch of each level
 	openAbove = 64    // levels whose descriptors stay open
-	maxLevels = 10000 // that are kept; beyond, the walk goes on with less (deep.go)
-	walkTries = 3     // for a tree that changes
+	maxLevels = 10000 // kept; deeper levels keep less (deep.go)
+	walkTries = 3     // of a tree that changes
 )
 
-// Walker measures directory trees. It follows no symbolic link, leaves no device, and needs neither
-// more descriptors nor, but for a few hundred bytes a level, more memory for a large tree than for
-// a small one.
+// Walker measures directory trees. It follows no symbolic link and stays on one device. A large
+// tree needs no more descriptors than a small one, and only a few hundred bytes more per level.
 //
-// From a directory of the first openAbove levels it returns to the one above by that one's
-// descriptor, whatever was renamed in between. Deeper ones return by "..". Where that leads
-// elsewhere, the directory was moved, and the walk goes on above it, which it finds by name from
-// the last descriptor on. Of levels that are not where they were, what is left is given up, and
-// after walkTries walks that met this the largest counts, as a lower bound. What is nested deeper
-// than maxDepth, or cannot be read, is left out, and the rest counts, as a lower bound too: a part
-// must not take a whole tree out of its pod's account. As with du(1), what is moved from one place
-// of a tree to another while it is walked may be counted twice or not at all.
+// From a directory of the first openAbove levels it returns to the parent by the parent's
+// descriptor, regardless of renames. Deeper ones return by "..". If ".." leads elsewhere, the
+// directory was moved, and the walk continues in the lowest ancestor that it finds by name from
+// the last open descriptor. It abandons the rest of levels that have moved. After walkTries
+// walks with such moves, the largest result counts, as a lower bound.
+//
+// Directories deeper than maxDepth and unreadable ones are left out, and the rest counts as a
+// lower bound: a part must not remove a whole tree from its pod's account. As with du(1), an
+// entry moved within the tree during the walk may be counted twice or not at all.
 type Walker struct {
-	buf     []byte             // directory entries
-	links   map[[2]uint64]bool // inodes with several names that were counted, room of them at most
-	room    int
-	shares  linkShares                  // of those for which there was no room in links
-	pace    func(context.Context) error // called now and then; may sleep; its error ends the walk
-	entries int                         // since pace was last called
-	seen    uint64                      // entries looked at since the walker was made
-	levels  []level                     // from the top of the tree to where the walk is
-	names   int                         // in below of all levels
-	moved   bool                        // the walk met a directory that was moved away
-	fault   error                       // the first that made it leave something out
-	ended   bool                        // pace ended it
-	bounds  Bounds
+	buf      []byte             // directory entries
+	links    map[[2]uint64]bool // counted inodes with several names, at most linkRoom
+	linkRoom int
+	shares   linkShares                  // of files that did not fit into links
+	pace     func(context.Context) error // called now and then; may sleep; its error ends the walk
+	entries  int                         // since pace was last called
+	seen     uint64                      // entries read since the walker was created
+	levels   []level                     // from the top of the tree to the current directory
+	names    int                         // in below of all levels
+	moved    bool                        // the walk met a directory that was moved away
+	fault    error                       // the first error that left out a part
+	ended    bool                        // pace ended the walk
+	bounds   Bounds
 }
 
 // New makes a walker that calls pace now and then.
 func New(pace func(context.Context) error) *Walker { return NewWithin(pace, DefaultBounds()) }
 
-// NewWithin makes a walker with bounds of its own.
+// NewWithin makes a walker with the given bounds.
 func NewWithin(pace func(context.Context) error, bounds Bounds) *Walker {
-	return &Walker{buf: make([]byte, 32<<10), links: map[[2]uint64]bool{}, room: maxLinks, pace: pace,
+	return &Walker{buf: make([]byte, 32<<10), links: map[[2]uint64]bool{}, linkRoom: maxLinks, pace: pace,
 		bounds: bounds}
 }
 
-// Tree measures the directory behind a descriptor, which stays open. Beside an error is what was
-// counted all the same, a lower bound.
+// Tree measures the directory behind a descriptor, which stays open. With an error it still
+// returns the usage counted, a lower bound.
 func (w *Walker) Tree(ctx context.Context, dir int) (most Usage, err error) {
 	for range walkTries {
-		u, err := w.once(ctx, dir)
+		u, err := w.walkOnce(ctx, dir)
 		u.Partial = u.Partial || err != nil
 		if u.Bytes, u.Inodes = max(u.Bytes, most.Bytes), max(u.Inodes, most.Inodes); err != nil ||
 			!w.moved {
@@ -74,8 +73,8 @@ func (w *Walker) Tree(ctx context.Context, dir int) (most Usage, err error) {
 	return most, nil
 }
 
-// once walks a tree once.
-func (w *Walker) once(ctx context.Context, dir int) (u Usage, err error) {
+// walkOnce walks a tree once.
+func (w *Walker) walkOnce(ctx context.Context, dir int) (u Usage, err error) {
 	clear(w.links)
 	w.shares = linkShares{}
 	w.levels, w.names, w.moved, w.fault, w.ended = w.levels[:0], 0, false, nil, false
@@ -90,7 +89,7 @@ func (w *Walker) once(ctx context.Context, dir int) (u Usage, err error) {
 		return u, fmt.Errorf("stat directory: %w", err)
 	}
 	u.Add(Allocated(&st))
-	for w.leaveOut(w.enter(ctx, top, "", &st, &u)); len(w.levels) > 0 && !w.ended; {
+	for w.noteFault(w.enter(ctx, top, "", &st, &u)); len(w.levels) > 0 && !w.ended; {
 		l := &w.levels[len(w.levels)-1]
 		switch n := len(l.below); {
 		case n > 0:
@@ -104,20 +103,20 @@ func (w *Walker) once(ctx context.Context, dir int) (u Usage, err error) {
 		default:
 			err = w.ascend(ctx, &u)
 		}
-		w.leaveOut(err)
+		w.noteFault(err)
 	}
 	return u, w.fault
 }
 
-// leaveOut takes that a part was not measured, if there was an error. The walk goes on with the
+// noteFault records that a part was not measured, if err is set. The walk continues with the
 // rest.
-func (w *Walker) leaveOut(err error) {
-	if err != nil && (w.fault == nil || w.ended) { // its end is what matters most
+func (w *Walker) noteFault(err error) {
+	if err != nil && (w.fault == nil || w.ended) { // the end of the walk has precedence
 		w.fault = err
 	}
 }
 
-// Own measures a directory without those in it, and names them.
+// Own measures a directory without its subdirectories, and returns their names.
 func (w *Walker) Own(ctx context.Context, dir int) (u Usage, below []string, err error) {
 	clear(w.links)
 	w.shares = linkShares{}
@@ -129,15 +128,15 @@ func (w *Walker) Own(ctx context.Context, dir int) (u Usage, below []string, err
 	l := level{device: st.Dev, fd: dir, more: true}
 	w.fault, w.ended = nil, false
 	for l.more && !w.ended {
-		w.leaveOut(w.list(ctx, &l, &u))
+		w.noteFault(w.list(ctx, &l, &u))
 		below = append(below, l.below...)
 		w.names = 0
 	}
-	// What is in them counts with them, their own inodes too.
+	// The caller counts the subdirectories with their own inodes.
 	u.Add(Allocated(&st))
 	u.Bytes, u.Inodes, u.Partial = u.Bytes-l.dirs.Bytes, u.Inodes-l.dirs.Inodes, w.fault != nil
 	return u, below, w.fault
 }
 
-// Seen is how many entries were looked at since the walker was made.
+// Seen returns the number of entries read since the walker was created.
 func (w *Walker) Seen() uint64 { return w.seen }

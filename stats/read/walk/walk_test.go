@@ -17,7 +17,7 @@ import (
 	"jettison/stats/read/hosttest"
 )
 
-// naive is what a tree takes by the standard library's walk.
+// naive measures a tree with the standard library's walk.
 func naive(t testing.TB, dir string) Usage {
 	bytes, inodes := hosttest.Naive(t, dir)
 	return Usage{Bytes: bytes, Inodes: inodes}
@@ -33,7 +33,8 @@ func walk(t testing.TB, dir string) (Usage, error) {
 	return New(hosttest.NoPause).Tree(t.Context(), fd)
 }
 
-// grow makes a random tree with files, holes, hard links, symbolic links (to itself, to outside) and odd names.
+// grow creates a random tree with files, holes, hard links, symbolic links (to itself, to
+// outside) and odd names.
 func grow(t testing.TB, r *rand.Rand, dir string, depth int) {
 	for i := range r.IntN(8) {
 		name := filepath.Join(dir, fmt.Sprintf("%d \n\"%s", i, strings.Repeat("ä", r.IntN(60))))
@@ -49,7 +50,7 @@ func grow(t testing.TB, r *rand.Rand, dir string, depth int) {
 			err = os.WriteFile(name, make([]byte, r.IntN(20000)), 0o644)
 		case 2:
 			if err = os.WriteFile(name, []byte("x"), 0o644); err == nil {
-				err = os.Truncate(name, 1<<30) // a hole takes nothing
+				err = os.Truncate(name, 1<<30) // a hole uses no blocks
 			}
 		case 3:
 			if err = os.WriteFile(name, make([]byte, 5000), 0o644); err == nil {
@@ -72,19 +73,20 @@ func TestATreeIsMeasuredAsTheStandardLibraryWould(t *testing.T) {
 		grow(t, rand.New(rand.NewPCG(seed, 0)), dir, 4)
 		got, err := walk(t, dir)
 		if want := naive(t, dir); err != nil || got != want {
-			t.Errorf("seed %d: %+v, %v; want %+v", seed, got, err, want)
+			t.Errorf("usage with seed %d = %+v, error %v; want %+v", seed, got, err, want)
 		}
 	}
 }
 
-// A tenant decides how deep its directories are: neither descriptors nor path lengths bound the walk.
+// A tenant controls the depth of its directories: neither descriptors nor path lengths bound
+// the walk.
 func TestADeepTreeIsMeasured(t *testing.T) {
 	const depth = 3000
 	top := t.TempDir()
 	hosttest.Chain(t, top, depth)
 	got, err := walk(t, top)
 	if err != nil || got.Inodes != depth+1 {
-		t.Errorf("%d inodes, %v; want %d", got.Inodes, err, depth+1)
+		t.Errorf("deep tree has %d inodes, error %v; want %d", got.Inodes, err, depth+1)
 	}
 	top = t.TempDir()
 	hosttest.Chain(t, top, maxLevels)
@@ -98,15 +100,15 @@ func TestADeepTreeIsMeasured(t *testing.T) {
 	_, err = w.Tree(t.Context(), fd)
 	unix.Close(fd)
 	if !errors.Is(err, ErrTooDeep) || hosttest.Descriptors(t) != before {
-		t.Errorf("deeper than is walked: %v; %d descriptors before, %d after", err, before, hosttest.Descriptors(t))
+		t.Errorf("tree deeper than the bound: error %v; %d descriptors before, %d open after the walk", err, before, hosttest.Descriptors(t))
 	}
 }
 
-// Nothing outside is counted: what is mounted inside is another file system's.
+// Only the tree's own file system is counted, no mounts inside.
 func TestAWalkStaysOnItsFileSystem(t *testing.T) {
 	got, err := walk(t, "/proc/self/ns") // links to other file systems
 	if err != nil || got.Inodes > 50 {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("usage of links to other file systems = %+v, error %v", got, err)
 	}
 	var root, proc unix.Stat_t
 	if unix.Stat("/", &root) != nil || unix.Stat("/proc", &proc) != nil || root.Dev == proc.Dev {
@@ -121,11 +123,11 @@ func TestAWalkStaysOnItsFileSystem(t *testing.T) {
 	var u Usage
 	l := level{device: root.Dev, fd: fd}
 	if err := w.list(t.Context(), &l, &u); err != nil || len(l.below) == 0 || slices.Contains(l.below, "proc") {
-		t.Errorf("into %v, %v", l.below, err)
+		t.Errorf("walk would enter %v, error %v", l.below, err)
 	}
 }
 
-// A walk ends when it is told to.
+// A walk ends when its context ends.
 func TestAWalkEnds(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 200 {
@@ -146,11 +148,11 @@ func TestAWalkEnds(t *testing.T) {
 		return ctx.Err()
 	})
 	if _, err := w.Tree(ctx, fd); !errors.Is(err, context.Canceled) || paces != 1 {
-		t.Errorf("after %d paces: %v", paces, err)
+		t.Errorf("walk ended after %d paces with error %v", paces, err)
 	}
 }
 
-// nest makes a chain of directories and returns the lowest; each holds another, empty one too.
+// nest creates a chain of directories and returns the lowest; each has another, empty one too.
 func nest(t testing.TB, dir string, depth int) string {
 	t.Helper()
 	for range depth {
@@ -167,9 +169,9 @@ func nest(t testing.TB, dir string, depth int) string {
 	return dir
 }
 
-// Directories that are moved away while they are walked do not make the tree unmeasurable: nothing is lost but what was moved before the
-// walk came there. No descriptor is left behind.
-func TestATreeThatIsMovedAbout(t *testing.T) {
+// A tree with directories moved during the walk stays measurable: only entries moved before the
+// walk reached them are missing. No descriptor is left open.
+func TestTreeWithMoves(t *testing.T) {
 	for _, c := range []struct {
 		name            string
 		depth, moved    int
@@ -206,24 +208,24 @@ func TestATreeThatIsMovedAbout(t *testing.T) {
 			} else if len(w.levels) < c.moved && away {
 				move()
 			}
-			w.entries = 64 // be called at each entry
+			w.entries = 64 // call pace at each entry
 			return nil
 		}
 		w.entries = 64
 		before := hosttest.Descriptors(t)
 		got, err := w.Tree(t.Context(), fd)
 		if err != nil || moves == 0 || got.Partial || got.Inodes < c.atLeast || got.Inodes > c.inodes {
-			t.Errorf("%s: %+v, %v after %d moves; want %d to %d inodes", c.name, got, err, moves, c.atLeast, c.inodes)
+			t.Errorf("%s: usage %+v, error %v after %d moves; want %d to %d inodes", c.name, got, err, moves, c.atLeast, c.inodes)
 		}
 		if after := hosttest.Descriptors(t); after != before {
-			t.Errorf("%s: %d descriptors before, %d after", c.name, before, after)
+			t.Errorf("%s: %d descriptors before, %d open after the walk", c.name, before, after)
 		}
 		unix.Close(fd)
 	}
 }
 
-// What lies beside directories that are moved away deep down, while the walk is in them, is not hidden by that.
-func TestWhatIsMovedAboutHidesNothingBesideIt(t *testing.T) {
+// Siblings of deep directories that are moved during the walk still count.
+func TestMovesHideNoSiblings(t *testing.T) {
 	const depth, decoys = openAbove + 6, 50
 	dir, other := t.TempDir(), t.TempDir()
 	parent := filepath.Join(dir, strings.Repeat("d/", depth))
@@ -253,18 +255,18 @@ func TestWhatIsMovedAboutHidesNothingBesideIt(t *testing.T) {
 		} else if len(w.levels) < depth-2 && away {
 			move(other, parent)
 		}
-		w.entries = 64 // be called at each entry
+		w.entries = 64 // call pace at each entry
 		return nil
 	}
 	w.entries = 64
 	if u, err := w.Tree(t.Context(), fd); u.Bytes < 8<<20 || err != nil || moves == 0 {
-		t.Errorf("8 MiB beside what was moved %d times: %+v, %v", moves, u, err)
+		t.Errorf("usage with 8 MiB next to a directory moved %d times = %+v, error %v", moves, u, err)
 	}
 }
 
-// Where a directory is moved together with what it was in, what is left there is given up: a lower bound, that says so. No descriptor is
-// left behind.
-func TestWhatIsMovedTwiceIsALowerBound(t *testing.T) {
+// If a directory is moved together with its parent, the rest there is abandoned: the result is
+// a lower bound, marked as partial. No descriptor is left open.
+func TestMovedParentIsALowerBound(t *testing.T) {
 	dir, other := t.TempDir(), t.TempDir()
 	nest(t, dir, 100)
 	upper := filepath.Join(dir, strings.Repeat("d/", 80))
@@ -283,20 +285,21 @@ func TestWhatIsMovedTwiceIsALowerBound(t *testing.T) {
 		} else if n < 70 && away {
 			away, err = false, errors.Join(os.Rename(filepath.Join(other, "upper"), upper), os.Rename(filepath.Join(other, "lower"), lower))
 		}
-		w.entries = 64 // be called at each entry
+		w.entries = 64 // call pace at each entry
 		return err
 	}
 	w.entries = 64
 	before := hosttest.Descriptors(t)
 	if u, err := w.Tree(t.Context(), fd); !u.Partial || err != nil || u.Inodes < 100 || u.Inodes > 201 {
-		t.Errorf("%+v, %v; want 100 to 201 inodes, at least", u, err)
+		t.Errorf("usage = %+v, error %v; want a lower bound of 100 to 201 inodes", u, err)
 	}
 	if after := hosttest.Descriptors(t); after != before {
-		t.Errorf("%d descriptors before, %d after", before, after)
+		t.Errorf("%d descriptors before, %d open after the walk", before, after)
 	}
 }
 
-// A tenant decides how many directories it has: all are counted, once, and few remembered.
+// A tenant controls the number of its directories: all are counted once, and few are
+// remembered.
 func TestManyDirectoriesTakeNoMemory(t *testing.T) {
 	const many = 20000
 	dir, pad := t.TempDir(), strings.Repeat("x", 200)
@@ -325,12 +328,12 @@ func TestManyDirectoriesTakeNoMemory(t *testing.T) {
 	})
 	got, err := w.Tree(t.Context(), fd)
 	if err != nil || got.Inodes != many+1 || got.Partial {
-		t.Errorf("%+v, %v; want %d inodes", got, err, many+1)
+		t.Errorf("usage of many directories = %+v, error %v; want %d inodes", got, err, many+1)
 	}
 	if grown := int64(most) - int64(before); grown > 1<<20 {
 		t.Errorf("the heap grew by %d bytes", grown)
 	}
 	if w.names != 0 || len(w.levels) != 0 {
-		t.Errorf("%d names of %d levels left", w.names, len(w.levels))
+		t.Errorf("walker still keeps %d names of %d levels", w.names, len(w.levels))
 	}
 }

@@ -28,9 +28,10 @@ const (
 // uffdRange is struct uffdio_register and struct uffdio_zeropage, which have the same layout.
 type uffdRange struct{ start, length, mode, result uint64 }
 
-// heldDirectory holds a cgroup's directory the way a mkdir does that allocates under pressure, for as long as the test likes: somebody reads
-// the directory into memory that is not there yet, and a mkdir waits for him. Whoever lists the directory, or looks up a new name in it,
-// waits behind that.
+// heldDirectory holds a cgroup's directory lock for as long as the test likes, as a mkdir does
+// that allocates under pressure: a goroutine reads the directory into memory that is not there
+// yet, and a mkdir waits for it. A process that lists the directory, or looks up a new name in
+// it, waits behind that.
 type heldDirectory struct {
 	t    *testing.T
 	uffd int
@@ -42,7 +43,7 @@ func holdDirectory(t *testing.T, dir, newName string) *heldDirectory {
 	t.Helper()
 	fd, _, errno := unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC, 0, 0)
 	if errno != 0 {
-		t.Fatal("userfaultfd: ", errno)
+		t.Fatal("userfaultfd is not available here: ", errno)
 	}
 	h := &heldDirectory{t: t, uffd: int(fd), made: make(chan error, 1)}
 	t.Cleanup(func() { unix.Close(h.uffd) })
@@ -64,7 +65,7 @@ func holdDirectory(t *testing.T, dir, newName string) *heldDirectory {
 		t.Fatal(err)
 	}
 	tid := make(chan int)
-	go func() { // it wants the lock for itself, and nobody gets it before
+	go func() { // it waits for the exclusive lock, and later requests queue behind it
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		tid <- unix.Gettid()
@@ -76,7 +77,7 @@ func holdDirectory(t *testing.T, dir, newName string) *heldDirectory {
 			return h
 		}
 		if time.Now().After(limit) {
-			t.Fatal("the mkdir does not wait for the directory")
+			t.Fatal("mkdir did not wait for the directory lock")
 		}
 	}
 }
@@ -98,9 +99,9 @@ func (h *heldDirectory) release() {
 	}
 }
 
-// A directory of kubepods whose lock the kernel holds for seconds holds up no look; a Reader without a lister's thread waits for it all the
-// while.
-func TestLiveALockThatIsHeldHoldsUpNoLook(t *testing.T) {
+// A kubepods directory lock that the kernel holds for seconds delays no look; a Reader without
+// a lister's thread waits all that time.
+func TestLiveHeldLockDelaysNoLook(t *testing.T) {
 	c, other := liveCollector(t), liveCollector(t)
 	const dir, kind, holds = "kubepods/besteffort", 0x10c4, 4 * time.Second
 	if err := os.MkdirAll(groupDir(dir), 0o755); err != nil {
@@ -128,7 +129,7 @@ func TestLiveALockThatIsHeldHoldsUpNoLook(t *testing.T) {
 	c.Beside()
 	for _, c := range []*Reader{c, other} {
 		if found, err := look(c); found != 1 {
-			t.Fatalf("%d pods, %v", found, err)
+			t.Fatalf("first look found %d pods, error %v", found, err)
 		}
 	}
 	lock := holdDirectory(t, groupDir(dir), names[1])
@@ -143,7 +144,7 @@ func TestLiveALockThatIsHeldHoldsUpNoLook(t *testing.T) {
 		found, err := look(c)
 		longest, looks = max(longest, time.Since(began)), looks+1
 		if found != 1 {
-			t.Fatalf("%d pods, %v", found, err)
+			t.Fatalf("look while held found %d pods, error %v", found, err)
 		}
 		if errors.Is(err, errListLate) {
 			late++
@@ -156,10 +157,10 @@ func TestLiveALockThatIsHeldHoldsUpNoLook(t *testing.T) {
 	}
 	lock.release()
 	if late != looks || longest > time.Second {
-		t.Errorf("%d looks in %v, the longest took %v; %d said that the list is late", looks, holds, longest, late)
+		t.Errorf("%d looks in %v, the longest took %v; %d reported a late list", looks, holds, longest, late)
 	}
 	t.Logf("%d looks while the directory was held for %v, the longest took %v; without a thread one took %v", looks, holds, longest, <-without)
 	if found, err := look(c); found != 2 {
-		t.Errorf("%d pods when it is not held any more, %v", found, err)
+		t.Errorf("look after the release found %d pods, error %v", found, err)
 	}
 }

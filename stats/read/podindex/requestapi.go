@@ -5,8 +5,8 @@ import (
 	"jettison/stats"
 )
 
-// MemoryRequest is what a pod of a class requests of a node with so much memory, by the runtime's
-// word: it lies between these bounds. Absent: nothing is known of it.
+// MemoryRequest returns the bounds of a pod's memory request by the runtime's data, given its
+// class and the node's memory. It is absent if no data is known.
 func (p *Pod) MemoryRequest(qos stats.QOSClass, capacity stats.Opt[uint64]) stats.Opt[stats.Range] {
 	if len(p.Containers)+len(p.Exited) == 0 {
 		return stats.Opt[stats.Range]{}
@@ -14,12 +14,12 @@ func (p *Pod) MemoryRequest(qos stats.QOSClass, capacity stats.Opt[uint64]) stat
 	return p.memoryRequest(qos, capacity)
 }
 
-// ContainerMemoryRequest is what one container of a pod of that class requests, likewise.
+// ContainerMemoryRequest returns the same bounds for one container of a pod of that class.
 func ContainerMemoryRequest(qos stats.QOSClass, c *cri.Container,
 	capacity stats.Opt[uint64]) stats.Opt[stats.Range] {
 	return containerRequest(qos, c, capacity)
 }
 
-// CPURequest is what a pod or a container with those CPU shares requests of the CPU, in thousandths
-// of a core. Absent: nothing is known.
+// CPURequest returns the CPU request behind the CPU shares of a pod or a container, in
+// thousandths of a core. It is absent if the shares are unknown.
 func CPURequest(shares *uint64) stats.Opt[stats.Range] { return cpuRequest(shares) }

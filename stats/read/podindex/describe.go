@@ -7,8 +7,8 @@ import (
 	"jettison/stats"
 )
 
-// Told is the pod as the runtime alone tells of it: who it is, not what it uses. self is the cgroup
-// of this process, empty: unknown.
+// Told returns the pod from the runtime's data alone: its identity, not its usage. self is the
+// cgroup of this process, empty: unknown.
 func (p *Pod) Told(self string) stats.PodStats {
 	out := stats.PodStats{Cgroup: p.Cgroup}
 	if dir, base := path.Split(p.Cgroup); base != "" {

@@ -21,7 +21,8 @@ import (
 	"jettison/stats/read/procfs"
 )
 
-// growing is a Reader with a lister's thread, on a tree of files that can get new pods. Calls of the kernel can be held up.
+// growing is a Reader with a lister's thread, on a tree of files to which the test adds pods.
+// The test can block its kernel calls.
 type growing struct {
 	*Reader
 	t   *testing.T
@@ -57,7 +58,7 @@ func (g *growing) write(name, text string) {
 	filetest.Write(g.t, filepath.Join(g.dir, name), text)
 }
 
-// pod makes a BestEffort one.
+// pod creates a BestEffort pod.
 func (g *growing) pod(name string) {
 	g.t.Helper()
 	for file, text := range map[string]string{
@@ -68,10 +69,10 @@ func (g *growing) pod(name string) {
 	}
 }
 
-// uid is one that ends in a letter of its own.
+// uid returns a UID that ends in the given letter.
 func uid(name string) string { return "12345678-1234-1234-1234-12345678900" + name }
 
-// held holds up calls of the lister until release; entered tells of each.
+// held blocks calls of the lister until release; entered receives one value per call.
 type held struct{ entered, lock chan struct{} }
 
 func newHeld() *held { return &held{make(chan struct{}, 100), make(chan struct{})} }
@@ -83,7 +84,7 @@ func (h *held) up() {
 	<-h.lock
 }
 
-// holdUp has every call that lists BestEffort pods wait before it does so.
+// holdUpList blocks every call that lists BestEffort pods.
 func (g *growing) holdUpList() *held {
 	h, list := newHeld(), g.calls().list
 	at := slices.IndexFunc(g.pods.roots, func(r *podRoot) bool { return r.path == "kubepods/besteffort" })
@@ -103,14 +104,14 @@ func (g *growing) holdUpOpen() *held {
 }
 
 func (g *growing) holdUpAsk() *held {
-	h, asks := newHeld(), g.calls().asks
-	g.calls().asks = func(path string) bool { h.up(); return asks(path) }
+	h, asks := newHeld(), g.calls().checkCritical
+	g.calls().checkCritical = func(path string) bool { h.up(); return asks(path) }
 	return h
 }
 
-func (g *growing) calls() *kernelCalls { return &g.pods.beside.l.calls }
+func (g *growing) calls() *kernelCalls { return &g.pods.client.lister.calls }
 
-// seen is a quick look: who was found, who was measured, who is critical.
+// seen is the result of a quick look: pods found, measured, critical.
 type seen struct {
 	found, measured, critical string
 	took                      time.Duration
@@ -144,22 +145,24 @@ func (g *growing) look(pods ...string) (out seen) {
 	return out
 }
 
-// sees fails the test unless a look finds and measures these.
+// sees fails the test unless a look finds and measures these pods.
 func (g *growing) sees(want string) {
 	g.t.Helper()
 	if got := g.look(); got.found != want || got.measured != want || got.err != nil {
-		g.t.Fatalf("%+v, want %q", got, want)
+		g.t.Fatalf("look found pods %+v, want %q", got, want)
 	}
 }
 
-// older has what was listed last be older.
-func (g *growing) older(age time.Duration) { g.pods.beside.listed = g.pods.beside.listed.Add(-age) }
+// older makes the last list older.
+func (g *growing) older(age time.Duration) { g.pods.client.listedAt = g.pods.client.listedAt.Add(-age) }
 
-// waited: the last look has waited for longer than one does that is brief, in vain. By turns, for this machine may have others to run.
-func (g *growing) waited() bool { return g.pods.beside.turns > leastTurns }
+// waited reports whether the last look waited longer than a short wait, and timed out. It
+// counts slices, because this machine may be busy.
+func (g *growing) waited() bool { return g.pods.client.slices > minSlices }
 
-// A directory whose lock is held keeps no look for more than some milliseconds: what was listed a moment ago counts, and that is said.
-func TestAListThatIsHeldUp(t *testing.T) {
+// A directory with a held lock delays a look by only some milliseconds: the previous list
+// counts, and the look reports that.
+func TestBlockedList(t *testing.T) {
 	g := newGrowing(t, "a", "b")
 	g.Beside()
 	g.sees("ab")
@@ -168,39 +171,39 @@ func TestAListThatIsHeldUp(t *testing.T) {
 	for range 3 {
 		got := g.look()
 		if got.found != "ab" || got.measured != "ab" || !errors.Is(got.err, errListLate) {
-			t.Errorf("%+v", got)
+			t.Errorf("look with a blocked list = %+v", got)
 		}
 		if g.waited() {
-			t.Errorf("a look took %v", got.took)
+			t.Errorf("look with a blocked list took %v", got.took)
 		}
 	}
 	if !g.Refresh(nil) {
-		t.Error("Refresh does not tell that it is held up")
+		t.Error("Refresh does not report that the list is blocked")
 	}
 	if len(h.entered) != 1 {
-		t.Errorf("asked %d times while it was held up", len(h.entered))
+		t.Errorf("%d list requests while one was blocked, want 1", len(h.entered))
 	}
 	h.release()
 	g.sees("abc")
 	if g.Refresh(nil) {
-		t.Error("held up still")
+		t.Error("Refresh reports a block after the release")
 	}
 }
 
-// Where what was listed is old a look waits a tenth of a second for the list, and only once a second: then it goes on with what it has. That
-// it is held up for good keeps neither looks nor Close.
-func TestAListThatIsHeldUpForGood(t *testing.T) {
+// If the list is old, a look waits a tenth of a second for a new one, only once a second: then
+// it continues with the old list. A permanent block delays neither looks nor Close.
+func TestPermanentlyBlockedList(t *testing.T) {
 	g := newGrowing(t, "a")
 	g.Beside()
 	g.sees("a")
 	h := g.holdUpList()
 	t.Cleanup(h.release)
-	g.older(counts)
+	g.older(listValidFor)
 	start, waited := time.Now(), 0
-	for time.Since(start) < waitsEvery-longWait {
+	for time.Since(start) < longWaitEvery-longWait {
 		got := g.look()
 		if got.found != "a" || got.measured != "a" || !errors.Is(got.err, errListLate) {
-			t.Fatalf("%+v", got)
+			t.Fatalf("look with an old, blocked list = %+v", got)
 		}
 		if g.waited() {
 			waited++
@@ -211,51 +214,53 @@ func TestAListThatIsHeldUpForGood(t *testing.T) {
 	}
 	for start = time.Now(); !g.waited(); g.look() {
 		if time.Since(start) > 10*time.Second {
-			t.Fatal("none waits any more, a second later")
+			t.Fatal("no look waits again a second later, want one")
 		}
 	}
 	g.Close()
 	if took := time.Since(start); took > 9*time.Second {
-		t.Errorf("Close took %v", took)
+		t.Errorf("Close with a blocked list took %v", took)
 	}
 }
 
-// A thread that gets its turn late (a node that is starved) is waited for, where what was listed is old: the new pod counts.
+// If the list is old, a look waits for a thread that gets CPU time late (a starved node), and
+// finds the new pod.
 func TestAStarvedLister(t *testing.T) {
 	g := newGrowing(t, "a")
 	g.Beside()
 	g.sees("a")
 	h := g.holdUpList()
-	g.older(counts)
+	g.older(listValidFor)
 	g.pod("b")
 	time.AfterFunc(longWait/3, h.release)
 	g.sees("ab")
 }
 
-// Time in which the loop itself had no turn does not count, however long: the CPU was taken away, from the thread as well.
-func TestTimeWithoutTurnsIsNoWaiting(t *testing.T) {
+// Time during which the loop itself did not run does not count as waiting: the thread did not
+// run either.
+func TestTimeWithoutSlicesIsNoWaiting(t *testing.T) {
 	g := newGrowing(t, "a")
 	g.Beside()
 	g.sees("a")
 	list := g.calls().list
 	g.calls().list = func(root int, names []byte) ([]byte, error) {
 		if root == 0 {
-			time.Sleep(waitTurn)
+			time.Sleep(waitSlice)
 		}
 		return list(root, names)
 	}
 	g.pod("b")
-	b := g.pods.beside
+	b := g.pods.client
 	b.begin(true)
-	b.l.q.list = true
-	b.hand()
-	b.spent = time.Hour
-	if !b.await(g.pods, brief) {
-		t.Error("not waited for a thread that had one turn")
+	b.lister.req.list = true
+	b.send()
+	b.requestWait = time.Hour
+	if !b.await(g.pods, shortWait) {
+		t.Error("gave up on a thread that had only one slice")
 	}
 }
 
-// An answer that was asked for long ago is not taken for a new one: what it lists may be of then.
+// The answer to an old request does not count as new: its list may be just as old.
 func TestAStaleAnswer(t *testing.T) {
 	g := newGrowing(t, "a")
 	g.Beside()
@@ -270,37 +275,37 @@ func TestAStaleAnswer(t *testing.T) {
 		return names, err
 	}
 	if got := g.look(); got.found != "a" || !errors.Is(got.err, errListLate) {
-		t.Fatalf("%+v", got)
+		t.Fatalf("look after a stale answer = %+v", got)
 	}
 	asked := time.Now()
 	g.pod("b")
-	for time.Since(asked) <= newEnough {
+	for time.Since(asked) <= freshFor {
 		g.look()
 	}
 	h.release()
 	g.sees("ab")
 }
 
-// What a stale answer lists counts as of when it was asked for: where that is long ago, a look waits for a new one.
-func TestAStaleAnswerIsAsOldAsItsQuestion(t *testing.T) {
+// A list is as old as its request: after an old request, a look waits for a new list.
+func TestStaleAnswerIsAsOldAsItsRequest(t *testing.T) {
 	g := newGrowing(t, "a")
 	g.Beside()
-	b := g.pods.beside
+	b := g.pods.client
 	g.sees("a")
 	b.begin(true)
 	asked := time.Now().Add(-time.Minute)
-	b.l.q.list, b.l.q.asked, b.under = true, asked, true
-	b.l.answer()
-	b.l.told <- struct{}{}
+	b.lister.req.list, b.lister.req.sentAt, b.inFlight = true, asked, true
+	b.lister.answer()
+	b.lister.answers <- struct{}{}
 	h := g.holdUpList()
 	defer h.release()
-	if got := g.look(); !errors.Is(got.err, errListLate) || !b.listed.Equal(asked) || !g.waited() {
-		t.Errorf("%+v, listed %v ago, waited %v", got, time.Since(b.listed), b.spent)
+	if got := g.look(); !errors.Is(got.err, errListLate) || !b.listedAt.Equal(asked) || !g.waited() {
+		t.Errorf("look after a stale list = %+v, listed %v ago, waited %v", got, time.Since(b.listedAt), b.requestWait)
 	}
 }
 
-// A pod that is there and not open yet is waited for, and for a tenth of a second only: once.
-func TestAPodThatIsNotOpenYet(t *testing.T) {
+// A look waits for a pod that is not open yet, for a tenth of a second, once.
+func TestPodThatIsNotOpenYet(t *testing.T) {
 	g := newGrowing(t, "a")
 	g.Beside()
 	g.sees("a")
@@ -317,13 +322,13 @@ func TestAPodThatIsNotOpenYet(t *testing.T) {
 	for i := range 3 {
 		got := g.look()
 		if got.found != "ab" || got.measured != "a" || !errors.Is(got.err, errOpenLate) {
-			t.Errorf("%+v", got)
+			t.Errorf("look with an unopened pod = %+v", got)
 		}
 		if g.waited() != (i == 0) {
-			t.Errorf("look %d took %v, waiting %v", i, got.took, g.pods.beside.spent)
+			t.Errorf("look %d took %v and waited %v", i, got.took, g.pods.client.requestWait)
 		}
 		if got.critical != "b" {
-			t.Errorf("critical: %q: of one that is not open nothing is known", got.critical)
+			t.Errorf("critical pods = %q, want the unopened one among them", got.critical)
 		}
 	}
 	if err := os.RemoveAll(filepath.Join(g.dir, "cgroup/kubepods/besteffort/pod"+uid("b"))); err != nil {
@@ -334,8 +339,8 @@ func TestAPodThatIsNotOpenYet(t *testing.T) {
 	g.sees("ac")
 }
 
-// A pod that the runtime has told of is there, whether its directory was listed or not.
-func TestAPodThatIsOnlyToldOfIsWaitedFor(t *testing.T) {
+// A pod that the runtime has reported counts, whether its directory was listed or not.
+func TestLookWaitsForPodKnownToTheRuntimeOnly(t *testing.T) {
 	g := newGrowing(t, "a")
 	g.Beside()
 	g.sees("a")
@@ -343,37 +348,37 @@ func TestAPodThatIsOnlyToldOfIsWaitedFor(t *testing.T) {
 	g.pod("b")
 	time.AfterFunc(longWait/3, h.release)
 	if got := g.look("a", "b"); got.found != "ab" || got.measured != "ab" {
-		t.Errorf("%+v", got)
+		t.Errorf("look with a pod of the runtime = %+v", got)
 	}
 }
 
-// One whose cgroup was removed while the list is held up is not waited for.
-func TestAPodThatIsGoneIsNotWaitedFor(t *testing.T) {
+// A look does not wait for a pod with a cgroup that was removed while the list is blocked.
+func TestLookDoesNotWaitForRemovedPod(t *testing.T) {
 	g := newGrowing(t, "a", "b")
 	g.Beside()
 	g.sees("ab")
 	h := g.holdUpList()
 	defer h.release()
-	k := g.pods.here[uid("b")]
+	k := g.pods.byUID[uid("b")]
 	k.close() // as readPod does, for ENODEV
 	k.vanished = true
 	if got := g.look(); got.measured != "a" || g.waited() {
-		t.Errorf("%+v, waiting %v", got, g.pods.beside.spent)
+		t.Errorf("look after the removal = %+v, waited %v", got, g.pods.client.requestWait)
 	}
 }
 
-// What is made anew under the same name between two looks is opened anew.
-func TestACgroupThatIsMadeAnewBesideALook(t *testing.T) {
+// A cgroup created again under the same name between two looks is opened again.
+func TestCgroupRecreatedBetweenLooks(t *testing.T) {
 	g := newGrowing(t, "a")
 	g.Beside()
 	g.sees("a")
-	g.pods.here[uid("a")].close()
+	g.pods.byUID[uid("a")].close()
 	g.sees("a")
 }
 
-// Of a pod that the runtime has not told of the processes are asked, and waited for; one that was asked in vain counts as what it is known to
-// be.
-func TestAPodThatIsNotAskedYet(t *testing.T) {
+// For a pod that the runtime has not reported a look has the processes checked, and waits for
+// that; after a timeout the last known result counts.
+func TestPodThatIsNotCheckedYet(t *testing.T) {
 	for _, adj := range []string{"-997", "0"} {
 		g := newGrowing(t, "a")
 		g.write("proc/7/oom_score_adj", adj+"\n")
@@ -385,11 +390,11 @@ func TestAPodThatIsNotAskedYet(t *testing.T) {
 		h := g.holdUpAsk()
 		time.AfterFunc(longWait/3, h.release)
 		if got := g.look(); got.critical != want || got.err != nil {
-			t.Errorf("%s: %+v", adj, got)
+			t.Errorf("first look with oom_score_adj %s = %+v", adj, got)
 		}
 		h = g.holdUpAsk()
 		if got := g.look(); got.critical != want || !errors.Is(got.err, errOpenLate) || g.waited() {
-			t.Errorf("%s: it was asked before: %+v", adj, got)
+			t.Errorf("look with oom_score_adj %s after a check = %+v", adj, got)
 		}
 		h.release()
 	}
@@ -400,36 +405,37 @@ func TestAPodThatIsNotAskedYet(t *testing.T) {
 	for i := range 3 {
 		got := g.look()
 		if g.waited() != (i == 0) || got.critical != "" || !errors.Is(got.err, errOpenLate) {
-			t.Errorf("look %d: %+v, waiting %v", i, got, g.pods.beside.spent)
+			t.Errorf("look %d with a blocked check = %+v, waited %v", i, got, g.pods.client.requestWait)
 		}
 	}
 	h.release()
 	if got := g.look(); got.critical != "a" || got.err != nil {
-		t.Errorf("%+v", got)
+		t.Errorf("look after the release = %+v", got)
 	}
 }
 
-// Refresh opens what is new, so that a look has nothing left to wait for; it has no patience itself.
-func TestRefreshOpensWhatIsNew(t *testing.T) {
+// Refresh opens new pods, so that a look has no work left to wait for; Refresh itself does not
+// wait long.
+func TestRefreshOpensNewPods(t *testing.T) {
 	g := newGrowing(t, "a")
 	g.Beside()
 	g.pod("b")
 	if g.Refresh(nil) {
-		t.Fatal("held up")
+		t.Fatal("Refresh reports a block, want none")
 	}
 	list, open := g.holdUpList(), g.holdUpOpen()
 	if got := g.look(); got.measured != "ab" || len(open.entered) > 0 {
-		t.Errorf("%+v, %d opened", got, len(open.entered))
+		t.Errorf("look after Refresh = %+v, %d pods opened", got, len(open.entered))
 	}
-	g.older(counts)
+	g.older(listValidFor)
 	if !g.Refresh(nil) || g.waited() {
-		t.Errorf("Refresh waits for %v", g.pods.beside.spent)
+		t.Errorf("Refresh waited %v for a blocked open", g.pods.client.requestWait)
 	}
 	list.release()
 	open.release()
 }
 
-// Close ends the thread, and what was opened meanwhile is closed.
+// Close ends the thread, and closes cgroups that it opened meanwhile.
 func TestCloseEndsTheLister(t *testing.T) {
 	goroutines := goleak.IgnoreCurrent()
 	files := openFiles(t)
@@ -446,12 +452,13 @@ func TestCloseEndsTheLister(t *testing.T) {
 	proc.Close()
 	goleak.VerifyNone(t, goroutines)
 	if now := openFiles(t); now > files {
-		t.Errorf("%d descriptors before, %d after", files, now)
+		t.Errorf("%d descriptors before, %d open after Close", files, now)
 	}
 }
 
-// A look beside which nothing is new allocates nothing, nor does Refresh, and a second handle of a pod's cgroup looks up no name.
-func TestLooksBesideDoNotAllocate(t *testing.T) {
+// A look without new pods allocates nothing, nor does Refresh, and duplicating a pod's cgroup
+// looks up no name.
+func TestLooksWithAListerDoNotAllocate(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector allocates")
 	}
@@ -472,7 +479,7 @@ func TestLooksBesideDoNotAllocate(t *testing.T) {
 		"Refresh": func() { g.Refresh(pods) },
 	} {
 		if n := testing.AllocsPerRun(100, do); n != 0 {
-			t.Errorf("%s: %v allocations", name, n)
+			t.Errorf("%s made %v allocations, want 0", name, n)
 		}
 	}
 	if err := os.Rename(filepath.Join(g.dir, "cgroup/kubepods"), filepath.Join(g.dir, "away")); err != nil {
@@ -482,7 +489,7 @@ func TestLooksBesideDoNotAllocate(t *testing.T) {
 	if n := testing.AllocsPerRun(10, func() {
 		file, ok := g.Held(&s.Pods[0], &held)
 		if !ok || file < 0 {
-			t.Fatal("the cgroup is open, and is not held")
+			t.Fatal("Held found no open cgroup, want one")
 		}
 		if err := held.WriteKill(file); err != nil {
 			t.Error(err)
@@ -490,17 +497,17 @@ func TestLooksBesideDoNotAllocate(t *testing.T) {
 		held.Close()
 		unix.Close(file)
 	}); n != 0 {
-		t.Errorf("%v allocations to hold it", n)
+		t.Errorf("Held made %v allocations, want 0", n)
 	}
 }
 
-// An error of one root is told, and takes no pod away.
-func TestARootThatCannotBeListed(t *testing.T) {
+// An error of one root is reported and removes no pod.
+func TestRootThatCannotBeListed(t *testing.T) {
 	g := newGrowing(t, "a")
 	g.Beside()
 	g.sees("a")
 	g.calls().list = func(_ int, names []byte) ([]byte, error) { return names, unix.EMFILE }
 	if got := g.look(); got.measured != "a" || !errors.Is(got.err, unix.EMFILE) || strings.Contains(got.err.Error(), "no answer") {
-		t.Errorf("%+v", got)
+		t.Errorf("look with an unreadable root = %+v", got)
 	}
 }

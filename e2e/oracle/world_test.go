@@ -26,16 +26,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// start is when timelines begin: where the clock of a bubble of testing/synctest does. It is local time as all times are that come off the
-// wire: upstream compares heartbeats as structs, and one of another zone is another one to it.
+// start is the start of timelines: that of the clock in a bubble of testing/synctest. It is local
+// time like all times decoded from the wire: upstream compares heartbeats as structs, including the
+// time zone.
 var start = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).Local()
 
-// stamp is a time as an object of the API has it off the wire: in whole seconds.
+// stamp returns a time as decoded from the wire: in whole seconds.
 func stamp(at time.Duration) metav1.Time { return metav1.NewTime(start.Add(at).Truncate(time.Second)) }
 
-// store is where objects are. What it gives may be changed and put back.
+// store keeps objects. Callers may modify the returned objects and put them back.
 type store interface {
-	node(name string) *v1.Node // nil: there is none
+	node(name string) *v1.Node // nil: not found
 	putNode(*v1.Node)
 	dropNode(name string)
 	putLease(*coordination.Lease)
@@ -47,7 +48,7 @@ type store interface {
 
 func keyOf(p *v1.Pod) string { return p.Namespace + "/" + p.Name }
 
-// world is a store of plain maps, which is filmed.
+// world is a store of plain maps that records a film.
 type world struct {
 	now    time.Duration
 	nodes  map[string]*v1.Node

@@ -26,7 +26,7 @@ type arena struct {
 	bystanders []*vm.Pod
 	heart      *heart
 	logged     int   // lines of the agent's log that earlier trials read
-	oomLines   int   // lines of the kernel's log about OOM kills, likewise
+	oomLines   int   // lines of the kernel's log about OOM kills, from earlier trials
 	free       int64 // bytes available at rest
 	began      time.Time
 }
@@ -118,7 +118,7 @@ func (a *arena) trial(h *hardship) (o toll) {
 			o.note("%v", err)
 			continue
 		}
-		p.Fate = vm.Any
+		p.Expected = vm.Any
 		culprits = append(culprits, p)
 	}
 	if h.provoke != nil {
@@ -289,7 +289,7 @@ func (a *arena) askTheBystanders(o *toll) {
 	}
 }
 
-// rest waits until the node has as much available memory as before, except for the kernel's file
+// rest waits until the node has as much available memory as at the start, except for the kernel's file
 // caches.
 func (a *arena) rest(o *toll) {
 	want := a.free - a.free/4

@@ -32,7 +32,7 @@ func TestALeakOutsideThePodsStopsTheBreaker(t *testing.T) {
 	var innocent []*vm.Pod
 	for i := range 6 {
 		p := n.run(vm.NewPod(fmt.Sprintf("innocent-%d", i), "", "", "sleep"))
-		p.Fate = vm.Any // the ranking chooses the three
+		p.Expected = vm.Any // the ranking chooses the three
 		innocent = append(innocent, p)
 	}
 	const cgroup = "/sys/fs/cgroup/system.slice/leak.service"
@@ -87,8 +87,8 @@ func (n *node) spared(pods []*vm.Pod) {
 	for _, p := range pods {
 		if alive, err := p.Populated(n.ctx); err != nil {
 			n.t.Fatal(err)
-		} else if p.Fate = vm.Dies; alive {
-			p.Fate = vm.Lives
+		} else if p.Expected = vm.Dies; alive {
+			p.Expected = vm.Lives
 		}
 	}
 }

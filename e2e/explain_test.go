@@ -35,7 +35,7 @@ func TestExplainNamesTheVictim(t *testing.T) {
 			}
 			return errors.Join(err, errors.New("the pod still leaks"))
 		})
-		p.Fate = vm.Dies
+		p.Expected = vm.Dies
 		line := n.agentSays("evicted", i+1)
 		if uid := line.Fields["uid"]; uid == named && asked > 0 {
 			right++

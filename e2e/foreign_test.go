@@ -104,7 +104,7 @@ type foreigners struct {
 	config       string
 	limits, rest map[string]int64 // by signal: the threshold, and the value at rest
 	evictions    int              // that the agent has recorded so far
-	oomKills     int64            // of the kernel, likewise
+	oomKills     int64            // of the kernel so far
 	stressor     *vm.Pod          // of the row; nil: removed
 	failed       bool             // the row before
 }
@@ -171,7 +171,7 @@ func (f *foreigners) afresh() {
 func (f *foreigners) begin(s stressor) *vm.Pod {
 	f.t.Helper()
 	f.stressor = f.run(s.pod())
-	f.stressor.Fate = vm.Any
+	f.stressor.Expected = vm.Any
 	return f.stressor
 }
 

@@ -18,7 +18,7 @@ func TestAnEvictedPodIsKeptOut(t *testing.T) {
 	n.startAgent(config("")) // its pressure ends soon after the last observation; until then BestEffort pods are rejected anyway
 	n.agentSays("the runtime tells of its pods as they come and go", 1)
 	victim := leakerBesideOthers(n)
-	victim.Fate = vm.Any // its cgroup will have a new pod in it
+	victim.Expected = vm.Any // its cgroup will have a new pod in it
 	n.agentSays("evicted", 1)
 	if _, err := n.Run(n.ctx, victim.Object); err == nil || !strings.Contains(err.Error(), "jettison") || !strings.Contains(err.Error(), "low on resource: memory") {
 		t.Fatalf("start directly after the eviction = %v, want the gate's rejection", err)
@@ -107,7 +107,7 @@ func TestTheGateKeepsOutWhatDoesNotFit(t *testing.T) {
 	if _, err := n.Run(n.ctx, third); err == nil || !strings.Contains(err.Error(), want) {
 		t.Fatalf("start of a pod that does not fit = %v, want %q", err, want)
 	}
-	first.Fate = vm.Any
+	first.Expected = vm.Any
 	if err := first.Remove(n.ctx); err != nil {
 		t.Fatal(err)
 	}

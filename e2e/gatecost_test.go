@@ -65,7 +65,7 @@ func (n *node) answersUnder(load []string) api.LatencyState {
 	start := func(i int, behaviour string) {
 		// Not BestEffort: the gate admits it under pressure.
 		p := n.run(vm.NewPod(fmt.Sprint("load-", i, "-", len(heavy)), "1Mi", "", behaviour))
-		p.Fate = vm.Any
+		p.Expected = vm.Any
 		heavy = append(heavy, p)
 	}
 	for i, behaviour := range load {
@@ -86,7 +86,7 @@ func (n *node) answersUnder(load []string) api.LatencyState {
 func (n *node) passing(request string) time.Duration {
 	n.t.Helper()
 	p := n.run(vm.NewPod("passing", request, "", "sleep"))
-	p.Fate = vm.Any
+	p.Expected = vm.Any
 	if err := p.Remove(n.ctx); err != nil {
 		n.t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ func (n *node) leaksAway(meanwhile func()) (*vm.Pod, guestapi.Sample) {
 		}
 		return err
 	})
-	p.Fate = vm.Dies
+	p.Expected = vm.Dies
 	return p, stop()
 }
 

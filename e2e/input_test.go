@@ -42,7 +42,7 @@ func TestPromiseBadNodesGetAClearError(t *testing.T) {
 			t.Fatal(err)
 		}
 		said, text := "", string(res.Stderr)
-		for strings.HasPrefix(text, "time=") { // which runtime it takes, and what it waits for, is logged at once
+		for strings.HasPrefix(text, "time=") { // skip early log lines about the runtime and the waits
 			first, rest, _ := strings.Cut(text, "\n")
 			said, text = said+first+"\n", rest
 		}

@@ -74,7 +74,7 @@ func TestWithoutTheAgentTheKernelKills(t *testing.T) {
 	// (Documentation/admin-guide/mm/multigen_lru.rst).
 	n.shell("cd /sys/kernel/mm/lru_gen && echo y > enabled && echo 1000 > min_ttl_ms")
 	leaker := leakerBesideOthers(n)
-	leaker.Fate = vm.Any // the kernel kills one process, not the pod: the sandbox keeps running
+	leaker.Expected = vm.Any // the kernel kills one process, not the pod: the sandbox keeps running
 	// Poll slowly: each poll loads pages of the guest's init, which the kernel counts as progress,
 	// and it does not kill while it makes progress.
 	deadline := time.Now().Add(15 * time.Minute)
@@ -153,7 +153,7 @@ func TestTheAgentStopsWhenTold(t *testing.T) {
 	n.startAgent("")
 	n.shell("kill -TERM " + n.mainProcess(n.agent.Pod))
 	n.agentSays("stopped", 1)
-	n.agent.Fate = vm.Dies
+	n.agent.Expected = vm.Dies
 	n.until("the agent's container is over", func() error { return n.agent.Ended(n.ctx, 0) })
 	if err := n.agent.Remove(n.ctx); err != nil {
 		t.Fatal(err)

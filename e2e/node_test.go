@@ -167,7 +167,7 @@ func (n *node) until(what string, check func() error) {
 // dies waits until a pod is dead for the kernel and the runtime, and makes the audit expect it.
 func (n *node) dies(p *vm.Pod) {
 	n.t.Helper()
-	p.Fate = vm.Dies
+	p.Expected = vm.Dies
 	if err := p.WaitDead(n.ctx); err != nil {
 		n.t.Fatal(err)
 	}

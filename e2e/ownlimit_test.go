@@ -17,7 +17,7 @@ func TestPromiseAPodAtItsOwnLimitCostsNobodyElse(t *testing.T) {
 	n.holding(vm.NewPod("burstable", "64Mi", "", "alloc -size 32Mi"), 32*mib)
 	n.holding(vm.NewPod("besteffort", "", "", "alloc -size 48Mi"), 48*mib) // ranked first for memory.available
 	thrasher := n.run(vm.NewPod("thrasher", "1Mi", "48Mi", "thrash -size 150Mi /file"))
-	thrasher.Fate = vm.Dies
+	thrasher.Expected = vm.Dies
 	n.agentSays("a pod is at a memory limit of its own: that is no reason to evict another one", 1)
 	n.dies(thrasher)
 	line := n.agentSays("evicted", 1)

@@ -162,7 +162,7 @@ func TestASystemdNode(t *testing.T) {
 	}
 	s.until("systemd has read its units anew", func() error { return s.reads("/var/log/reloads.log", "reloaded") })
 	victim := leakerBesideOthers(s.node)
-	victim.Fate = vm.Any // it might start again
+	victim.Expected = vm.Any // it might start again
 	line := s.says("evicted", 1)
 	// Immediately: the runtime may report the pod's end only after the hold-off.
 	if _, err := s.Run(s.ctx, victim.Object); err == nil || !strings.Contains(err.Error(), "jettison") {

@@ -132,7 +132,7 @@ func TestRootPreemptsForAStaticPod(t *testing.T) {
 		{"", 0, "kube-system/static is admitted"}, // the room is reserved
 	} {
 		if c.flags != "" {
-			pods["big"].Fate = vm.Dies
+			pods["big"].Expected = vm.Dies
 		}
 		var res guestapi.ExecResult
 		n.until("the manifest is known", func() (err error) {
@@ -164,7 +164,7 @@ func TestACriticalPodWaitsForTheEndOfItsVictim(t *testing.T) {
 	n.agentSays("the runtime tells of its pods as they come and go", 1)
 	slow := n.run(n.known(vm.NewPod("slow", "", "", "on-sigterm -after 0 /beat/sigterm + sleep"), 1, 0)) // ends only by the kill after its grace period
 	critical := n.known(vm.NewPod("critical", "", "", "sleep"), 2, 2_000_000_000)
-	slow.Fate = vm.Dies
+	slow.Expected = vm.Dies
 	n.until("the critical pod runs", func() error {
 		alive, err := slow.Populated(n.ctx)
 		if err != nil {

@@ -145,7 +145,7 @@ func (r *reactor) kubelet(c *crossings) {
 		r.t.Fatal(err)
 	}
 	leaker := r.runStatic(withEmptyDir(vm.NewPod("leaker", "", "", "again leak /go/fifo"), "go", v1.EmptyDirVolumeSource{}))
-	leaker.Fate = vm.Any
+	leaker.Expected = vm.Any
 	for i, rate := range rates {
 		var times []time.Duration
 		wrong := faults{}

@@ -42,7 +42,7 @@ func (j *byAgent) stop() {
 	if err := j.agent.Remove(j.ctx); err != nil {
 		j.t.Fatal(err)
 	}
-	j.agent.Fate = vm.Any
+	j.agent.Expected = vm.Any
 	j.agent = nil
 }
 

@@ -76,7 +76,7 @@ func (r *reactor) startSpinner() {
 	r.t.Helper()
 	object := vm.NewPod("spinner", "32Mi", "", "spin -threads 2")
 	spinner := r.run(object)
-	spinner.Fate = vm.Any // no heartbeat while frozen
+	spinner.Expected = vm.Any // no heartbeat while frozen
 	r.spinner = spinner
 	r.spin(false)
 }

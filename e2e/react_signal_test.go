@@ -21,13 +21,13 @@ func (r *reactor) traceSignals() {
 		" && echo 1 > events/signal/signal_generate/enable && echo 1 > tracing_on")
 }
 
-// sentSignal is a signal that the kernel was asked to deliver.
+// sentSignal is a signal sent through the kernel.
 type sentSignal struct {
 	at   int64  // CLOCK_MONOTONIC, ns; the kernel gives microseconds
 	from string // comm of the sender
 	sig  int
 	comm string // of the target
-	pid  int    // likewise; of each thread if its pid namespace ends
+	pid  int    // of the target; of each thread if its pid namespace ends
 }
 
 // signalLine matches a line of "trace": TASK-PID [CPU] FLAGS SECONDS.MICROS: signal_generate: sig=9

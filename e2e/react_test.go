@@ -225,7 +225,7 @@ func (r *reactor) bury(victim *vm.Pod, k killer, l load) {
 	if err := victim.Remove(r.ctx); err != nil {
 		r.t.Fatal(err)
 	}
-	victim.Fate = vm.Any // the audit skips the hundreds of victims
+	victim.Expected = vm.Any // the audit skips the hundreds of victims
 }
 
 // cross makes the threshold be crossed.
@@ -331,7 +331,7 @@ func (r *reactor) revive() {
 		if err := p.Remove(r.ctx); err != nil {
 			r.t.Fatal(err)
 		}
-		p.Fate = vm.Any
+		p.Expected = vm.Any
 	}
 	r.startOthers()
 }

@@ -80,7 +80,7 @@ func TestPromiseTheConfigurationChangesWhileItRuns(t *testing.T) {
 		return n.run(vm.NewPod(name, "16Mi", "", "alloc -rate 20Mi -size 4Gi"))
 	}
 	first := leaks("first")
-	first.Fate = vm.Any // it is restarted
+	first.Expected = vm.Any // it is restarted
 	n.agentSays("evicted", 1)
 	n.keptOut(first)
 

@@ -78,7 +78,7 @@ func TestSqueezingTurnsItselfOffWithoutSwap(t *testing.T) {
 		}
 	}
 	if vain < 2 {
-		t.Errorf("proactive reclaim disabled after %d reclaims that freed too little, want 2", vain)
+		t.Errorf("proactive reclaim disabled after %d reclaims that freed too little, want at least 2", vain)
 	}
 	n.memoryIsBack()
 	n.nobodyIsEvicted()

@@ -30,7 +30,7 @@ func TestFilesWithoutANameAreTheirHolders(t *testing.T) {
 	} {
 		began := time.Now()
 		holder := n.run(withEmptyDir(vm.NewPod(c.name, "32Mi", "", c.behaviour), "data", v1.EmptyDirVolumeSource{}))
-		holder.Fate = vm.Dies
+		holder.Expected = vm.Dies
 		line := n.agentSays("evicted", i+1)
 		if line.Fields["signal"] != "nodefs.available" || line.Fields["victim"] != holder.String() {
 			t.Fatalf("agent logged %v, want the eviction of %s for nodefs.available", line.Fields, holder)

@@ -67,7 +67,7 @@ func TestAVolumeInMemoryBesideAKubeletIsAwaited(t *testing.T) {
 	n.fillTo(120 * mib)
 	object := vm.NewPod("files", "", "", "fill -rate 40Mi -size 160Mi /memory/file")
 	files := n.run(withEmptyDir(object, "memory", v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory}))
-	files.Fate = vm.Dies
+	files.Expected = vm.Dies
 	n.until("the owner of the volume is dead", func() error {
 		if n.deadOf([]*vm.Pod{files}) == 0 {
 			return errors.New("the pod still lives")

@@ -71,7 +71,7 @@ func TestAWorkloadEndsInOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	pod := n.run(vm.NewPod("orderly", "", "", "on-sigterm -after 2s /beat/sigterm"))
-	pod.Fate = vm.Any // its sandbox keeps running
+	pod.Expected = vm.Any // its sandbox keeps running
 	n.until("it runs", func() error { return pod.Check(n.ctx) })
 	n.shell("kill -TERM " + n.mainProcess(pod))
 	told := n.toldAt(pod)

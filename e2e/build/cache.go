@@ -24,7 +24,7 @@ func cacheDir() (string, error) {
 	return filepath.Join(base, "jettison"), nil
 }
 
-// Cached returns the folder kept under key. If there is none, it calls build to fill it. build
+// Cached returns the folder kept under key. If it does not exist, it calls build to fill it. build
 // works in a temporary folder that is renamed at the end, so leftovers of a failed or killed build
 // are never used. Processes that need the same key wait for each other.
 func Cached(key string, say Say, build func(dir string) error) (string, error) {

@@ -62,7 +62,7 @@ type sailor struct {
 	// The fields below are protected by the fleet's lock.
 	alive    bool
 	renewed  time.Time // the last renewal that the API server confirmed
-	unknown  time.Time // start of condition Ready Unknown; zero: not Unknown
+	unknown  time.Time // start of condition Ready Unknown; zero: another state
 	executed time.Time // start of its NoExecute taint; zero: none
 	tainted  bool      // it has any taint of an unhealthy node
 }

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The agent evicts a pod of a Job without a retry limit for failures: the Job replaces it and does
+// The agent evicts a pod of a Job that tolerates no failed pod: the Job replaces it and does
 // not count it. A critical pod of an unknown namespace uses the most memory and lives: the leaker
 // is evicted.
 func TestWhoIsEvictedByWhatTheAPIKnows(t *testing.T) {

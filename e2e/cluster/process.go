@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// process is a part of the cluster. It leads a process group, and ends with the process that
+// process is a part of the cluster. It has its own process group, and ends with the process that
 // started it, in every case.
 type process struct {
 	part

@@ -345,10 +345,10 @@ func TestWhatHasFailedByABridgeStaysSo(t *testing.T) {
 		t.Errorf("change of the record annotation = %v, want a rejection", err)
 	}
 	if err := authored("authored", `{"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}}}`); err != nil {
-		t.Errorf("change of an owner's own annotation: %v", err)
+		t.Errorf("change the owner's own annotation: %v", err)
 	}
 	if err := authored("authored", `{"metadata": {"annotations": {"jettison/evicted": null}}}`); err != nil {
-		t.Errorf("removal of the record annotation: %v", err)
+		t.Errorf("remove the record annotation: %v", err)
 	}
 	for _, value := range []string{"mine", ""} {
 		if err := authored("authored", `{"metadata": {"annotations": {"jettison/evicted": "`+value+`"}}}`); !denied(err, "for which record") {
@@ -366,12 +366,12 @@ func leavesNoTraces(t *testing.T, c *Cluster, own kubernetes.Interface) {
 	body := []byte(`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "applied"}, "status": {"conditions": [
 		{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByJettison"}]}}`)
 	if _, err := own.CoreV1().Pods("default").Patch(ctx, "applied", types.ApplyPatchType, body, o, "status"); !denied(err, "applies nothing") {
-		t.Errorf("apply a pod's status under another manager: %v", err)
+		t.Errorf("apply a pod's status by a bridge = %v, want a rejection", err)
 	}
 	body = []byte(`{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "status": {"conditions": [
 		{"type": "JettisonMemoryPressure", "status": "True", "reason": "r"}]}}`)
 	if _, err := own.CoreV1().Nodes().Patch(ctx, "n1", types.ApplyPatchType, body, o, "status"); !denied(err, "applies nothing") {
-		t.Errorf("apply a node's status under another manager: %v", err)
+		t.Errorf("apply a node's status by a bridge = %v, want a rejection", err)
 	}
 	body = []byte(`{"status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "JettisonPIDPressure", "status": "True"},
 		{"type": "JettisonPIDPressure", "status": "True"}]}}`)

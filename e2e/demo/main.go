@@ -222,7 +222,7 @@ func mebibytes(v any) string {
 // none.
 func (d *demo) survivors(ctx context.Context, n *vm.Node, pods []*vm.Pod) error {
 	leaker := pods[len(pods)-1]
-	leaker.Fate = vm.Dies
+	leaker.Expected = vm.Dies
 	if err := leaker.WaitDead(ctx); err != nil {
 		return err
 	}

@@ -1,15 +1,15 @@
-// Package descheduler asks the descheduler 0.36.0 and this project's plans the same questions about the same clusters, and says of every
-// difference which of the documented improvements it belongs to (docs/operate/descheduling.md). It is a module of its own: nothing of it is linked
-// into anything.
+// Package descheduler compares the descheduler 0.36.0 with this project's plans on the same
+// clusters, and attributes every difference to a documented improvement
+// (docs/operate/descheduling.md). It is a separate module that no program links.
 //
 //	plugins_test.go  the descheduler's plugins, and how it reads a policy
 //	upstream_test.go a cycle of the descheduler on objects that are in memory
 //	cluster_test.go  random clusters
 //	pods_test.go     random pods
 //	policy_test.go   random policies
-//	state_test.go    what a plan leads to, eviction by eviction
-//	takes_test.go    which nodes take a pod, without this project's model
-//	better_test.go   where a strategy would have what it wants
+//	state_test.go    the states of a plan, eviction by eviction
+//	takes_test.go    which nodes accept a pod, without this project's model
+//	better_test.go   where a strategy would reach its goal
 //	explain_test.go  the improvements, each with the rule that is checked
 //	follow_test.go   what follows from the improvements, where more than one is at work
 //	oracle_test.go   the comparison

@@ -50,7 +50,7 @@ func TestLivePage(t *testing.T) {
 	for i := range 3 {
 		leaker, err := n.Run(ctx, vm.NewPod(fmt.Sprintf("leaker%d", i), "", "", "alloc -rate 60Mi -size 8Gi"))
 		must(err)
-		leaker.Fate = vm.Dies
+		leaker.Expected = vm.Dies
 		shows := fmt.Sprintf("document.querySelector('#eviction-list')?.textContent.includes('default/leaker%d')", i)
 		b.within(3*time.Minute, shows)
 		after := time.Since(<-told)

@@ -254,6 +254,6 @@ func (p *Pod) removeStatic(ctx context.Context) error {
 	if _, err := p.node.Shell(ctx, "rm "+p.manifest); err != nil {
 		return err
 	}
-	p.Fate = Dies
+	p.Expected = Dies
 	return p.WaitDead(ctx)
 }

@@ -23,10 +23,10 @@ import (
 type Pod struct {
 	Object     *v1.Pod
 	QOS        v1.PodQOSClass
-	Cgroup     string   // of the pod, below /sys/fs/cgroup
-	Sandbox    string   // CRI id
-	Containers []string // CRI ids, in the order of the spec
-	Fate       Fate     // the state that Audit requires
+	Cgroup     string      // of the pod, below /sys/fs/cgroup
+	Sandbox    string      // CRI id
+	Containers []string    // CRI ids, in the order of the spec
+	Expected   Expectation // the state that Audit requires
 	// Took is the time in which the runtime started the pod: its sandbox and all containers in
 	// sequence, including the calls' round trips.
 	Took time.Duration
@@ -36,14 +36,14 @@ type Pod struct {
 	manifest string // of a static pod, which the kubelet runs; empty: the harness runs it
 }
 
-// Fate is the state of a pod that a scenario expects and Audit checks.
-type Fate int
+// Expectation is the state of a pod that a scenario expects and Audit checks.
+type Expectation int
 
-// Fates.
+// Expectations of pods.
 const (
-	Lives Fate = iota
-	Dies       // no process of it may be left
-	Any        // a container of it may have ended, for example by the kernel's OOM killer
+	Lives Expectation = iota
+	Dies              // no process of it may be left
+	Any               // a container of it may have ended, for example by the kernel's OOM killer
 )
 
 // NewPod makes a pod object with one container of the workload image. behaviour is the workload's
@@ -506,7 +506,7 @@ func (p *Pod) Remove(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	p.Fate = Dies
+	p.Expected = Dies
 	if err := p.removeVolumes(ctx); err != nil {
 		return err
 	}
@@ -518,7 +518,7 @@ func (p *Pod) Remove(ctx context.Context) error {
 // die and lives, and a kernel OOM kill unless oomMeant.
 func (n *Node) Audit(ctx context.Context, oomMeant bool) (faults []error) {
 	for _, p := range n.pods {
-		switch p.Fate {
+		switch p.Expected {
 		case Lives:
 			if err := p.Check(ctx); err != nil {
 				faults = append(faults, err)

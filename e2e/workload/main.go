@@ -1,7 +1,7 @@
 // Command workload runs in the test node's pods. Its arguments are behaviours, run side by side and
 // joined by "+":
 //
-// workload ignore-sigterm + heartbeat /run/beat + alloc -rate 20Mi -size 500Mi
+//	workload ignore-sigterm + heartbeat /run/beat + alloc -rate 20Mi -size 500Mi
 //
 // Each behaviour runs until the process is killed. One that fails prints its error on stderr and
 // ends the process with 1.

@@ -170,7 +170,7 @@ func (c *crashes) allRecords() (out []api.Record) {
 	for line := range strings.Lines(c.shell("[ ! -e /var/lib/jettison/records.jsonl ] || /usr/local/bin/jettison records -o json")) {
 		var r api.Record
 		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			c.t.Fatalf("jettison records: %v in %s", err, line)
+			c.t.Fatalf("parse the output of jettison records: %v in %s", err, line)
 		}
 		out = append(out, r)
 	}

@@ -25,7 +25,7 @@ func (n *node) disk(dir string) (d disk) {
 	var size int64
 	out := n.shell("mkdir -p " + dir + " && stat -f -c '%a %S %d' " + dir)
 	if _, err := fmt.Sscan(out, &d.available, &size, &d.inodesFree); err != nil {
-		n.t.Fatalf("statfs of %s: %q: %v", dir, out, err)
+		n.t.Fatalf("read the file system of %s: %q: %v", dir, out, err)
 	}
 	d.available *= size
 	return d

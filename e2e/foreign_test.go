@@ -316,7 +316,7 @@ func (f *foreigners) ask(s stressor) (crosses string) {
 	}
 	if crosses == "" {
 		if err := p.Check(f.ctx); err != nil {
-			f.t.Errorf("stressor ended early: %v\n%s", err, f.Tail(p.LogPath("main"), 10))
+			f.t.Errorf("the stressor ended too early: %v\n%s", err, f.Tail(p.LogPath("main"), 10))
 		}
 	}
 	f.ended()
@@ -362,7 +362,7 @@ func (f *foreigners) suffered(s stressor) {
 	} else {
 		time.Sleep(cmp.Or(s.lasts, askLimit))
 		if err := p.Check(f.ctx); err != nil {
-			f.t.Errorf("stressor ended early: %v\n%s", err, f.Tail(p.LogPath("main"), 10))
+			f.t.Errorf("the stressor ended too early: %v\n%s", err, f.Tail(p.LogPath("main"), 10))
 		}
 	}
 	f.t.Logf("over after %.1f s", time.Since(began).Seconds())

@@ -51,7 +51,7 @@ func TestFullSpeedIsWhatTheAgentMeasures(t *testing.T) {
 	var first, leak, measured float64
 	at := max(0, strings.Index(out, "cores "))
 	if _, err := fmt.Sscanf(out[at:], "cores %d first %f leak %f measured %f", &cores, &first, &leak, &measured); err != nil {
-		t.Fatalf("%v:\n%s", err, out)
+		t.Fatalf("measure the fill rate: %v:\n%s", err, out)
 	}
 	n.startAgent("")
 	fill, _ := n.agentSays("started", 1).Fields["fillFloor"].(float64)

@@ -108,7 +108,7 @@ func BenchmarkStartsWithTheGate(b *testing.B) {
 				took[gate] = append(took[gate], n.passing("4Mi"))
 			}
 			if s := n.state().Gate; s.Asked != gate {
-				b.Fatalf("gate enabled: %v, state = %+v", gate, s)
+				b.Fatalf("state of the gate (enabled: %v) = %+v", gate, s)
 			}
 			if err := n.agent.Remove(n.ctx); err != nil {
 				b.Fatal(err)

@@ -141,7 +141,7 @@ func sorted(list []string) []string { return slices.Sorted(slices.Values(list)) 
 func (g *garbage) same(what string, got, want []string) {
 	g.t.Helper()
 	if got, want := sorted(got), sorted(want); !slices.Equal(got, want) {
-		g.t.Errorf("%s: %d, want %d\n%v\n%v", what, len(got), len(want), got, want)
+		g.t.Errorf("%s: number of entries = %d, want %d\n%v\n%v", what, len(got), len(want), got, want)
 	}
 }
 
@@ -255,7 +255,7 @@ func TestGarbageGoes(t *testing.T) {
 	g.plans("pass", out, e)
 	for _, s := range out.Result.Steps {
 		if s.Outcome != "removed" {
-			t.Errorf("step %s %s has outcome %s: %s%s", s.Action, s.ID, s.Outcome, s.Why, s.Error)
+			t.Errorf("outcome of step %s %s = %s: %s%s", s.Action, s.ID, s.Outcome, s.Why, s.Error)
 		}
 	}
 	t.Logf("pass: %d steps in %.2f s (look and plan %.2f s), predicted %d bytes, freed %d, notes %q", len(out.Result.Steps), out.Result.TookSeconds,

@@ -51,7 +51,7 @@ func TestKubeletRestartsAllTheTime(t *testing.T) {
 	}
 	for _, l := range n.agentLog() {
 		if l.Msg == "kubelet" && l.Fields["beside"] == false || l.Msg == "garbage collected" || l.Msg == "rotated logs" {
-			t.Errorf("unexpected log line: %s %v", l.Msg, l.Fields)
+			t.Errorf("agent logged an unexpected line: %s %v", l.Msg, l.Fields)
 		}
 	}
 	if line := n.agentSays("started", 1); line.Fields["kubelet"] != true {

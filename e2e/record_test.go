@@ -65,7 +65,7 @@ func jettison(t *testing.T, args ...string) []byte {
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("run jettison %v: %v: %s", args, err, stderr.Bytes())
+		t.Fatalf("jettison with arguments %v failed: %v: %s", args, err, stderr.Bytes())
 	}
 	return out
 }

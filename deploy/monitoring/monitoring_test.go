@@ -182,7 +182,7 @@ func TestPromtool(t *testing.T) {
 	}
 	for _, args := range [][]string{{"check", "rules", "alerts.yaml"}, {"test", "rules", "alerts_test.yaml", "alerts_day_test.yaml"}} {
 		if out, err := exec.Command(tool, args...).CombinedOutput(); err != nil {
-			t.Errorf("run promtool %v: %v\n%s", args, err, out)
+			t.Errorf("promtool with arguments %v failed: %v\n%s", args, err, out)
 		}
 	}
 	found := scrapes.FindAllStringSubmatch(read(t, "../../docs/operate/runbook.md"), -1)

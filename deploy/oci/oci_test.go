@@ -203,7 +203,7 @@ func stageOf(t *testing.T, text, of string) Image {
 		word, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 		list := func() (out []string) {
 			if err := json.Unmarshal([]byte(rest), &out); err != nil {
-				t.Fatalf("parse Dockerfile line %s: %v", line, err)
+				t.Fatalf("parse a line of the Dockerfile, %s: %v", line, err)
 			}
 			return out
 		}

@@ -65,10 +65,10 @@ func bridgeOf(t *testing.T, folder string) *bridged {
 			into = out.bindings[is.Metadata.Name]
 		}
 		if into == nil {
-			t.Fatalf("%s renders an unexpected %s %s", folder, is.Kind, is.Metadata.Name)
+			t.Fatalf("%s renders an object that is not expected: %s %s", folder, is.Kind, is.Metadata.Name)
 		}
 		if err := yaml.UnmarshalStrict([]byte(one), into); err != nil {
-			t.Errorf("%s: decode rendered %s: %v", folder, is.Kind, err)
+			t.Errorf("%s: strict decoding of rendered %s: %v", folder, is.Kind, err)
 		}
 	}
 	return out
@@ -176,7 +176,7 @@ func TestEveryWriteIsBound(t *testing.T) {
 		}
 		if len(p.Spec.MatchConditions) != 1 || p.Spec.MatchConditions[0].Expression !=
 			"request.userInfo.username == 'system:serviceaccount:jettison-system:jettison-bridge'" {
-			t.Errorf("policy %s applies to %+v", name, p.Spec.MatchConditions)
+			t.Errorf("match conditions of policy %s = %+v", name, p.Spec.MatchConditions)
 		}
 		if p.Spec.Validations[0].Expression != "variables.node != ''" {
 			t.Errorf("policy %s accepts a token without a node", name)

@@ -51,10 +51,10 @@ func clusterOf(t *testing.T) *clustered {
 			"Role jettison-cluster": &out.own, "RoleBinding jettison-cluster": &out.toOwn, "PodDisruptionBudget jettison-cluster": &out.budget,
 		}[is.Kind+" "+is.Metadata.Namespace]
 		if into == nil {
-			t.Fatalf("%s renders an unexpected %s %s/%s", folder, is.Kind, is.Metadata.Namespace, is.Metadata.Name)
+			t.Fatalf("%s renders an object that is not expected: %s %s/%s", folder, is.Kind, is.Metadata.Namespace, is.Metadata.Name)
 		}
 		if err := yaml.UnmarshalStrict([]byte(one), into); err != nil {
-			t.Errorf("%s: decode rendered %s: %v", folder, is.Kind, err)
+			t.Errorf("%s: strict decoding of rendered %s: %v", folder, is.Kind, err)
 		}
 	}
 	return out
@@ -109,7 +109,7 @@ func TestTheClustersRights(t *testing.T) {
 		"own":    {r.own.Rules, []rbacv1.PolicyRule{rule("coordination.k8s.io", "leases", "get", "create", "update")}},
 	} {
 		if !reflect.DeepEqual(got.is, got.want) {
-			t.Errorf("rules of role %s = %+v", name, got.is)
+			t.Errorf("rules of the role %s = %+v", name, got.is)
 		}
 	}
 	who := []rbacv1.Subject{{Kind: "ServiceAccount", Name: r.account.Name, Namespace: r.account.Namespace}}

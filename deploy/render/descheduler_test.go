@@ -45,7 +45,7 @@ func deschedulerOf(t *testing.T, folder string) *descheduler {
 			"ServiceAccount": &v1.ServiceAccount{}, "ClusterRoleBinding": &rbacv1.ClusterRoleBinding{}, "RoleBinding": &rbacv1.RoleBinding{},
 		}[is.Kind]
 		if err := yaml.UnmarshalStrict([]byte(one), into); err != nil {
-			t.Errorf("%s: decode rendered %s: %v", folder, is.Kind, err)
+			t.Errorf("%s: strict decoding of rendered %s: %v", folder, is.Kind, err)
 		}
 	}
 	switch folder {

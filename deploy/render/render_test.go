@@ -43,7 +43,7 @@ func decode(t *testing.T, fs filesys.FileSystem, folder string) *rendered {
 			into = &out.config
 		}
 		if err := yaml.UnmarshalStrict([]byte(one), into); err != nil {
-			t.Errorf("%s: decode rendered %s: %v", folder, kind.Kind, err)
+			t.Errorf("%s: strict decoding of rendered %s: %v", folder, kind.Kind, err)
 		}
 	}
 	if want := map[string]int{"DaemonSet": 1, "ConfigMap": 1}; !maps.Equal(seen, want) {
@@ -186,7 +186,7 @@ func hostPaths(t *testing.T, s *v1.PodSpec, runtime string, at []string) {
 			path = v.HostPath.Path
 		}
 		if m.ReadOnly == slices.Contains(written, path) {
-			t.Errorf("mount %s has read-only = %v", m.MountPath, m.ReadOnly)
+			t.Errorf("read-only flag of mount %s = %v", m.MountPath, m.ReadOnly)
 		}
 		if m.Name != "runtime" {
 			if path != "" && path != m.MountPath {
@@ -311,7 +311,7 @@ configMapGenerator:
 		"tlsPrivateKeyFile: " + at + "/tls.key\n", "bearerTokenFile: " + at + "/token\n", "maxPods: 7\n",
 	} {
 		if !strings.Contains(text, want) {
-			t.Errorf("configuration lacks %q, is %q", want, text)
+			t.Errorf("the rendered configuration lacks %q: %q", want, text)
 		}
 	}
 	probed(t, c)

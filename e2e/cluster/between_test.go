@@ -392,7 +392,7 @@ func TestWhatAnAPIServerMayAnswer(t *testing.T) {
 				t.Fatal(err)
 			}
 			if said := string(log[from:]); !strings.Contains(said, one.said) {
-				t.Errorf("bridge's log lacks %q:\n%s", one.said, said)
+				t.Errorf("the log of the bridge lacks %q:\n%s", one.said, said)
 			}
 		})
 	}

@@ -109,7 +109,7 @@ func (d *descheduling) act(policy string) (uids []string, log string) {
 	d.t.Helper()
 	_, log, code := command(d.t, d.program, "deschedule", "--policy="+policy, "--kubeconfig="+d.conf, "--log-json")
 	if code != 0 {
-		d.t.Fatalf("cycle: exit code %d: %s", code, log)
+		d.t.Fatalf("exit code of the cycle = %d: %s", code, log)
 	}
 	for line := range strings.Lines(log) {
 		var said struct{ Msg, UID string }

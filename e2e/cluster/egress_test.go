@@ -101,7 +101,7 @@ func TestCertificates(t *testing.T) {
 		{"client as a server", user, "", x509.ExtKeyUsageServerAuth, false},
 	} {
 		if err := verify(c.pair, c.name, c.usage); (err == nil) != c.ok {
-			t.Errorf("verify %s: unexpected result %v", c.what, err)
+			t.Errorf("verify certificate of %s: unexpected result %v", c.what, err)
 		}
 	}
 	if !strings.Contains(string(user.key), "PRIVATE KEY") {

@@ -53,7 +53,7 @@ func TestNoHollowKubeletIsRefusedForEver(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, err := c.Kubectl(t.Context(), "", "apply", "-k", filepath.Join(root, "deploy/overlays/bridge")); err != nil {
-		t.Fatalf("apply the manifests: %v\n%s", err, out)
+		t.Fatalf("kubectl apply of the manifests failed: %v\n%s", err, out)
 	}
 	for namespace, name := range map[string]string{bridgeNamespace: "jettison-bridge", "kube-system": "jettison"} {
 		if out, err := c.Kubectl(t.Context(), "", "-n", namespace, "delete", "daemonset", name); err != nil {

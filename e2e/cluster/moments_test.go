@@ -87,7 +87,7 @@ func TestNoWordIsTakenBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, err := c.Kubectl(t.Context(), "", "apply", "-k", filepath.Join(root, "deploy/overlays/bridge")); err != nil {
-		t.Fatalf("apply the manifests: %v\n%s", err, out)
+		t.Fatalf("kubectl apply of the manifests failed: %v\n%s", err, out)
 	}
 	// The test runs the bridge itself.
 	if out, err := c.Kubectl(t.Context(), "", "-n", bridgeNamespace, "delete", "daemonset", "jettison-bridge"); err != nil {
@@ -284,7 +284,7 @@ func (c *Cluster) judge(seen *sights, p v1.Pod, m moment, patience time.Duration
 	case strings.HasPrefix(text, "Running, Failed Evicted, Failed") && strings.Count(text, "Running") == 1 && !notWell && is.Status.Reason == "":
 		f.vague++
 	default:
-		c.t.Errorf("%v: unexpected states of %s: %q", m, p.Name, words)
+		c.t.Errorf("%v: unexpected states of pod %s: %q", m, p.Name, words)
 	}
 }
 
@@ -407,7 +407,7 @@ func (n *Node) kill(c *Cluster, pods []v1.Pod) time.Time {
 	out, err := n.Shell(c.t.Context(), script)
 	at, malformed := strconv.ParseInt(strings.TrimSpace(out), 10, 64)
 	if err != nil || malformed != nil {
-		c.t.Fatalf("kill the pods: %q, %v", out, err)
+		c.t.Fatalf("kill processes of the pods: %q, %v", out, err)
 	}
 	return time.Unix(at, 0)
 }

@@ -73,7 +73,7 @@ func (r *replica) status() (s nodesStatus, complaint string, ok bool) {
 		return s, complaint, false
 	}
 	if err := json.Unmarshal([]byte(out), &s); err != nil {
-		r.c.t.Fatalf("parse the status: %v: %s", err, out)
+		r.c.t.Fatalf("parse the status of a replica: %v: %s", err, out)
 	}
 	return s, "", true
 }
@@ -506,7 +506,7 @@ func TestBudgetsAndPressure(t *testing.T) {
 	wrote := log.wrote(nodeAccount)
 	for _, want := range []string{"create pods/eviction free-1 201", "create pods/eviction lifted-1 201"} {
 		if !slices.Contains(wrote, want) {
-			t.Errorf("writes lack %s: %q", want, wrote)
+			t.Errorf("writes of the program lack %s: %q", want, wrote)
 		}
 	}
 	if deleted := only(wrote, "delete"); !slices.Equal(deleted, []string{"delete pods kept-1 200"}) {

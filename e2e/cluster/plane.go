@@ -108,7 +108,7 @@ func Start(t testing.TB, o Options) *Cluster {
 		// Another process may have bound a port that was free a moment ago. Only that failure is
 		// retried.
 		if try == 3 || !strings.Contains(err.Error(), "address already in use") {
-			t.Fatalf("start a cluster: %v", err)
+			t.Fatalf("start the parts of a cluster: %v", err)
 		}
 	}
 }

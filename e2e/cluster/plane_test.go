@@ -61,7 +61,7 @@ func TestTheAPIServerKnowsWhoAsks(t *testing.T) {
 	} {
 		review, err := client(t, who.config).AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authv1.SelfSubjectReview{}, metav1.CreateOptions{})
 		if err != nil {
-			t.Errorf("self review of %s: %v", who.name, err)
+			t.Errorf("self subject review of %s: %v", who.name, err)
 			continue
 		}
 		user := review.Status.UserInfo
@@ -121,7 +121,7 @@ func TestAHollowNodeRunsADeployment(t *testing.T) {
 		t.Errorf("pods of the Deployment: %v, have %d", err, len(pods))
 	}
 	if out, err := c.Kubectl(t.Context(), "", "get", "nodes", "--no-headers"); err != nil || !strings.Contains(out, build.KubernetesVersion) {
-		t.Errorf("output of kubectl = %q, %v", out, err)
+		t.Errorf("output of kubectl get nodes = %q, %v", out, err)
 	}
 }
 

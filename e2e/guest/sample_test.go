@@ -153,7 +153,7 @@ func TestJudge(t *testing.T) {
 		}
 		o := p.out
 		if o.Crossed != c.crossed || o.Empty != c.empty || o.Back != c.back || o.Whole != c.whole || o.Lowest != c.lowest {
-			t.Errorf("%s: judged sample = %+v", c.name, o)
+			t.Errorf("%s: sample after all judgements = %+v", c.name, o)
 		}
 	}
 }
@@ -183,7 +183,7 @@ func TestPopulated(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := p.populated(); got != want {
-			t.Errorf("populated with cgroup.events %q = %v", text, got)
+			t.Errorf("result of populated with cgroup.events %q = %v", text, got)
 		}
 	}
 	if p := (&probe{mem: &memoryFiles{}, events: -1}); p.populated() {

@@ -1,4 +1,4 @@
-# One verb a target; `make` alone prints them. CI runs `make test` and nothing else.
+# One verb per target; `make` alone prints them. CI runs `make test` and nothing else.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 
@@ -15,19 +15,19 @@ NODES ?= 1000
 BENCH_REACT := ^Benchmark(React|FullSpeed|Mayhem|Idle)
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 
-# A version as dpkg compares them: a release candidate comes before its release, and what has no number before all that have.
+# A version in dpkg's order: a release candidate before its release, and a version without a number before all others.
 DEB_VERSION = $(shell echo '$(VERSION)' | sed 's/^v//; s/-rc/~rc/; /^[0-9]*\./!s/^/0~/')
 SOURCE_DATE = $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 
-# What the tests need beside Go, git and make: a C compiler for -race and runc, and the parts of the test node.
+# Packages that the tests need besides Go, git and make: a C compiler for -race and runc, and the parts of the test node.
 PACKAGES := gcc libc6-dev xz-utils qemu-system-x86 busybox-static cpio e2fsprogs libseccomp-dev pkg-config mmdebstrap
 
-# A go.mod of another project above this folder, or a GOFLAGS of the user's, must not change what is built.
+# A go.mod of another project above this folder, or the user's GOFLAGS, must not change the build.
 export GOWORK := off
 export GOFLAGS :=
 GO_BUILD = CGO_ENABLED=0 GOOS=linux go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION)"
 
-# $(call step,NAME,COMMAND) runs a command and says how long it took. It never judges the time.
+# $(call step,NAME,COMMAND) runs a command and prints its duration.
 step = @echo "== $(1)"; start=$$(date +%s); if $(2); then echo "== $(1): $$(($$(date +%s) - start)) s"; \
 	else echo "== $(1): failed after $$(($$(date +%s) - start)) s"; exit 1; fi
 
@@ -41,7 +41,7 @@ build: ## build bin/jettison, bin/jettison-bridge and bin/jettison-cluster, stat
 	$(GO_BUILD) -o bin/jettison-bridge ./cmd/jettison-bridge
 	$(GO_BUILD) -o bin/jettison-cluster ./cmd/jettison-cluster
 
-test: ## install what is missing, build, vet, lint, unit tests, one VM scenario a promise (CI runs this)
+test: ## install missing packages, build, vet, lint, unit tests, one VM scenario per promise (CI runs this)
 	$(call step,packages,$(MAKE) -s deps)
 	$(call step,build,$(MAKE) -s build)
 	$(call step,lint,$(MAKE) -s lint)
@@ -55,30 +55,30 @@ test: ## install what is missing, build, vet, lint, unit tests, one VM scenario 
 e2e: deps scrapes ## run every VM scenario: make e2e [KERNEL=6.1] [COUNT=10] [RUN=regexp]
 	JETTISON_KERNEL=$(KERNEL) go test ./e2e -count=$(COUNT) -parallel 2 -run '$(RUN)' -v -timeout 600m
 
-scrapes: ## have metrics-server's client and Prometheus' parser read the agent's metrics; fetches 58 MB of modules, once
+scrapes: ## read the agent's metrics with metrics-server's client and Prometheus' parser; fetches 58 MB of modules, once
 	cd e2e/metricsserver && go vet ./... && go test ./...
 
-oracle: ## ask those whom jettison-cluster replaces the same questions: make oracle [CLUSTERS=2000] [TIMELINES=1000]; fetches modules, once
+oracle: ## compare jettison-cluster with the programs that it replaces: make oracle [CLUSTERS=2000] [TIMELINES=1000]; fetches modules, once
 	cd e2e/descheduler && go vet ./... && JETTISON_CLUSTERS=$(CLUSTERS) go test -count=1 -v -timeout 60m ./...
 	cd e2e/oracle && go vet ./... && JETTISON_TIMELINES=$(TIMELINES) go test -count=1 -v -timeout 120m ./...
 
-e2e-kubelet: deps ## compare with a real kubelet, run on the node (building it takes minutes, once): make e2e-kubelet [KERNEL=6.1]
+e2e-kubelet: deps ## compare with a real kubelet on the node (building it takes minutes, once): make e2e-kubelet [KERNEL=6.1]
 	JETTISON_KUBELET=1 JETTISON_KERNEL=$(KERNEL) go test ./e2e -count=$(COUNT) -parallel 1 -run '^TestKubelet' -v -timeout 60m
 
-e2e-cluster: deps parts-cluster ## on a real control plane, whose node runs in QEMU: make e2e-cluster [KERNEL=6.1] [COUNT=10] [RUN=regexp]
+e2e-cluster: deps parts-cluster ## run scenarios on a real control plane with a node in QEMU: make e2e-cluster [KERNEL=6.1] [COUNT=10] [RUN=regexp]
 	JETTISON_KERNEL=$(KERNEL) go test ./e2e/cluster -count=$(COUNT) -parallel 1 -run '$(RUN)' -v -timeout 120m
 
-bench-cluster: parts-cluster ## what bridges cost a cluster, 100 and 1,000 of them; 40 minutes: make bench-cluster [BENCH=1000]
+bench-cluster: parts-cluster ## measure the cost of 100 and 1,000 bridges in a cluster; 40 minutes: make bench-cluster [BENCH=1000]
 	go test ./e2e/cluster -run '^$$' -bench '^BenchmarkBridges$$/$(BENCH)' -benchtime 1x -v -timeout 120m
 
-bench-nodes: parts-cluster ## node controllers beside kube-controller-manager's, 1,000 nodes, 16 minutes: make bench-nodes [NODES=5000]
+bench-nodes: parts-cluster ## compare node controllers with kube-controller-manager's, 1,000 nodes, 16 minutes: make bench-nodes [NODES=5000]
 	go test ./e2e/cluster -run '^$$' -bench '^BenchmarkNodes$$/^$(NODES)$$' -benchtime 1x -v -timeout 120m
 	go test ./cluster/lifecycle -run '^$$' -bench '^BenchmarkDefaultRates$$' -benchtime 1x -v
 
 KIND = cd e2e/kind && GOFLAGS= go tool kind
 
-# The cluster is taken down whatever comes of the scenarios.
-e2e-kind: ## the same on a node of kind's; needs Docker and kubectl: make e2e-kind [KIND_IMAGE=kindest/node:...] [RUN=regexp]
+# The cluster is deleted after the scenarios, also if they fail.
+e2e-kind: ## run e2e-cluster on a node of kind; needs Docker and kubectl: make e2e-kind [KIND_IMAGE=kindest/node:...] [RUN=regexp]
 	cd e2e/kind && go test ./...
 	go run ./e2e/vm/prepare images
 	$(KIND) create cluster --config cluster.yaml --kubeconfig $(CURDIR)/bin/kind.conf --wait 5m $(if $(KIND_IMAGE),--image $(KIND_IMAGE))
@@ -89,18 +89,18 @@ e2e-kind: ## the same on a node of kind's; needs Docker and kubectl: make e2e-ki
 bench: deps ## measure in the VM, eviction to memory view: make bench [KERNEL=6.1] [BENCH=regexp] [COUNT=30]
 	JETTISON_KERNEL=$(KERNEL) go test ./e2e -run '^$$' -bench '$(BENCH)' -benchtime $(if $(filter 1,$(COUNT)),10,$(COUNT))x -timeout 600m -v
 
-# Chromium is 300 MB: it is installed here and not with the rest.
+# Chromium is 300 MB: it is installed only for this target.
 ui-test: deps ## open the page in a headless Chromium, over a scripted agent and a live one: make ui-test [RUN=regexp]
 	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 || { echo "missing: sudo apt-get install --no-install-recommends chromium"; exit 1; }; \
 		apt-get -q update && DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends chromium fonts-dejavu-core; }
 	cd e2e/ui && JETTISON_KERNEL=$(KERNEL) go test -count=1 -parallel 1 -run '$(RUN)' -v -timeout 30m .
 
-# Trials of each row: COUNT where it is given, else what each has by itself. BENCH likewise.
-bench-react: deps ## how soon it kills, how soon memory is back, beside its peers; 45 minutes: make bench-react [KERNEL=6.1] [COUNT=3] [BENCH=regexp]
+# Trials of each row: COUNT if it is given, else the row's default. The same for BENCH.
+bench-react: deps ## measure the times to the kill and to free memory, compared with other killers; 45 minutes: make bench-react [KERNEL=6.1] [COUNT=3] [BENCH=regexp]
 	JETTISON_KERNEL=$(KERNEL) JETTISON_TRIALS=$(if $(filter file,$(origin COUNT)),,$(COUNT)) go test ./e2e -run '^$$' \
 		-bench '$(if $(filter file,$(origin BENCH)),$(BENCH_REACT),$(BENCH))' -benchtime 1x -timeout 300m -v
 
-measure: ## print what the tree costs its readers, layout and words: make measure [COMMIT=rev] [PLACES=1]; words of a folder: [WORDS=folder]
+measure: ## print measures of the code's layout and words: make measure [COMMIT=rev] [PLACES=1]; words of a folder: [WORDS=folder]
 	@go run ./e2e/measure $(if $(COMMIT),-commit $(COMMIT)) $(if $(PLACES),-places) $(if $(WORDS),-words $(WORDS))
 
 generate: ## write the generated pages of docs/reference (commands, configuration, log messages) and the file of "config default"
@@ -128,7 +128,7 @@ alerts: ## test the alert rules with promtool
 		cp $$dir/usr/bin/promtool bin/ && rm -r $$dir; }
 	go test -count=1 -v ./deploy/monitoring
 
-manifests: ## print what kubectl would apply: make manifests [OVERLAY=containerd|crio|k3s|least-privilege|bridge|cluster]
+manifests: ## print the manifests that kubectl would apply: make manifests [OVERLAY=containerd|crio|k3s|least-privilege|bridge|cluster]
 	@cd deploy/render && go run . $(if $(filter cluster,$(OVERLAY)),../cluster,../overlays/$(OVERLAY))
 
 image: ## write dist/jettison.tar, dist/jettison-bridge.tar and dist/jettison-cluster.tar, OCI images for amd64 and arm64, without a daemon
@@ -162,8 +162,8 @@ deps: modules
 		echo "  sudo apt-get update && sudo apt-get install -y --no-install-recommends$$missing"; exit 1; fi; \
 	echo "installing$$missing"; apt-get -q update && DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends $$missing
 
-# The modules that build, lint and unit tests need, of this project's go.mod and of those beside it. Each that is fetched is a line;
-# the second command is quick then, and says what is missing.
+# The modules that build, lint and unit tests need, of this project's go.mod and of the other modules. Each fetched module is a line;
+# the second command is quick then, and reports missing ones.
 modules:
 	$(call fetch,.,go.mod)
 	$(call fetch,.,tools.mod)
@@ -174,7 +174,7 @@ modules:
 fetch = @cd $(1) && go mod download -x -modfile=$(2) 2>&1 | \
 	sed -un 's|^\# get .*://[^/]*/\(.*\)/@v/\(.*\)\.zip$$|fetching \1 \2|p'; go mod download -modfile=$(2)
 
-# What must not allocate is tested without the race detector, which allocates.
+# Tests of code that must not allocate run without the race detector, which allocates.
 unit:
 	go test -race -short ./...
 	cd deploy/render && go test ./...

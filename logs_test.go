@@ -19,7 +19,7 @@ import (
 	"testing"
 )
 
-// generate has the pages written that are made of the source ("make generate").
+// generate writes the pages that are generated from the source ("make generate").
 var generate = flag.Bool("generate", false, "write docs/reference/logs.md")
 
 const logPage = "docs/reference/logs.md"

@@ -1,4 +1,4 @@
-// Package jettison, the root of the module, holds no code but these rules of the house.
+// Package jettison, the root of the module, has only tests of the rules for the code.
 package jettison
 
 import (
@@ -16,7 +16,7 @@ import (
 	"unicode/utf8"
 )
 
-// Rooms that others build on: the vocabulary, the boundaries, the pure cores of a node, and what sockets and records say.
+// Rooms that other rooms import: the vocabulary, the boundaries, the pure cores of a node, and the types of sockets and records.
 var (
 	publicRooms = []string{"cgroup", "seqfile", "cri", "cri/nri", "stats", "stats/read", "stats/read/podindex",
 		"eviction", "reclaim",
@@ -42,7 +42,7 @@ var mayImport = map[string][]string{
 	"admit":                  {"stats"},
 	"api":                    {"stats"},
 
-	// What lies below does not know the Reader.
+	// The packages below do not import the Reader.
 	"stats/read/disk": {"stats", "cri", "stats/read/hostroot", "stats/read/mounts", "stats/read/openfiles", "stats/read/podindex",
 		"stats/read/quota", "stats/read/walk"},
 	"stats/read/openfiles": {"stats", "cgroup", "seqfile", "stats/read/hostroot", "stats/read/mounts", "stats/read/procfs", "stats/read/quota",
@@ -66,7 +66,7 @@ var mayImport = map[string][]string{
 	"internal/bridge":         rooms(publicRooms, shared, []string{"internal/bridge/", "internal/kube/"}),
 	"internal/bridge/verdict": {"api", "stats"},
 	"internal/cluster":        rooms(clusterCores, shared, []string{"api", "internal/cluster/", "internal/kube/"}),
-	// Any program of the cluster may build on it, so it knows none of them.
+	// Any program of the cluster may import it, so it imports none of them.
 	"internal/cluster/kubeclient": {"internal/base/retry"},
 
 	"cmd/jettison":         rooms(publicRooms, []string{"internal/"}),
@@ -93,17 +93,17 @@ var mayImport = map[string][]string{
 // rooms joins lists of rooms.
 func rooms(lists ...[]string) []string { return slices.Concat(lists...) }
 
-// pure packages decide, or name what is decided by. They neither read nor wait nor start goroutines.
+// pure packages decide, or define the types of decisions. They do no I/O, do not wait and start no goroutines.
 var pure = []string{"stats", "eviction", "reclaim", "reclaim/nodedeschedule", "admit", "internal/bridge/verdict",
 	"cluster", "cluster/lifecycle", "cluster/taint", "cluster/fence", "cluster/model", "cluster/deschedule"}
 
-// impure are the imports that a pure package has no use for.
+// impure are the imports that a pure package must not have.
 var impure = []string{
 	"os", "os/exec", "net", "net/http", "io/ioutil", "syscall", "golang.org/x/sys/unix", "log", "log/slog", "context",
 	"jettison/cgroup", "jettison/cri",
 }
 
-// impureAtLast is what no pure package may link, through whatever package: I/O of any kind. net/http comes with k8s.io/api.
+// impureAtLast are packages that no pure package may link, even indirectly: I/O of any kind. net/http comes with k8s.io/api.
 var impureAtLast = []string{
 	"google.golang.org/grpc", "github.com/vishvananda/netlink", "github.com/godbus/dbus", "github.com/coreos/go-systemd", "os/exec",
 	"k8s.io/client-go", "k8s.io/cri-api", "jettison/cgroup", "jettison/cri",
@@ -119,7 +119,7 @@ func TestImportsFollowTheHouse(t *testing.T) {
 		for _, path := range imports {
 			own, isOwn := strings.CutPrefix(path, "jettison/")
 			if own == "internal/agent" && dir != "internal/agent" && dir != "cmd/jettison" {
-				t.Errorf("%s imports the loop, of which it may be a part", dir)
+				t.Errorf("%s imports the loop, and parts of the loop must not", dir)
 			}
 			if isOwn && own != dir && !slices.ContainsFunc(rule, func(allowed string) bool {
 				return own == allowed || strings.HasSuffix(allowed, "/") && strings.HasPrefix(own+"/", allowed)
@@ -151,7 +151,7 @@ func ruleFor(dir string) ([]string, bool) {
 func importsByFolder(t *testing.T) map[string][]string {
 	out := map[string][]string{}
 	for _, path := range goFiles(t) {
-		// Scenarios are tests, and stand outside the agent all the same.
+		// Scenarios are tests, but have a rule like other packages.
 		if strings.HasSuffix(path, "_test.go") && !strings.HasPrefix(filepath.ToSlash(path), "e2e/") {
 			continue
 		}
@@ -160,7 +160,7 @@ func importsByFolder(t *testing.T) map[string][]string {
 			t.Fatal(err)
 		}
 		dir := filepath.ToSlash(filepath.Dir(path))
-		out[dir] = append(out[dir], "") // a folder without imports is one too
+		out[dir] = append(out[dir], "") // a folder without imports needs a rule, too
 		for _, i := range file.Imports {
 			out[dir] = append(out[dir], strings.Trim(i.Path.Value, `"`))
 		}
@@ -199,13 +199,13 @@ func TestEveryPackageSaysWhatItIs(t *testing.T) {
 	}
 	for dir, ok := range documented {
 		if !ok {
-			t.Errorf("%s: no package comment", dir)
+			t.Errorf("%s: the package has no package comment", dir)
 		}
 	}
 }
 
-// What the agent's binary must not drag in: each of these is megabytes of resident memory, or a client of an API that the
-// privileged agent does not talk to.
+// The agent's binary must not link these packages: each is megabytes of resident memory, or a client of an API that the
+// privileged agent does not use.
 func TestTheAgentStaysLean(t *testing.T) {
 	forbid(t, "cmd/jettison", linked(t, "cmd/jettison"), []string{
 		"k8s.io/client-go", "k8s.io/kubernetes", "go.opentelemetry.io", "github.com/google/go-containerregistry", "testing", "jettison/e2e",
@@ -213,8 +213,7 @@ func TestTheAgentStaysLean(t *testing.T) {
 	})
 }
 
-// The bridge talks to the API and to the agent's socket, and to nothing else of the node. A clientset of all groups of the API would be most
-// of its memory.
+// The bridge uses only the API server and the agent's socket. A clientset of all API groups would be most of its memory.
 func TestTheBridgeStaysLean(t *testing.T) {
 	forbid(t, "cmd/jettison-bridge", linked(t, "cmd/jettison-bridge"), []string{
 		"k8s.io/client-go/kubernetes", "k8s.io/client-go/informers", "k8s.io/kubernetes", "go.opentelemetry.io", "google.golang.org/grpc", "testing",
@@ -222,7 +221,7 @@ func TestTheBridgeStaysLean(t *testing.T) {
 	})
 }
 
-// Rooms that the agent, its commands and programs to come are made of have no client of the Kubernetes API.
+// The rooms of the agent, its commands and future programs link no client of the Kubernetes API.
 func TestNodeRoomsLinkNoAPIClient(t *testing.T) {
 	for _, room := range []string{"base", "node", "agent", "cli"} {
 		dir := "internal/" + room + "/..."
@@ -247,13 +246,13 @@ func TestPureCoresLinkNoIO(t *testing.T) {
 	}
 }
 
-// linked are all packages that one is made of.
+// linked returns all packages that a package links.
 func linked(t *testing.T, dir string) []string {
 	t.Helper()
 	return strings.Fields(output(t, "list", "-deps", "./"+dir))
 }
 
-// output returns the standard output of a go command. Its standard error goes to the test's: it says what the command downloads, too.
+// output returns the standard output of a go command. Its standard error goes to the test's, with the command's downloads.
 func output(t *testing.T, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("go", args...)
@@ -265,7 +264,7 @@ func output(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// forbid complains of packages among those that are linked, by themselves or by what they lie below.
+// forbid fails the test for linked packages that are forbidden, by name or by a folder above them.
 func forbid(t *testing.T, dir string, linked, forbidden []string) {
 	t.Helper()
 	for _, dep := range linked {
@@ -281,7 +280,7 @@ func forbid(t *testing.T, dir string, linked, forbidden []string) {
 var testHelpers = []string{"critest", "nodetest", "seqtest", "hosttest", "internal/base/race", "internal/base/memtest",
 	"internal/base/filetest", "internal/base/commandtest"}
 
-// product is the code that is shipped.
+// product reports whether a file is shipped code.
 func product(path string) bool {
 	first, _, _ := strings.Cut(filepath.ToSlash(path), "/")
 	helper := slices.ContainsFunc(testHelpers, func(name string) bool { return strings.Contains(path, name) })
@@ -291,7 +290,7 @@ func product(path string) bool {
 // ownFile is the name of a file of the package itself, in the table that its comment has.
 var ownFile = regexp.MustCompile(`(?:^|[^/\w.])(\w+\.go)\b`)
 
-// A package of more than two files says in its comment what each is for. What the table names is there, and nothing else is.
+// The comment of a package with more than two files has a table of exactly these files.
 func TestPackagesNameTheirFiles(t *testing.T) {
 	files, table := map[string][]string{}, map[string][]string{}
 	for _, path := range goFiles(t) {
@@ -328,7 +327,7 @@ func TestPackagesNameTheirFiles(t *testing.T) {
 		}
 		for _, name := range table[dir] {
 			if !slices.Contains(names, name) {
-				t.Errorf("%s: the package's comment names %s, which is not there", dir, name)
+				t.Errorf("%s: the package's comment names %s, which does not exist", dir, name)
 			}
 		}
 	}
@@ -369,7 +368,7 @@ func TestLinesAreReadable(t *testing.T) {
 	}
 }
 
-// rawStringLines returns the numbers of the lines on which a raw string of several lines lies.
+// rawStringLines returns the numbers of the lines of raw strings that span several lines.
 func rawStringLines(t *testing.T, path string, text []byte) map[int]bool {
 	t.Helper()
 	set := token.NewFileSet()
@@ -389,7 +388,7 @@ func rawStringLines(t *testing.T, path string, text []byte) map[int]bool {
 	return lines
 }
 
-// maxFields is how many fields the loop of the agent may have: what does not fit belongs to a part.
+// maxFields limits the fields of the agent's loop: further state belongs to a part.
 const maxFields = 15
 
 func TestTheLoopIsSmall(t *testing.T) {
@@ -417,7 +416,7 @@ var testsOnly = []string{
 	"AddFile", // of cgroup.Watcher and wakes.Wakes: stands for the events of a pod, which a tree of files has none of
 }
 
-// A function of product code that no command reaches is dead, or lives for tests only. Package api is for other programs, too.
+// A function of product code that no command reaches is dead, or used only by tests. Package api also serves other programs.
 func TestProductCodeIsReached(t *testing.T) {
 	out := output(t, "tool", "-modfile=tools.mod", "deadcode",
 		"-filter=^jettison/(admit|cgroup|cluster|cri|eviction|internal|reclaim|stats)", "./cmd/...")

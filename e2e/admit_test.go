@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// Whoever asks on the socket is told what the gate in the runtime would do, by exit codes that a script can go by: 0 admitted, 3 refused, 1 no
-// answer. A member of socketGroup may ask, and may not have others killed.
+// A client of the socket learns the gate's decision by an exit code that a script can use: 0
+// admitted, 3 rejected, 1 no answer. A member of socketGroup may query admission, but not with
+// preemption.
 func TestPromiseTheSocketSaysWhoIsAdmitted(t *testing.T) {
 	n := startNode(t)
 	n.startAgent(config(`socketGroup: "4001"`))
@@ -46,7 +47,7 @@ func TestPromiseTheSocketSaysWhoIsAdmitted(t *testing.T) {
 		}
 		out, said := string(res.Stdout), string(res.Stderr)
 		if res.Code != c.code || !strings.Contains(out, c.stdout) || !strings.Contains(said, c.stderr) || c.stdout == "" && out != "" {
-			t.Errorf("%s: exit code %d, %q, %q; want %d, %q, %q", c.name, res.Code, out, said, c.code, c.stdout, c.stderr)
+			t.Errorf("%s: exit code %d, stdout %q, stderr %q; want %d, %q, %q", c.name, res.Code, out, said, c.code, c.stdout, c.stderr)
 		}
 	}
 }

@@ -10,10 +10,12 @@ import (
 	"jettison/e2e/vm"
 )
 
-// limited are what an agent writes to cgroups of pods, by file below /sys/fs/cgroup; what may be one of several has a bar between them.
+// limited maps a file below /sys/fs/cgroup to the value that the agent writes to it. Alternatives
+// are separated by a bar.
 type limited map[string]string
 
-// limitsOf are what is written for two pods, each known by its object, on a node that keeps so many bytes of memory and 100 tasks from pods.
+// limitsOf returns the values for two pods on a node that reserves so many bytes of memory and 100
+// tasks.
 func (n *node) limitsOf(guaranteed, burstable *vm.Pod, reserved int64) limited {
 	n.t.Helper()
 	m, err := n.Memory(n.ctx)
@@ -31,7 +33,7 @@ func (n *node) limitsOf(guaranteed, burstable *vm.Pod, reserved int64) limited {
 	return limited{
 		root + "/memory.max": strconv.FormatInt(m.Total-reserved, 10),
 		root + "/pids.max":   strconv.FormatUint(most-100, 10),
-		root + "/memory.min": fmt.Sprint(64*mib, "|", (64+48)*mib), // with the agent's own, unless it might have begun beside a kubelet
+		root + "/memory.min": fmt.Sprint(64*mib, "|", (64+48)*mib), // with the agent's own, unless it may have started with a kubelet running
 		root + "/memory.low": "41943040",
 
 		guaranteed.Cgroup + "/memory.min":     "67108864",
@@ -42,7 +44,7 @@ func (n *node) limitsOf(guaranteed, burstable *vm.Pod, reserved int64) limited {
 	}
 }
 
-// has waits until files of cgroups say what they should.
+// has waits until cgroup files have the wanted values.
 func (n *node) has(what string, want limited) {
 	n.t.Helper()
 	n.until(what, func() error {
@@ -52,19 +54,20 @@ func (n *node) has(what string, want limited) {
 				return err
 			}
 			if !slices.Contains(strings.Split(text, "|"), strings.TrimSpace(string(got))) {
-				return fmt.Errorf("%s says %s, want %s", file, got, text)
+				return fmt.Errorf("cgroup file %s = %s, want %s", file, got, text)
 			}
 		}
 		return nil
 	})
 }
 
-// Without a kubelet pods are limited together to what is not reserved, and have what they request protected, where the configuration wants
-// both. A limit below what they use kills none. An agent that ends takes the protection back, and one that is not to limit any more the
-// limits, also after a crash.
+// Without a kubelet the agent limits all pods to the allocatable resources and protects their
+// requests, if the configuration enables both. A limit below the pods' usage kills none. An agent
+// that ends removes the protection. An agent with limits disabled removes the limits, also after a
+// crash.
 func TestPodsAreLimitedAndProtected(t *testing.T) { limitsPods(startNode(t), "") }
 
-// The same with systemd, which writes to its slices when it is told to read its units anew.
+// The same with systemd, which rewrites its slices' values when it reloads its units.
 func TestPodsAreLimitedAndProtectedBySystemd(t *testing.T) {
 	limitsPods(startNodeWith(t, vm.Options{Systemd: true}), "systemctl daemon-reload")
 }
@@ -81,7 +84,7 @@ func limitsPods(n *node, disturb string) {
 		n.has("they are after it: "+disturb, want)
 	}
 
-	// A crash, and then a limit that is below what pods use.
+	// A crash, and then a limit below the pods' usage.
 	n.holding(vm.NewPod("user", "", "", "alloc -size 250Mi"), 250*mib)
 	n.shell("kill -9 " + n.mainProcess(n.agent.Pod))
 	if err := n.agent.Remove(n.ctx); err != nil {
@@ -97,12 +100,12 @@ func limitsPods(n *node, disturb string) {
 		root := strings.Split(guaranteed.Cgroup, "/")[0]
 		most, used := n.number("cat /sys/fs/cgroup/"+root+"/memory.max"), n.number("cat /sys/fs/cgroup/"+root+"/memory.current")
 		if most <= used || most > used+used/16+256*mib {
-			return fmt.Errorf("memory.max %d with %d used", most, used)
+			return fmt.Errorf("memory.max = %d with %d bytes used, want the lower limit", most, used)
 		}
 		return nil
 	})
 
-	// The end, and an agent that is not to write.
+	// The agent ends, and an agent starts that does not write limits.
 	n.shell("kill -TERM " + n.mainProcess(n.agent.Pod))
 	n.agentSays("stopped", 1)
 	if err := n.agent.Remove(n.ctx); err != nil {

@@ -18,15 +18,15 @@ import (
 	"jettison/e2e/vm"
 )
 
-// arena is a node with innocent pods on which others misbehave again and again. What goes wrong there is counted, and fails
-// nothing.
+// arena is a node with innocent pods on which culprits misbehave repeatedly. Failures are counted
+// and do not fail the benchmark.
 type arena struct {
 	*node
 	config     string
 	bystanders []*vm.Pod
 	heart      *heart
-	logged     int   // lines of the agent's log that earlier trials have seen
-	oomLines   int   // lines of the kernel's log that tell of an OOM kill, likewise
+	logged     int   // lines of the agent's log that earlier trials read
+	oomLines   int   // lines of the kernel's log about OOM kills, from earlier trials
 	free       int64 // bytes available at rest
 	began      time.Time
 }
@@ -37,7 +37,7 @@ func startArena(b *testing.B, config string) *arena {
 		b.Skip("takes long: run make bench-react")
 	}
 	a := &arena{node: startNode(b), config: config, began: time.Now()}
-	a.oomMeant = true // it is counted
+	a.oomMeant = true // OOM kills are counted
 	a.startAgent(config)
 	a.bystanders = append(a.bystanders,
 		a.holding(vm.NewPod("guaranteed", "96Mi", "96Mi", "alloc -size 32Mi"), 32*mib),
@@ -54,31 +54,32 @@ func startArena(b *testing.B, config string) *arena {
 	return a
 }
 
-// hardship is what a trial does to the node.
+// hardship describes the load of a trial.
 type hardship struct {
 	what     string
 	culprits func() []*v1.Pod
 	prepare  func(*arena) (undo func())  // before they are started; nil: nothing
 	provoke  func(*arena, []*vm.Pod)     // once they all run; nil: nothing
-	proof    func(*arena, *vm.Pod) error // why one that lives has done nothing of what it is for; nil: nobody asks
-	// lasts is how long it goes on where nobody has to die; 0: until every culprit is dead.
+	proof    func(*arena, *vm.Pod) error // an error if a living culprit did not do its work; nil: not checked
+	// lasts is the duration of the load if no pod is expected to die; 0: until every culprit is
+	// dead.
 	lasts time.Duration
 }
 
-// toll of a trial: the answers to the questions.
+// toll has the results of a trial.
 type toll struct {
 	culprits, died, byAgent   int
 	innocents                 []string // that died
-	oomKills                  int64    // by the kernel, in all
+	oomKills                  int64    // by the kernel, in total
 	gap                       time.Duration
 	ages                      []time.Duration // of culprits when the agent killed them, since they were about to be created
-	crossedToKill, killToBack []time.Duration // the agent's word
-	notes                     []string        // of what else was odd
+	crossedToKill, killToBack []time.Duration // as the agent reports them
+	notes                     []string        // other anomalies
 	log                       []vm.LogLine    // the agent's
 	took                      time.Duration
 }
 
-// wrong reports whether there is a result that must not be.
+// wrong reports whether the trial has a forbidden result.
 func (o *toll) wrong(h *hardship) bool {
 	return len(o.innocents) > 0 || o.oomKills > 0 || h.lasts == 0 && o.died < o.culprits
 }
@@ -89,10 +90,10 @@ func (o *toll) note(format string, args ...any) {
 	}
 }
 
-// trialLimit is how long the culprits of a trial have to die.
+// trialLimit is the time in which the culprits of a trial must die.
 const trialLimit = time.Minute
 
-// trial runs one, and leaves the node as it was.
+// trial runs one trial and restores the node.
 func (a *arena) trial(h *hardship) (o toll) {
 	a.t.Helper()
 	began := time.Now()
@@ -104,7 +105,7 @@ func (a *arena) trial(h *hardship) (o toll) {
 	undo := func() {}
 	if h.prepare != nil {
 		undo = h.prepare(a)
-		from = a.monotonic() // what it takes to prepare is not the culprits' doing
+		from = a.monotonic() // preparation is not charged to the culprits
 	}
 	var culprits []*vm.Pod
 	created := map[string]int64{} // by UID
@@ -113,11 +114,11 @@ func (a *arena) trial(h *hardship) (o toll) {
 		object.UID = types.UID(uuid.NewString())
 		created[string(object.UID)] = a.monotonic()
 		p, err := a.Run(a.ctx, object)
-		if err != nil { // it may have been killed before the runtime called it started
+		if err != nil { // it may have been killed before the runtime reported it as started
 			o.note("%v", err)
 			continue
 		}
-		p.Fate = vm.Any
+		p.Expected = vm.Any
 		culprits = append(culprits, p)
 	}
 	if h.provoke != nil {
@@ -140,7 +141,7 @@ func (a *arena) trial(h *hardship) (o toll) {
 			}
 		}
 	}
-	for _, p := range culprits { // at once: a kubelet takes a dead pod's volumes away, and what lies in memory with them
+	for _, p := range culprits { // immediately: a kubelet removes a dead pod's volumes, including those in memory
 		if err := p.Remove(a.ctx); err != nil {
 			o.note("%v", err)
 		}
@@ -157,7 +158,7 @@ func (a *arena) trial(h *hardship) (o toll) {
 	return o
 }
 
-// suffer waits until the culprits are dead, the kernel has killed somebody, or time is up.
+// suffer waits until the culprits are dead, the kernel has killed a process, or the time is up.
 func (a *arena) suffer(h *hardship, culprits []*vm.Pod, oomKills int64, o *toll) {
 	limit := trialLimit
 	if h.lasts > 0 {
@@ -171,14 +172,14 @@ func (a *arena) suffer(h *hardship, culprits []*vm.Pod, oomKills int64, o *toll)
 		if m, err := a.Memory(ctx); err == nil && m.OOMKills > oomKills {
 			return nil
 		}
-		return fmt.Errorf("%s lives", culprits[alive])
+		return fmt.Errorf("culprit %s still lives", culprits[alive])
 	})
 	if err != nil && h.lasts == 0 {
 		o.note("%v", err)
 	}
 }
 
-// empty asks the kernel whether a pod has no process left, without making one.
+// empty reads from the kernel whether a pod has no process left, without starting one.
 func (a *arena) empty(p *vm.Pod) bool {
 	text, err := a.ReadFile(a.ctx, "/sys/fs/cgroup/"+p.Cgroup+"/cgroup.events", 0)
 	if err != nil {
@@ -187,7 +188,8 @@ func (a *arena) empty(p *vm.Pod) bool {
 	return !strings.Contains(string(text), "populated 1")
 }
 
-// askTheAgent reads what it says it has done, which it does once the effect is known. created: when culprits were, by UID.
+// askTheAgent reads the agent's evictions, which it logs when their effect is known. created has
+// the culprits' creation times by UID.
 func (a *arena) askTheAgent(created map[string]int64, o *toll) {
 	var lines []vm.LogLine
 	_ = a.Eventually(a.ctx, 10*time.Second, "the agent has said all", func(context.Context) error {
@@ -199,7 +201,7 @@ func (a *arena) askTheAgent(created map[string]int64, o *toll) {
 			}
 		}
 		if evicted < o.died {
-			return errors.New("not yet")
+			return errors.New("eviction not logged yet")
 		}
 		return nil
 	})
@@ -235,7 +237,7 @@ func (a *arena) askTheAgent(created map[string]int64, o *toll) {
 
 var oomVictim = regexp.MustCompile(`task_memcg=([^,]*),task=([^,]*)|Killed process \d+ \([^)]*\)`)
 
-// askTheKernel counts what its OOM killer has done.
+// askTheKernel counts the kernel's OOM kills.
 func (a *arena) askTheKernel(before int64, o *toll) {
 	m, err := a.Memory(a.ctx)
 	if err != nil {
@@ -255,7 +257,7 @@ func (a *arena) askTheKernel(before int64, o *toll) {
 	}
 }
 
-// askTheBystanders whether they live; the dead are replaced.
+// askTheBystanders checks that the bystanders live, and replaces dead ones.
 func (a *arena) askTheBystanders(o *toll) {
 	mourn := func(p *vm.Pod) bool {
 		err := p.Check(a.ctx)
@@ -274,7 +276,7 @@ func (a *arena) askTheBystanders(o *toll) {
 	for i, p := range a.bystanders {
 		if mourn(p) {
 			again := p.Object.DeepCopy()
-			again.UID = "" // another pod, which nobody has evicted before
+			again.UID = "" // a new pod, which was never evicted
 			a.bystanders[i] = a.run(again)
 		}
 	}
@@ -287,7 +289,8 @@ func (a *arena) askTheBystanders(o *toll) {
 	}
 }
 
-// rest waits until the node has as much memory as before, but for what the kernel keeps of files and caches meanwhile.
+// rest waits until the node has as much available memory as at the start, except for the kernel's file
+// caches.
 func (a *arena) rest(o *toll) {
 	want := a.free - a.free/4
 	if err := a.Eventually(a.ctx, trialLimit, "the node has its memory back", func(ctx context.Context) error {
@@ -301,7 +304,7 @@ func (a *arena) rest(o *toll) {
 	}
 }
 
-// repeat runs trials and says how each went.
+// repeat runs trials and prints the result of each.
 func (a *arena) repeat(h *hardship, runs int) (all []toll) {
 	for i := range runs {
 		o := a.trial(h)
@@ -310,7 +313,7 @@ func (a *arena) repeat(h *hardship, runs int) (all []toll) {
 		if o.wrong(h) {
 			verdict = "WRONG"
 		}
-		fmt.Printf("%6.1f s  %s, run %d, %.1f s: %s: %d of %d culprits dead, %d by the agent; innocents dead %v; kernel OOM kills %d; heart stood still %.0f ms\n",
+		fmt.Printf("%6.1f s  %s, run %d, %.1f s: %s: %d of %d culprits dead, %d by the agent; innocents dead %v; kernel OOM kills %d; longest pause of the heart %.0f ms\n",
 			time.Since(a.began).Seconds(), h.what, i+1, o.took.Seconds(), verdict, o.died, o.culprits, o.byAgent, o.innocents, o.oomKills, float64(o.gap)/1e6)
 		for _, text := range o.notes {
 			fmt.Printf("            %s\n", text)
@@ -324,7 +327,7 @@ func (a *arena) repeat(h *hardship, runs int) (all []toll) {
 	return all
 }
 
-// questions is the table of tolls.
+// questions returns the table of tolls.
 func questions(title string) *table {
 	t := newTable(title,
 		"what", "trials", "wrong", "culprits dead", "by the agent", "innocents dead", "kernel OOM kills",
@@ -364,7 +367,7 @@ func answer(t *table, h *hardship, all []toll) {
 	t.row(append(append(row, halfAndMost(sum.crossedToKill)...), halfAndMost(sum.killToBack)...)...)
 }
 
-// halfAndMost are p50 and max of spread.
+// halfAndMost returns p50 and max of the spread.
 func halfAndMost(times []time.Duration) []any {
 	cells := spread(times)
 	return []any{cells[0], cells[3]}

@@ -13,9 +13,9 @@ import (
 	"jettison/e2e/vm"
 )
 
-// BenchmarkEviction lets a pod leak 20 MiB/s again and again on one node and prints, by the guest's own sampler and clock,
-// how long it took from the threshold to the kill and from there to the memory's return. Only the kill's time is the agent's
-// word.
+// BenchmarkEviction lets a pod leak 20 MiB/s repeatedly on one node. It prints the times from
+// threshold to kill and from kill to the memory's return, by the guest's own sampler and clock.
+// Only the kill's time comes from the agent.
 func BenchmarkEviction(b *testing.B) {
 	n := startNode(b)
 	n.startAgent("")
@@ -34,7 +34,7 @@ func BenchmarkEviction(b *testing.B) {
 		s := stop()
 		killed := int64(line.Duration("killedAtMonotonic"))
 		if s.Crossed == 0 || s.Empty == 0 || s.Back == 0 || line.Fields["victim"] != "default/leaker" {
-			b.Fatalf("run %d: sampler %+v, agent %v", runs, s, line.Fields)
+			b.Fatalf("run %d: incomplete times: sampler %+v, agent %v", runs, s, line.Fields)
 		}
 		maxGap = max(maxGap, s.MaxGap)
 		crossedToKill = append(crossedToKill, time.Duration(killed-s.Crossed))
@@ -60,7 +60,8 @@ func BenchmarkEviction(b *testing.B) {
 	}
 }
 
-// BenchmarkAtRest prints what the agent costs while nothing happens, beside what the runtime costs in the same time.
+// BenchmarkAtRest prints the agent's cost on an idle node next to the runtime's cost in the same
+// time.
 func BenchmarkAtRest(b *testing.B) {
 	n := startNode(b)
 	n.startAgent("")
@@ -84,12 +85,12 @@ func BenchmarkAtRest(b *testing.B) {
 	}
 	seconds := b.Elapsed().Seconds()
 	share := func(pid string, before float64) float64 { return (ticks(pid) - before) / seconds } // hundredths a second: per cent
-	fmt.Printf("\nat rest for %.0f s with 5 pods: the agent takes %.2f %% of an emulated core, containerd %.2f %%\n%s",
+	fmt.Printf("\nat rest for %.0f s with 5 pods: the agent uses %.2f %% of an emulated core, containerd %.2f %%\n%s",
 		seconds, share(agent, agentBefore), share(containerd, containerdBefore),
 		grep(n.shell("cat /proc/"+agent+"/status"), "VmRSS", "RssAnon", "RssFile", "VmLck", "Threads"))
 }
 
-// grep keeps the lines that start with one of some words.
+// grep returns the lines that start with one of the words.
 func grep(text string, words ...string) (out string) {
 	for line := range strings.Lines(text) {
 		if slices.ContainsFunc(words, func(w string) bool { return strings.HasPrefix(line, w) }) {

@@ -23,8 +23,8 @@ func (n *node) deadOf(pods []*vm.Pod) (dead int) {
 	return dead
 }
 
-// Something outside the pods eats the node's memory: after three pods at most whose end did not help the agent stops, and says
-// who grows.
+// A process outside the pods leaks the node's memory. After at most three evictions without effect
+// the breaker opens, and its reason names the growing cgroup.
 func TestALeakOutsideThePodsStopsTheBreaker(t *testing.T) {
 	n := startNode(t)
 	const threshold, rest = 450 * mib, 120 * mib // the leak ends long before the kernel has to kill
@@ -32,7 +32,7 @@ func TestALeakOutsideThePodsStopsTheBreaker(t *testing.T) {
 	var innocent []*vm.Pod
 	for i := range 6 {
 		p := n.run(vm.NewPod(fmt.Sprintf("innocent-%d", i), "", "", "sleep"))
-		p.Fate = vm.Any // which three is the ranking's business
+		p.Expected = vm.Any // the ranking chooses the three
 		innocent = append(innocent, p)
 	}
 	const cgroup = "/sys/fs/cgroup/system.slice/leak.service"
@@ -43,7 +43,7 @@ func TestALeakOutsideThePodsStopsTheBreaker(t *testing.T) {
 	}
 	quick, slow := (m.Available()-threshold)/mib-30, int64(threshold-rest)/mib+30
 	if quick < 16 {
-		t.Fatalf("only %d MiB available", m.Available()/mib)
+		t.Fatalf("only %d MiB available before the leak, too few", m.Available()/mib)
 	}
 	leak, err := n.Start(n.ctx, "/var/log/leak.log", "/bin/sh", "-c", fmt.Sprintf(
 		"echo $$ > %s/cgroup.procs && exec /usr/local/bin/workload alloc -size %dMi + alloc -rate 25Mi -size %dMi", cgroup, quick, slow))
@@ -62,15 +62,15 @@ func TestALeakOutsideThePodsStopsTheBreaker(t *testing.T) {
 		return fmt.Errorf("%d of %d innocent pods are dead", n.deadOf(innocent), len(innocent))
 	})
 	if reason := stopped.Fields["reason"].(string); !strings.Contains(reason, "system.slice") && !strings.Contains(reason, "leak") {
-		t.Errorf("the agent does not say who grows: %q", reason)
+		t.Errorf("breaker reason = %q, want the name of the growing cgroup", reason)
 	}
 	dead := n.deadOf(innocent)
-	// It goes on leaking, and nobody else dies.
+	// The leak continues, and no other pod dies.
 	n.until("the leak has come to its end", func() error {
 		return n.holds(strings.TrimPrefix(cgroup, "/sys/fs/cgroup/"), (quick+slow)*mib)
 	})
 	if now := n.deadOf(innocent); now != dead || dead == 0 || dead > 3 {
-		t.Errorf("%d innocent pods were dead when the agent stopped, %d are now, want at most 3", dead, now)
+		t.Errorf("%d innocent pods were dead when the breaker opened, %d are now, want at most 3", dead, now)
 	}
 	t.Logf("%d of %d innocent pods died, then: %v", dead, len(innocent), stopped.Fields["reason"])
 	n.spared(innocent)
@@ -81,14 +81,14 @@ func TestALeakOutsideThePodsStopsTheBreaker(t *testing.T) {
 	}
 }
 
-// spared tells the audit that the pods that live now are to live on.
+// spared makes the audit expect that the living pods stay alive.
 func (n *node) spared(pods []*vm.Pod) {
 	n.t.Helper()
 	for _, p := range pods {
 		if alive, err := p.Populated(n.ctx); err != nil {
 			n.t.Fatal(err)
-		} else if p.Fate = vm.Dies; alive {
-			p.Fate = vm.Lives
+		} else if p.Expected = vm.Dies; alive {
+			p.Expected = vm.Lives
 		}
 	}
 }

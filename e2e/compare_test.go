@@ -9,17 +9,18 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
-// row sets one figure of the kubelet's beside ours.
+// row compares one figure of the kubelet with the agent's.
 type row struct {
 	object, signal string
-	kubelet        *uint64    // nil: it says nothing
-	ours           [2]*uint64 // before and after the kubelet was asked; nil: we say nothing
-	difference     uint64     // how far the kubelet's is outside of what ours span
+	kubelet        *uint64    // nil: not reported
+	ours           [2]*uint64 // before and after the kubelet's; nil: not reported
+	difference     uint64     // distance of the kubelet's figure from the range of ours
 	tolerance      uint64
 	ok             bool
 }
 
-// readings are the figures of a summary by object ("node", "default/pod", "default/pod main") and signal.
+// readings has the figures of a summary by object ("node", "default/pod", "default/pod main") and
+// signal.
 type readings struct {
 	keys   []readingKey // in the summary's order
 	values map[readingKey]uint64
@@ -27,32 +28,35 @@ type readings struct {
 
 type readingKey struct{ kind, object, signal string }
 
-// tolerances by kind of object and signal: what may lie between two readings of an idle node that are seconds apart. What is
-// not listed must be equal.
+// tolerances has the largest expected difference between two readings of an idle node that are
+// seconds apart, by kind of object and signal. Signals that are not listed must be equal.
 var tolerances = map[string]uint64{
-	// To ask the agent is to run a second process of it, and runc, in the guest; the kubelet's figures are of another moment.
+	// A query starts a second process of the agent, and runc, in the guest. The kubelet's figures
+	// are from another moment.
 	"node memory.availableBytes": 48 * mib, "node memory.usageBytes": 64 * mib, "node memory.workingSetBytes": 48 * mib, "node memory.rssBytes": 48 * mib,
 	"node swap.swapAvailableBytes": mib, "node swap.swapUsageBytes": mib,
 	"node rlimit.curproc": 48,
 	// The emulated CPU is busy with the kubelet, whose figure is up to 20 s old.
 	"node cpu.usageCoreNanoSeconds": 25e9,
-	// Logs are written, and snapshots measured, meanwhile.
+	// Logs are written, and snapshots measured, between the readings.
 	"node fs.availableBytes": 8 * mib, "node fs.usedBytes": 8 * mib, "node fs.inodesFree": 256, "node fs.inodesUsed": 256,
 	"node imageFs.availableBytes": 8 * mib, "node imageFs.usedBytes": 8 * mib, "node imageFs.inodesFree": 256, "node imageFs.inodesUsed": 256,
-	// The kernel counts in batches of pages a CPU (mm/memcontrol.c, MEMCG_CHARGE_BATCH) and flushes every 2 s.
+	// The kernel counts in batches of pages per CPU (mm/memcontrol.c, MEMCG_CHARGE_BATCH) and
+	// flushes every 2 s.
 	"pod memory.usageBytes": 2 * mib, "pod memory.workingSetBytes": 2 * mib, "pod memory.rssBytes": mib,
 	"container memory.usageBytes": 2 * mib, "container memory.workingSetBytes": 2 * mib, "container memory.rssBytes": mib,
 	// An idle Go program wakes up a few times a second at most.
 	"pod cpu.usageCoreNanoSeconds": 1e9, "container cpu.usageCoreNanoSeconds": 1e9,
 	// Neighbour discovery.
 	"pod network.rxBytes": 4096, "pod network.txBytes": 4096,
-	// Blocks of folders, which one counts and the other does not.
+	// Blocks of folders: only one of the two counts them.
 	"pod ephemeral-storage.usedBytes": 128 << 10, "container logs.usedBytes": 16 << 10, "container rootfs.usedBytes": 64 << 10,
 	"pod ephemeral-storage.inodesUsed": 16, "container logs.inodesUsed": 4, "container rootfs.inodesUsed": 16,
 }
 
-// compare sets the kubelet's summary beside two of ours, taken before and after it. A figure of the kubelet's must lie between
-// ours, give or take the tolerance; where it has none there is nothing to compare.
+// compare compares the kubelet's summary with two of the agent's, read before and after it. A
+// figure of the kubelet must be within the range of the agent's, plus the tolerance. Figures that
+// the kubelet does not report are skipped.
 func compare(before, kubelet, after *statsapi.Summary) []row {
 	theirs, first, second := read(kubelet), read(before), read(after)
 	var rows []row
@@ -160,14 +164,14 @@ func (o object) cpu(c *statsapi.CPUStats) {
 	}
 }
 
-// swap leaves out what is available, which the kubelet tells of a container and not of its pod.
+// swap skips the available swap, which the kubelet reports for a container and not for its pod.
 func (o object) swap(s *statsapi.SwapStats) {
 	if s != nil {
 		o.add("swap.swapUsageBytes", s.SwapUsageBytes)
 	}
 }
 
-// use is what something takes of a file system, fs the file system too.
+// use collects an object's usage of a file system; fs collects the file system's figures, too.
 func (o object) use(name string, f *statsapi.FsStats) {
 	if f != nil {
 		o.add(name+".usedBytes", f.UsedBytes)
@@ -185,8 +189,8 @@ func (o object) fs(name string, f *statsapi.FsStats) {
 	o.use(name, f)
 }
 
-// comparable leaves out of the kubelet's summary what there is nothing to compare with: the pod that does the measuring, and
-// the network of pods that have the host's, of which the kubelet says what the node's eth0 has counted.
+// comparable removes figures without a counterpart from the kubelet's summary: the measuring pod,
+// and the network of pods with the host's network, for which the kubelet reports the node's eth0.
 func comparable(s *statsapi.Summary, measuring string, ownNetwork string) *statsapi.Summary {
 	out := *s
 	out.Pods = nil
@@ -221,7 +225,8 @@ func printRows(to io.Writer, rows []row) error {
 	return w.Flush()
 }
 
-// Equal is ok, outside of ours by up to the tolerance is ok, more is not, and neither is silence where the kubelet speaks.
+// Equal figures pass, as do those outside of the agent's range by at most the tolerance. Larger
+// differences fail, and so does a missing figure that the kubelet reports.
 func TestCompareSummaries(t *testing.T) {
 	summary := func(workingSet, maxPID uint64, pods ...string) *statsapi.Summary {
 		signed := int64(maxPID)
@@ -261,7 +266,7 @@ func TestCompareSummaries(t *testing.T) {
 			got += " "
 		}
 		if got != c.want {
-			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
+			t.Errorf("%s: compared rows = %q, want %q", c.name, got, c.want)
 		}
 	}
 }

@@ -13,13 +13,15 @@ import (
 	"jettison/e2e/vm"
 )
 
-// seedVariable repeats the runs of a failure, and firstVariable begins with a later run than the first, 0: both are printed.
+// seedVariable repeats the runs of a failure. firstVariable starts with a later run than 0. The
+// test prints both.
 const (
 	seedVariable  = "JETTISON_SEED"
 	firstVariable = "JETTISON_FIRST"
 )
 
-// crashSettings have everything happen within seconds. The manifests name the pods that are to stay, also over a boot.
+// crashSettings make everything happen within seconds. The manifests name the pods that must stay,
+// also across a reboot.
 const crashSettings = `apiVersion: jettison/v1alpha1
 kind: AgentConfiguration
 evictionHard: {memory.available: 100Mi}
@@ -37,12 +39,13 @@ containerLogMaxFiles: 1000
 
 const crashAgentLog = "/var/log/agent.log"
 
-// crashStep is what of the agent's work a crash comes into.
+// crashStep is a step of the agent's work that a crash interrupts.
 type crashStep struct {
 	what string
 	leak bool // a pod leaks, and is evicted
 	junk bool // there are unused images
-	// text is what system calls of the step mention; most, how many of them there are at least.
+	// text returns a string in the arguments of the step's system calls. most is the minimum number
+	// of such calls.
 	text func(*crashes) string
 	most int
 }
@@ -62,7 +65,7 @@ var crashSteps = []crashStep{
 	{what: "quiet pods", most: 5, text: always("quiet-pods.json")},
 }
 
-// crashKinds are the crashes. Each returns when the agent is, or soon will be, at work again.
+// crashKinds are the crashes. Each returns when the agent runs again or is about to.
 var crashKinds = []struct {
 	what string
 	do   func(*crashes)
@@ -74,37 +77,40 @@ var crashKinds = []struct {
 	{"the power is cut", (*crashes).cutPower},
 }
 
-// crashes is a node on which things fail while the agent is at a step.
+// crashes is a node on which a failure occurs while the agent is at a step.
 type crashes struct {
 	*garbage
 	random *rand.Rand
 	run    int  // from 0 on
-	begun  bool // an earlier run has left what the agent remembers
-	missed int  // runs in which the step was not met
+	begun  bool // an earlier run has left state of the agent
+	missed int  // runs that did not reach the step
 
-	pid, tracer int // of the agent and of what stops it, in the guest
+	pid, tracer int // of the agent and of the tracer that stops it, in the guest
 	offset      int // of the agent's log, where this run begins
 
 	attempt          uint32 // of the containers that run
 	talker, crashing *gcPod
 	talking          string // the talker's container
-	booted           bool   // and it does not run again yet: what its log's compression has left waits for its next attempt
+	booted           bool   // the node rebooted and the talker does not run yet: its next attempt cleans up partly compressed logs
 	running          []string
 	deaths           uint32 // of the crashing pod
 	lastDead         string
 	gone             *gcPod
-	leaker           string   // a sandbox; empty: there is none
-	dead             []string // containers that go, by ID
-	doomed           []string // sandboxes that go
+	leaker           string   // a sandbox; empty: none
+	dead             []string // containers that must be removed, by ID
+	doomed           []string // sandboxes that must be removed
 	doomedFiles      []string
-	lines            int               // of the talker that lay on the disk when this run began
-	records          map[string]string // that were whole then, by ID
+	lines            int               // of the talker that were on the disk when this run began
+	records          map[string]string // that were complete then, by ID
 }
 
-// Whatever fails, at whichever step of the agent's: what has to stay stays, and what has to go goes in the end.
+// After any failure at any step of the agent, everything that must stay is kept, and everything
+// that must be removed is removed in the end.
 //
-// The agent is stopped right before or after one system call of that step, from outside, by ptrace; then things fail, and it runs on, or
-// is killed there. JETTISON_TRIALS is how many runs there are: 100 meet each crash at each step twice. JETTISON_SEED repeats them, JETTISON_FIRST begins later.
+// ptrace stops the agent right before or after one system call of the step. Then the failure
+// occurs, and the agent continues or is killed there. JETTISON_TRIALS is the number of runs: 100
+// cover each crash at each step twice. JETTISON_SEED repeats them, JETTISON_FIRST starts with a
+// later run.
 func TestNothingIsLostInACrash(t *testing.T) {
 	seed := time.Now().UnixNano()
 	if n, err := strconv.ParseInt(os.Getenv(seedVariable), 10, 64); err == nil {
@@ -113,7 +119,7 @@ func TestNothingIsLostInACrash(t *testing.T) {
 	t.Logf("%s=%d", seedVariable, seed)
 	disk := filepath.Join(t.TempDir(), "disk.qcow2")
 	c := &crashes{garbage: &garbage{node: startNodeWith(t, vm.Options{Disk: disk}), pods: map[string]*gcPod{}, ids: map[string]string{}}}
-	c.oomMeant = true // a leak goes on while the agent is stopped
+	c.oomMeant = true // a leak continues while the agent is stopped
 	c.records = map[string]string{}
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -127,17 +133,18 @@ func TestNothingIsLostInACrash(t *testing.T) {
 		c.random = rand.New(rand.NewSource(seed + int64(c.run)))
 		c.oneRun(&crashSteps[(c.run+c.run/10)%len(crashSteps)], c.run%len(crashKinds))
 		if t.Failed() {
-			t.Fatalf("%s=%d %s=%d", firstVariable, c.run, seedVariable, seed)
+			t.Fatalf("failed: repeat this run with %s=%d %s=%d", firstVariable, c.run, seedVariable, seed)
 		}
 		c.begun = true
 	}
-	t.Logf("%d runs, %d of them beside the step", runs, c.missed)
+	t.Logf("%d runs, %d of them missed the step", runs, c.missed)
 	if c.missed*4 > runs {
-		t.Errorf("%d of %d runs did not meet their step", c.missed, runs)
+		t.Errorf("%d of %d runs did not reach their step", c.missed, runs)
 	}
 }
 
-// setUp makes what has to stay: a pod that talks all the time, with an image that nothing else uses, and one that crashes.
+// setUp makes the pods that must stay: one that logs all the time, with an image that no other pod
+// uses, and one that crashes.
 func (c *crashes) setUp() {
 	if err := c.WriteFile(c.ctx, "/etc/jettison/config.yaml", []byte(crashSettings)); err != nil {
 		c.t.Fatal(err)
@@ -157,7 +164,7 @@ func (c *crashes) setUp() {
 	}
 }
 
-// live runs what runs all the time; after a boot as a kubelet would, in new sandboxes.
+// live starts the permanent pods, after a reboot as a kubelet would, in new sandboxes.
 func (c *crashes) live() {
 	c.talker, c.crashing = c.sandbox("talker", c.attempt), c.sandbox("crashing", c.attempt)
 	c.talking = c.mustRun(c.talker, "talk", c.attempt, vm.ImageWorkload, strings.Fields("log -number -rate 8Ki -line 100")...)
@@ -166,7 +173,7 @@ func (c *crashes) live() {
 	}
 }
 
-// oneRun has one thing fail at one step.
+// oneRun makes one failure occur at one step.
 func (c *crashes) oneRun(step *crashStep, kind int) {
 	began := time.Now()
 	c.litter(step)
@@ -190,10 +197,10 @@ func (c *crashes) oneRun(step *crashStep, kind int) {
 	c.settles()
 	c.stays()
 	c.endAgent()
-	c.t.Logf("run %d: all is there after %.0f s", c.run, time.Since(began).Seconds())
+	c.t.Logf("run %d: everything is kept after %.0f s", c.run, time.Since(began).Seconds())
 }
 
-// litter makes what goes, and has everything lie on the disk.
+// litter makes the garbage and syncs it to the disk.
 func (c *crashes) litter(step *crashStep) {
 	c.dead, c.doomed, c.doomedFiles, c.leaker = nil, nil, nil, ""
 	for range 4 {
@@ -212,7 +219,7 @@ func (c *crashes) litter(step *crashStep) {
 	c.stop(c.gone)
 	if step.junk {
 		delete(c.ids, gcTag("junk-0"))
-		c.importImages([]string{"junk-0"}, mib/8) // of another size, or it were the other image
+		c.importImages([]string{"junk-0"}, mib/8) // of another size, else it would be the same image
 	}
 	c.shell("busybox sync")
 	c.lines = c.spoken()
@@ -220,7 +227,7 @@ func (c *crashes) litter(step *crashStep) {
 	c.shell("busybox sync")
 }
 
-// dooms has a pod be gone in the end, with all that it has.
+// dooms marks a pod, with all that belongs to it, as one that must be removed.
 func (c *crashes) dooms(p *gcPod) {
 	c.doomed = append(c.doomed, p.sandbox)
 	c.doomedFiles = append(c.doomedFiles, p.config.LogDirectory)
@@ -238,7 +245,7 @@ func (c *crashes) startAgentProcess() {
 
 const traceOutput = "/run/stop-at.txt"
 
-// trace has the agent stop at a step.
+// trace makes the agent stop at a step.
 func (c *crashes) trace(text string, count int, when string) {
 	c.shell("rm -f " + traceOutput)
 	var err error
@@ -249,7 +256,8 @@ func (c *crashes) trace(text string, count int, when string) {
 	c.until("the agent is traced", func() error { return c.reads(traceOutput, "tracing") })
 }
 
-// meets waits until the agent is stopped at its step, and says where. Empty: it did not come there.
+// meets waits until the agent is stopped at its step and returns the place. It returns "" if the
+// agent did not reach the step.
 func (c *crashes) meets() string {
 	for end := time.Now().Add(40 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		text, err := c.ReadFile(c.ctx, traceOutput, 0)
@@ -260,7 +268,7 @@ func (c *crashes) meets() string {
 	return ""
 }
 
-// letGo has the agent run on.
+// letGo continues the agent.
 func (c *crashes) letGo() { c.shell(fmt.Sprintf("kill -9 %d", c.tracer)) }
 
 func (c *crashes) killAgent() {
@@ -278,14 +286,14 @@ func (c *crashes) endAgent() {
 func (c *crashes) waitEnd() {
 	c.until("the agent has ended", func() error {
 		if res, err := c.Exec(c.ctx, "/bin/sh", "-c", fmt.Sprintf("kill -0 %d", c.pid)); err != nil || res.Code == 0 {
-			return fmt.Errorf("it has not (%w)", err)
+			return fmt.Errorf("the agent has not ended (%w)", err)
 		}
 		return nil
 	})
 }
 
-// quiet has the talker be silent, and waits until all that it said is in its log: what a runtime that dies, or a full disk, loses of it is
-// not the agent's doing.
+// quiet silences the talker and waits until its whole output is in its log. Output that a dying
+// runtime or a full disk loses is not the agent's fault.
 func (c *crashes) quiet(silent bool) {
 	c.shell(fmt.Sprintf("echo %d > /sys/fs/cgroup%s/cgroup.freeze", map[bool]int{true: 1}[silent], c.talker.config.Linux.CgroupParent))
 	before := uint64(0)
@@ -311,8 +319,9 @@ func (c *crashes) killRuntime() {
 	c.quiet(false)
 }
 
-// fillDisk leaves not one block, has the agent meet that, and makes room again. The runtime and the agent's threads that are not held go on
-// meanwhile, and what they free is taken, too.
+// fillDisk fills every block of the disk, lets the agent run into that, and frees the space again.
+// The runtime and the agent's threads that are not stopped continue meanwhile, and the blocks that
+// they free are filled, too.
 func (c *crashes) fillDisk() {
 	c.quiet(true)
 	c.shell(`mkdir -p /var/ballast && cd /var/ballast && busybox fallocate -l $(($(busybox stat -f -c '%f * %S' /var) - 67108864)) one
@@ -338,7 +347,7 @@ func (c *crashes) stepClock() {
 	c.letGo()
 	c.until("the agent has done something by that clock", func() error {
 		if text, err := c.ReadFile(c.ctx, crashAgentLog, before); err != nil || len(text) == 0 {
-			return fmt.Errorf("it has said nothing (%w)", err)
+			return fmt.Errorf("the agent has logged nothing (%w)", err)
 		}
 		return nil
 	})
@@ -347,7 +356,8 @@ func (c *crashes) stepClock() {
 
 func (c *crashes) setClock(to time.Time) { c.shell(fmt.Sprintf("busybox date -s @%d", to.Unix())) }
 
-// cutPower cuts the power, looks at what is left before and after an agent was at it, and runs again what ran.
+// cutPower cuts the power, checks the disk before and after an agent has run on it, and restarts
+// the pods.
 func (c *crashes) cutPower() {
 	if err := c.CutPower(c.ctx); err != nil {
 		c.t.Fatal(err)

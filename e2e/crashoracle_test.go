@@ -12,10 +12,11 @@ import (
 	"jettison/api"
 )
 
-var errStillThere = errors.New("it is still there")
+var errStillThere = errors.New("it still exists")
 
-// settles waits until all that has to go is gone, and no eviction is under way: a pass has ended. The agent looks after logs every ten
-// seconds, and puts off what did not work for up to a minute and a half.
+// settles waits until everything that must be removed is gone, and no eviction is in progress: a
+// pass has ended. The agent checks logs every ten seconds, and retries failures after up to a
+// minute and a half.
 func (c *crashes) settles() {
 	c.t.Helper()
 	c.until("all that has to go is gone", func() error {
@@ -25,7 +26,7 @@ func (c *crashes) settles() {
 		}
 		for _, x := range all.Containers {
 			main := x.PodSandboxId == c.crashing.sandbox && x.Metadata.Name == "main" && x.Id != c.lastDead
-			if x.PodSandboxId == c.leaker && x.State == cri.ContainerState_CONTAINER_EXITED { // by the kernel, perhaps: as a kubelet does
+			if x.PodSandboxId == c.leaker && x.State == cri.ContainerState_CONTAINER_EXITED { // perhaps killed by the kernel: as a kubelet does
 				_ = c.StopSandbox(c.ctx, c.leaker)
 			}
 			if main || slices.Contains(c.dead, x.Id) || slices.Contains(c.doomed, x.PodSandboxId) {
@@ -51,8 +52,8 @@ func (c *crashes) settles() {
 	})
 }
 
-// tidy returns nil if nothing temporary is left, and no record says that its eviction is under way. A file that is being written at this
-// moment is none that is left: it is asked for again.
+// tidy returns nil if no temporary file is left, and no record has an eviction in progress. A file
+// that is being written is not a leftover: the caller retries.
 func (c *crashes) tidy() error {
 	logs := "/var/log/pods"
 	if c.booted {
@@ -64,20 +65,20 @@ func (c *crashes) tidy() error {
 	}
 	for _, r := range c.allRecords() {
 		if r.Outcome == api.OutcomeRunning {
-			return fmt.Errorf("record %s of %s says that it is running", r.ID, r.Pod.Name)
+			return fmt.Errorf("record %s of %s has an eviction in progress", r.ID, r.Pod.Name)
 		}
 	}
 	return nil
 }
 
-// stays asserts that everything is there that has to be, and that the agent is.
+// stays asserts that everything that must be kept exists, and that the agent runs.
 func (c *crashes) stays() {
 	c.t.Helper()
 	c.shell(fmt.Sprintf("kill -0 %d", c.pid))
 	all := c.there("in the end")
 	for _, x := range all.Containers {
 		if slices.Contains(c.running, x.Id) && x.State != cri.ContainerState_CONTAINER_RUNNING {
-			c.t.Errorf("container %s of %s is %v", x.Metadata.Name, x.Labels["io.kubernetes.pod.name"], x.State)
+			c.t.Errorf("container %s of %s is %v, want it running", x.Metadata.Name, x.Labels["io.kubernetes.pod.name"], x.State)
 		}
 	}
 	c.spokenOf(c.lines, false)
@@ -100,7 +101,8 @@ func (c *crashes) stays() {
 	}
 }
 
-// there asserts that the containers that have to stay are there, dead or alive, with their images and logs.
+// there asserts that the containers that must be kept exist, dead or alive, with their images and
+// logs.
 func (c *crashes) there(when string) (all struct {
 	Containers []*cri.Container
 }) {
@@ -118,26 +120,28 @@ func (c *crashes) there(when string) (all struct {
 	}
 	for _, id := range append([]string{c.lastDead}, c.running...) {
 		if !slices.Contains(containers, id) {
-			c.t.Errorf("%s: container %s is lost: running %v, last dead %s, there %v", when, id, c.running, c.lastDead, containers)
+			c.t.Errorf("%s: container %s is lost: running %v, last dead %s, have %v", when, id, c.running, c.lastDead, containers)
 		}
 	}
 	if !slices.Contains(images, gcTag("used")) {
-		c.t.Errorf("%s: image %s is lost: there are %v", when, gcTag("used"), images)
+		c.t.Errorf("%s: image %s is lost, have %v", when, gcTag("used"), images)
 	}
 	c.shell(fmt.Sprintf("test -e %s/main/%d.log", c.crashing.config.LogDirectory, c.deaths-1))
 	all.Containers = inventory.Containers
 	return all
 }
 
-// spoken is how many lines the talker's log has by now, without a gap from the first on. It is read again while the agent moves files.
+// spoken returns the number of lines in the talker's log, which must have no gap. It reads again if
+// the agent moves files.
 func (c *crashes) spoken() int {
 	c.t.Helper()
 	return c.spokenOf(0, false)
 }
 
-// spokenOf is spoken, of at least so many lines. The last line may be half written. Where a log is there both plain and compressed, the
-// plain one counts: the other is whole, but the agent has not removed it yet. torn: what comes after so many lines does not count: the
-// runtime syncs no log, and where power is cut ext4 may know the size of a file whose last block was not written.
+// spokenOf works as spoken for at least so many lines. The last line may be incomplete. If a log
+// exists both plain and compressed, the plain one counts: the other is complete, but the agent has
+// not removed the plain one yet. torn ignores everything after so many lines: the runtime does not
+// sync logs, and after a power cut ext4 may have the size of a file with an unwritten last block.
 func (c *crashes) spokenOf(least int, torn bool) (last int) {
 	c.t.Helper()
 	enough := 1 << 30
@@ -153,27 +157,27 @@ func (c *crashes) spokenOf(least int, torn bool) (last int) {
 			return fmt.Errorf("gaps: %.300s", out[1])
 		}
 		if _, err := fmt.Sscan(out[0], &last); err != nil || last < least {
-			return fmt.Errorf("%d lines are (%v), want %d", last, err, least)
+			return fmt.Errorf("log has %d lines (%v), want %d", last, err, least)
 		}
 		return nil
 	})
 	return last
 }
 
-// allRecords are those that jettison records prints.
+// allRecords returns the records that jettison records prints.
 func (c *crashes) allRecords() (out []api.Record) {
 	c.t.Helper()
 	for line := range strings.Lines(c.shell("[ ! -e /var/lib/jettison/records.jsonl ] || /usr/local/bin/jettison records -o json")) {
 		var r api.Record
 		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			c.t.Fatalf("jettison records: %v in %s", err, line)
+			c.t.Fatalf("parse the output of jettison records: %v in %s", err, line)
 		}
 		out = append(out, r)
 	}
 	return out
 }
 
-// wholeRecords are those whose eviction has ended, as text, by ID.
+// wholeRecords returns the records of ended evictions, as text, by ID.
 func (c *crashes) wholeRecords() map[string]string {
 	c.t.Helper()
 	out := map[string]string{}

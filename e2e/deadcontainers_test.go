@@ -9,12 +9,13 @@ import (
 	"jettison/e2e/vm"
 )
 
-// The agent as it is shipped, with its 64 MiB, beside a runtime that tells of 10,000 finished pods: it starts, lists them over and over and
-// removes their containers one by one, each looked at again before, and is not killed for it. The runtime is a fake, for an emulated node
-// does not start 10,000 containers in time; a list of all of them takes it seconds.
+// The shipped agent, with its 64 MiB, runs with a runtime that lists 10,000 finished pods. It
+// starts, lists them repeatedly, removes their containers one by one after reading each again, and
+// is not OOM-killed. The runtime is a fake: an emulated node cannot start 10,000 containers in
+// time, and listing all of them takes seconds.
 func TestTenThousandDeadContainersFitTheAgentsMemory(t *testing.T) {
 	const dir, enough = "/run/containerd/dead", 100
-	n := startNodeWith(t, vm.Options{MiB: 2048}) // the fake holds hundreds of megabytes, too
+	n := startNodeWith(t, vm.Options{MiB: 2048}) // the fake uses hundreds of megabytes, too
 	read := n.serves(dir, "./internal/node/garbage", "TestServesDeadContainers")
 	var endpoint string
 	n.until("the fake runtime serves", func() (err error) { endpoint, err = read("endpoint"); return err })
@@ -24,7 +25,7 @@ func TestTenThousandDeadContainersFitTheAgentsMemory(t *testing.T) {
 		text, err := read("removed")
 		removed := 0
 		if _, wrong := fmt.Sscan(text, &removed); err == nil && (wrong != nil || removed < enough) {
-			err = fmt.Errorf("%q are removed", text)
+			err = fmt.Errorf("removed containers = %q, want all", text)
 		}
 		return err
 	})
@@ -32,7 +33,7 @@ func TestTenThousandDeadContainersFitTheAgentsMemory(t *testing.T) {
 		t.Error(err)
 	}
 	if now := n.mainProcess(n.agent.Pod); now != before {
-		t.Errorf("process %s at first, %s now", before, now)
+		t.Errorf("agent's process id was %s, is %s: it was restarted", before, now)
 	}
 	n.peaksBelow(60 * mib)
 }

@@ -13,25 +13,25 @@ import (
 	"jettison/e2e/vm"
 )
 
-// rootDir is the kubelet's, whose file system is nodefs.
+// rootDir is the kubelet's folder; its file system is nodefs.
 const rootDir = "/var/lib/kubelet"
 
-// disk is what the guest's own statfs says of a file system.
+// disk has the figures of the guest's own statfs of a file system.
 type disk struct{ available, inodesFree int64 }
 
-// disk asks for the file system on which a folder of the guest lies.
+// disk reads the file system of a folder of the guest.
 func (n *node) disk(dir string) (d disk) {
 	n.t.Helper()
 	var size int64
 	out := n.shell("mkdir -p " + dir + " && stat -f -c '%a %S %d' " + dir)
 	if _, err := fmt.Sscan(out, &d.available, &size, &d.inodesFree); err != nil {
-		n.t.Fatalf("statfs of %s: %q: %v", dir, out, err)
+		n.t.Fatalf("read the file system of %s: %q: %v", dir, out, err)
 	}
 	d.available *= size
 	return d
 }
 
-// isBack waits until the file system of a folder has at least so much.
+// isBack waits until the file system of a folder has at least the wanted figures.
 func (n *node) isBack(dir string, want disk) {
 	n.t.Helper()
 	n.until(dir+" has what it had", func() error {
@@ -42,7 +42,8 @@ func (n *node) isBack(dir string, want disk) {
 	})
 }
 
-// writing starts a pod with an emptyDir at /data, on disk, and waits until its behaviours have made a file there.
+// writing starts a pod with an emptyDir at /data, on disk, and waits until its behaviours have made
+// a file there.
 func (n *node) writing(name, behaviour, file string) *vm.Pod {
 	n.t.Helper()
 	p := n.run(withEmptyDir(vm.NewPod(name, "", "", behaviour), "data", v1.EmptyDirVolumeSource{}))
@@ -53,17 +54,18 @@ func (n *node) writing(name, behaviour, file string) *vm.Pod {
 	return p
 }
 
-// evictedFor waits for the agent's account of its first eviction, which must be for this signal and of this pod, and returns it.
+// evictedFor waits for the log line of the agent's first eviction, asserts its signal and pod, and
+// returns it.
 func (n *node) evictedFor(signal string, victim *vm.Pod) vm.LogLine {
 	n.t.Helper()
 	line := n.agentSays("evicted", 1)
 	if line.Fields["signal"] != signal || line.Fields["victim"] != victim.String() || line.Fields["uid"] != string(victim.Object.UID) {
-		n.t.Errorf("the agent says %v, want the eviction of %s for %s", line.Fields, victim, signal)
+		n.t.Errorf("agent logged %v, want the eviction of %s for %s", line.Fields, victim, signal)
 	}
 	return line
 }
 
-// nothingLeft waits until nothing of a pod is left where a kubelet keeps volumes and logs.
+// nothingLeft waits until a kubelet's folders of volumes and logs have no leftovers of a pod.
 func (n *node) nothingLeft(p *vm.Pod) {
 	n.t.Helper()
 	uid := string(p.Object.UID)
@@ -76,8 +78,8 @@ func (n *node) nothingLeft(p *vm.Pod) {
 	})
 }
 
-// A pod fills the node's disk through its emptyDir. It goes, and all it has written with it; others that write keep what they
-// have.
+// A pod fills the node's disk through its emptyDir. The agent evicts it and removes all its files.
+// Other pods that write keep theirs.
 func TestPromiseNodefsBytesComeBack(t *testing.T) {
 	n := startNode(t)
 	n.shell("sync")
@@ -89,7 +91,7 @@ func TestPromiseNodefsBytesComeBack(t *testing.T) {
 	n.dies(filler)
 	line := n.evictedFor("nodefs.available", filler)
 	if message, _ := line.Fields["message"].(string); !strings.HasPrefix(message, "The node was low on resource: ephemeral-storage. Threshold quantity: ") {
-		t.Errorf("the agent's message is %q", message)
+		t.Errorf("eviction message = %q, want the kubelet's", message)
 	}
 	n.isBack(rootDir, disk{available: before.available - 150*mib})
 	n.nothingLeft(filler)
@@ -100,7 +102,8 @@ func TestPromiseNodefsBytesComeBack(t *testing.T) {
 	n.shell("test -s " + talker.LogPath("main"))
 }
 
-// A pod eats the node's inodes, another one its bytes: only the first is short, and goes.
+// One pod uses up the node's inodes, another one bytes. Only the inodes are short, and only the
+// first pod is evicted.
 func TestNodefsInodesComeBack(t *testing.T) {
 	n := startNode(t)
 	before := n.disk(rootDir)
@@ -118,8 +121,8 @@ func TestNodefsInodesComeBack(t *testing.T) {
 	}
 }
 
-// Images and writable layers have a disk of their own. The pod that fills it through its writable layer goes, not the one that
-// uses far more, but of the other disk.
+// Images and writable layers have their own disk. The agent evicts the pod that fills it through
+// its writable layer, not the one that uses far more of the other disk.
 func TestImagefsOnADiskOfItsOwn(t *testing.T) {
 	n := startNodeWith(t, vm.Options{ImageMiB: 768})
 	n.ownImageDisk()
@@ -127,14 +130,14 @@ func TestImagefsOnADiskOfItsOwn(t *testing.T) {
 	n.startAgent(config("evictionHard: {memory.available: 100Mi, nodefs.available: %dMi, imagefs.available: %dMi}",
 		nodefs.available/mib-1200, before.available/mib-250))
 	n.dedicatedImageFs()
-	before = n.disk(guestapi.ImageRoot) // the agent's image is there now
+	before = n.disk(guestapi.ImageRoot) // with the agent's image on it
 	n.writing("volume", "fill -allocate -size 900Mi /data/file", "file")
 	n.run(vm.NewPod("modest", "", "", "fill -allocate -size 30Mi /file"))
 	layer := n.run(vm.NewPod("layer", "", "", "fill -allocate -rate 60Mi -size 400Mi /file"))
 	n.dies(layer)
 	line := n.evictedFor("imagefs.available", layer)
 	if message, _ := line.Fields["message"].(string); !strings.HasPrefix(message, "The node was low on resource: ephemeral-storage. Threshold quantity: ") {
-		t.Errorf("the agent's message is %q", message)
+		t.Errorf("eviction message = %q, want the kubelet's", message)
 	}
 	n.isBack(guestapi.ImageRoot, disk{available: before.available - 60*mib})
 	n.comesAndGoes("DiskPressure", line)
@@ -149,7 +152,8 @@ func (n *node) ownImageDisk() {
 	}
 }
 
-// dedicatedImageFs asserts that the agent, by its own account, sees two file systems, each as big as the guest says.
+// dedicatedImageFs asserts that the agent reports two file systems, each with the size that the
+// guest reports.
 func (n *node) dedicatedImageFs() {
 	n.t.Helper()
 	s := n.stats()
@@ -159,12 +163,12 @@ func (n *node) dedicatedImageFs() {
 	}{{rootDir, s.Node.Fs.CapacityBytes}, {guestapi.ImageRoot, s.Node.Runtime.ImageFs.CapacityBytes}} {
 		want := 1024 * n.number("df -k "+f.dir+" | awk 'NR==2 {print $2}'")
 		if f.capacity == nil || *f.capacity != want {
-			n.t.Fatalf("the agent says that the file system of %s has %v bytes, the guest %d", f.dir, f.capacity, want)
+			n.t.Fatalf("agent reports %[2]v bytes for the file system of %[1]s, guest has %[3]d", f.dir, f.capacity, want)
 		}
 	}
 }
 
-// What fills disks and tables really takes of them, and the figures that the scenarios rely on move.
+// Workloads that fill disks and tables change the figures that the scenarios rely on.
 func TestTheDisksFill(t *testing.T) {
 	n := startNodeWith(t, vm.Options{ImageMiB: 768})
 	n.ownImageDisk()
@@ -172,11 +176,11 @@ func TestTheDisksFill(t *testing.T) {
 	n.dedicatedImageFs()
 	type figures struct{ root, image disk }
 	now := func() figures { return figures{n.disk(rootDir), n.disk(guestapi.ImageRoot)} }
-	// The runtime's own logs and tables; and it frees what the pod before took in its own time.
+	// The runtime writes its own logs and tables, and frees the previous pod's files later.
 	const slack, slackInodes = 8 * mib, 64
 	for _, c := range []struct {
 		name, behaviour string
-		root, image     disk // so much is taken, or more
+		root, image     disk // at least so much is used
 	}{
 		{"written", "fill -size 100Mi /data/file", disk{available: 100 * mib}, disk{}},
 		{"allocated", "fill -allocate -size 800Mi /data/file", disk{available: 800 * mib}, disk{}},
@@ -190,7 +194,7 @@ func TestTheDisksFill(t *testing.T) {
 			now := now()
 			for _, d := range []struct{ before, now, want disk }{{before.root, now.root, c.root}, {before.image, now.image, c.image}} {
 				if d.before.available-d.now.available < d.want.available-slack || d.before.inodesFree-d.now.inodesFree < d.want.inodesFree-slackInodes {
-					return fmt.Errorf("%+v, was %+v", now, before)
+					return fmt.Errorf("disk figures = %+v, want those before: %+v", now, before)
 				}
 			}
 			return nil

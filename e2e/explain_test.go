@@ -10,11 +10,11 @@ import (
 	"jettison/e2e/vm"
 )
 
-// Twenty pods leak, one after the other, beside others that hold memory. Who is asked while one leaks whom the threshold would have evicted
-// names the pod that goes, each time.
+// Twenty pods leak in sequence, with other pods that hold memory. jettison explain, run during a
+// leak, names the pod that the threshold then evicts, each time.
 func TestExplainNamesTheVictim(t *testing.T) {
 	n := startNode(t)
-	n.startAgent(config("gate: false")) // the next leaker comes while the pressure of the last one is not over
+	n.startAgent(config("gate: false")) // the next leaker starts while the pressure of the last one lasts
 	n.holding(vm.NewPod("guaranteed", "96Mi", "96Mi", "alloc -size 32Mi"), 32*mib)
 	n.holding(vm.NewPod("burstable", "64Mi", "", "alloc -size 48Mi"), 48*mib)
 	n.holding(vm.NewPod("besteffort", "", "", "alloc -size 24Mi"), 24*mib)
@@ -30,23 +30,23 @@ func TestExplainNamesTheVictim(t *testing.T) {
 				return nil
 			}
 			first, err := n.firstToGo()
-			if err == nil && !dead() { // what is said of those that are left says nothing of this one
+			if err == nil && !dead() { // an answer after its death is about other pods
 				named, asked = first, asked+1
 			}
-			return errors.Join(err, errors.New("it leaks"))
+			return errors.Join(err, errors.New("the pod still leaks"))
 		})
-		p.Fate = vm.Dies
+		p.Expected = vm.Dies
 		line := n.agentSays("evicted", i+1)
 		if uid := line.Fields["uid"]; uid == named && asked > 0 {
 			right++
 		} else {
-			t.Errorf("round %d: %v goes, and of %d answers the last named %q", i, uid, asked, named)
+			t.Errorf("round %d: evicted pod %v, want the one that the last of %d answers named: %q", i, uid, asked, named)
 		}
 	}
 	t.Logf("%d of %d victims were named", right, rounds)
 }
 
-// firstToGo is the UID of the pod that jettison explain names first for memory.available.
+// firstToGo returns the UID of the pod that jettison explain ranks first for memory.available.
 func (n *node) firstToGo() (string, error) {
 	text, err := n.agent.Exec(n.ctx, "/jettison", "explain", "memory.available", "-o", "json")
 	if err != nil {
@@ -57,7 +57,7 @@ func (n *node) firstToGo() (string, error) {
 		return "", fmt.Errorf("%w in %s", err, text)
 	}
 	if len(o.Thresholds) == 0 || len(o.Thresholds[0].Ranking) == 0 || o.Thresholds[0].Withheld != "" {
-		return "", fmt.Errorf("nobody would go: %s", text)
+		return "", fmt.Errorf("explain names no candidate: %s", text)
 	}
 	return o.Thresholds[0].Ranking[0].UID, nil
 }

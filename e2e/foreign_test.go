@@ -18,21 +18,23 @@ import (
 	"jettison/e2e/vm"
 )
 
-// stressor is a row of the table: what Debian's stress-ng is told to do in a Burstable pod of its own, and what is to become of
-// that pod.
+// stressor is a row of the table: the arguments of Debian's stress-ng in its own Burstable pod, and
+// the expected state of that pod.
 type stressor struct {
 	what, args string
-	// crosses is the signal whose threshold it crosses while there is no agent: its pod is to die, and for that signal. Empty: it
-	// crosses none, and nobody is to die. The guest is asked.
+	// crosses is the signal with the threshold that the stressor crosses without an agent: its pod
+	// must die, for that signal. Empty: it crosses none, and no pod may die. The guest's figures
+	// decide.
 	crosses string
-	// orElse is a second signal that it may cross first: what of mapped and written pages is memory and what is on the disk yet is
-	// the kernel's choice, another one on each version.
+	// orElse is a second signal that it may cross first: the kernel, depending on its version,
+	// chooses how many mapped and written pages are in memory or already on disk.
 	orElse string
-	// notOn is a kernel on which it crosses none: the beginning of its release.
+	// notOn is the beginning of a kernel release on which it crosses no threshold.
 	notOn string
-	// largeShm: its /dev/shm is a memory-backed emptyDir, as manifests have it against the runtime's limit of 64 MiB.
+	// largeShm gives it a memory-backed emptyDir at /dev/shm, as manifests use against the
+	// runtime's limit of 64 MiB.
 	largeShm bool
-	lasts    time.Duration // how long it goes on where nobody is to die; 0: askLimit
+	lasts    time.Duration // duration if no pod is expected to die; 0: askLimit
 }
 
 const (
@@ -42,13 +44,13 @@ const (
 	pidAvailable    = "pid.available"
 )
 
-// foreignMargins is how much of what is there at rest a stressor may take.
+// foreignMargins is the share of the resting node's resources that a stressor may use.
 var foreignMargins = map[string]int64{memoryAvailable: 200 * mib, nodefsAvailable: 300 * mib, nodefsInodes: 3000, pidAvailable: 300}
 
-// pidMax of the node: what tasks are short of.
+// pidMax is the node's limit of tasks, which makes them short.
 const pidMax = 2200
 
-// Each stressor of memory ends as stated: it is dead, or nobody is.
+// Each stressor of memory ends as stated: it is dead, or no pod is.
 func TestForeignProgramsTakeMemory(t *testing.T) {
 	foreign(t, []stressor{
 		{what: "heap", args: "--bigheap 1", crosses: memoryAvailable},
@@ -67,7 +69,8 @@ func TestForeignProgramsTakeMemory(t *testing.T) {
 		{what: "page cache, written", args: "--hdd 2 --hdd-bytes 60M --temp-path /data"},
 		{what: "page cache, read over and over", args: "--readahead 1 --readahead-bytes 250M --temp-path /data", lasts: 25 * time.Second},
 		{what: "page cache, sent over and over", args: "--sendfile 1 --sendfile-size 230M --temp-path /data"},
-		// What is mapped and written all the time counts as used by the kubelet's formula, and is: it cannot be dropped.
+		// Pages that are mapped and written all the time count as used by the kubelet's formula,
+		// and cannot be dropped.
 		{what: "page cache, mapped and written", args: "--mmap 1 --mmap-file --mmap-bytes 300M --temp-path /data", crosses: memoryAvailable,
 			orElse: nodefsAvailable},
 		{what: "sockets", args: "--sock 4"},
@@ -75,14 +78,14 @@ func TestForeignProgramsTakeMemory(t *testing.T) {
 	})
 }
 
-// Each stressor of disks and tasks ends as stated: it is dead, or nobody is.
+// Each stressor of disks and tasks ends as stated: it is dead, or no pod is.
 func TestForeignProgramsTakeDisksAndTasks(t *testing.T) {
 	foreign(t, []stressor{
 		{what: "hdd, files without a name", args: "--hdd 2 --hdd-bytes 1G --temp-path /data", crosses: nodefsAvailable},
 		{what: "hdd, in the writable layer", args: "--hdd 2 --hdd-bytes 1G --temp-path /tmp", crosses: nodefsAvailable},
 		{what: "hdd, not much", args: "--hdd 2 --hdd-bytes 40M --temp-path /data"},
 		{what: "files of a mebibyte", args: "--dirmany 2 --dirmany-bytes 1M --temp-path /data", crosses: nodefsAvailable},
-		// On 6.1 its children take memory for a while and nothing of the disk, with an agent or without.
+		// On 6.1 its children use memory for a while and no disk space, with an agent or without.
 		{what: "forks that hold much, without a name", args: "--fork 4 --forkheavy 2 --temp-path /data", crosses: nodefsAvailable, notOn: "6.1."},
 		{what: "inodes", args: "--dirmany 2 --temp-path /data", crosses: nodefsInodes},
 		{what: "dentries", args: "--dentry 2 --dentries 10000 --temp-path /data", crosses: nodefsInodes},
@@ -93,21 +96,21 @@ func TestForeignProgramsTakeDisksAndTasks(t *testing.T) {
 	})
 }
 
-// foreigners is a node with programs that were not written for this project: a redis that is to answer and keep its keys, whatever
-// the stressor beside it does.
+// foreigners is a node with programs of other projects: a redis must answer and keep its keys while
+// the stressor runs.
 type foreigners struct {
 	*node
 	redis, clerk *vm.Pod
 	config       string
-	limits, rest map[string]int64 // by signal: the threshold, and what is there while nobody misbehaves
+	limits, rest map[string]int64 // by signal: the threshold, and the value at rest
 	evictions    int              // that the agent has recorded so far
-	oomKills     int64            // of the kernel, likewise
-	stressor     *vm.Pod          // of the row; nil: it is gone
+	oomKills     int64            // of the kernel so far
+	stressor     *vm.Pod          // of the row; nil: removed
 	failed       bool             // the row before
 }
 
-// foreign takes the stressors one by one, first without the agent, to see what they cross, then with it. Thresholds are set
-// by what is free when it begins, so nothing has to be big to be short.
+// foreign runs each stressor first without the agent, to find the threshold that it crosses, then
+// with it. Thresholds are relative to the free resources at the start, so small loads suffice.
 func foreign(t *testing.T, table []stressor) {
 	f := &foreigners{node: startNode(t), limits: map[string]int64{}}
 	f.shell(fmt.Sprintf("mkdir -p %s && echo %d > /proc/sys/kernel/pid_max", rootDir, pidMax))
@@ -115,7 +118,7 @@ func foreign(t *testing.T, table []stressor) {
 		t.Fatal(err)
 	}
 	f.startInnocents()
-	f.ask(stressor{args: "--brk 1"}) // brings what every pod needs into memory
+	f.ask(stressor{args: "--brk 1"}) // loads the files of every pod into memory
 	f.rest = f.figures()
 	for signal, margin := range foreignMargins {
 		f.limits[signal] = f.rest[signal] - margin
@@ -151,13 +154,13 @@ func foreign(t *testing.T, table []stressor) {
 	}
 }
 
-// afresh puts the node in order after a row that failed, so that the next one does not fail for it.
+// afresh repairs the node after a row that failed, so that the next row is unaffected.
 func (f *foreigners) afresh() {
 	f.t.Helper()
 	if f.stressor != nil {
 		f.ended()
 	}
-	if f.failed && f.agent != nil { // what it believes
+	if f.failed && f.agent != nil { // its state
 		f.agentAnew()
 	}
 	f.startInnocents()
@@ -168,20 +171,21 @@ func (f *foreigners) afresh() {
 func (f *foreigners) begin(s stressor) *vm.Pod {
 	f.t.Helper()
 	f.stressor = f.run(s.pod())
-	f.stressor.Fate = vm.Any
+	f.stressor.Expected = vm.Any
 	return f.stressor
 }
 
-// ended kills what is left of a row's stressor, and removes it as a kubelet would.
+// ended kills a row's stressor, if it still lives, and removes it as a kubelet would.
 func (f *foreigners) ended() {
 	f.t.Helper()
 	f.shell("echo 1 > /sys/fs/cgroup/" + f.stressor.Cgroup + "/cgroup.kill || true")
-	// The agent removes what an evicted pod leaves, too: what one of the two has found the other may have taken away.
+	// The agent also removes an evicted pod's leftovers: one may find files that the other has just
+	// removed.
 	f.until("the stressor is removed", func() error { return f.stressor.Remove(f.ctx) })
 	f.stressor = nil
 }
 
-// pod of a stressor. It may write to /data on disk and to /memory.
+// pod returns the stressor's pod, which may write to /data on disk and to /memory.
 func (s stressor) pod() *v1.Pod {
 	pod := vm.NewPod("stressor", "64Mi", "", "")
 	c := &pod.Spec.Containers[0]
@@ -195,15 +199,16 @@ func (s stressor) pod() *v1.Pod {
 	return pod
 }
 
-// redisPort of the node, whose network redis has.
+// redisPort is redis's port in the node's network.
 const redisPort = "6379"
 
-// redisKeys is how many keys redis is given, each with a value of 512 bytes. It keeps them in memory only.
+// redisKeys is the number of keys in redis, each with a value of 512 bytes. It keeps them only in
+// memory.
 const redisKeys = 4000
 
 func redisValue(key int) string { return strings.Repeat(fmt.Sprintf("%08d", key), 64) }
 
-// startInnocents starts redis and a pod that keeps a small file, where there is none that lives.
+// startInnocents starts redis and a pod that keeps a small file, unless they live.
 func (f *foreigners) startInnocents() {
 	f.t.Helper()
 	alive := func(p *vm.Pod) bool {
@@ -243,7 +248,7 @@ func (f *foreigners) startInnocents() {
 	}
 }
 
-// redisSays returns nil if redis answers a command so.
+// redisSays returns nil if redis gives the wanted answer to a command.
 func (f *foreigners) redisSays(command, want string) error {
 	out, err := f.Shell(f.ctx, fmt.Sprintf(`printf '%s\r\nQUIT\r\n' | busybox nc 127.0.0.1 %s`, command, redisPort))
 	if want += "\r\n+OK\r\n"; err == nil && out != want {
@@ -260,7 +265,7 @@ func (f *foreigners) redisKept() error {
 		f.redisSays(fmt.Sprintf("GET key:%d", key), fmt.Sprintf("$%d\r\n%s", len(value), value)))
 }
 
-// figures is what the guest's own files say of each signal.
+// figures returns each signal's value from the guest's own files.
 func (f *foreigners) figures() map[string]int64 {
 	f.t.Helper()
 	m, err := f.Memory(f.ctx)
@@ -275,25 +280,26 @@ func (f *foreigners) figures() map[string]int64 {
 	return map[string]int64{memoryAvailable: m.Available(), nodefsAvailable: available * size, nodefsInodes: inodes, pidAvailable: pidMax - tasks}
 }
 
-// askLimit is how long a stressor that crosses no threshold goes on, without the agent and beside it.
+// askLimit is how long a stressor that crosses no threshold runs, without the agent and with it.
 const askLimit = 8 * time.Second
 
-// asked holds a row to what the guest says.
+// asked asserts that a row crosses the stated threshold on the guest.
 func (f *foreigners) asked(s stressor) {
 	f.t.Helper()
 	if crosses := f.ask(s); crosses != s.crosses && (crosses == "" || crosses != s.orElse) {
-		f.t.Errorf("without the agent it crosses the threshold of %q, not of %q: what becomes of it proves nothing", crosses, s.crosses)
+		f.t.Errorf("threshold crossed without the agent = %q, want %q: the row proves nothing", crosses, s.crosses)
 	}
 }
 
-// ask runs a stressor while there is no agent, and says which threshold it is the first to cross. It is ended at once then.
+// ask runs a stressor without the agent and returns the signal with the first threshold that it
+// crosses. It ends the stressor immediately then.
 func (f *foreigners) ask(s stressor) (crosses string) {
 	f.t.Helper()
 	p := f.begin(s)
 	low := map[string]int64{}
 	began := time.Now()
 	limit := cmp.Or(s.lasts, askLimit)
-	if s.crosses != "" { // it may have waited for the disk
+	if s.crosses != "" { // the stressor may have waited for the disk
 		limit = time.Minute
 	}
 	for crosses == "" && time.Since(began) < limit {
@@ -310,7 +316,7 @@ func (f *foreigners) ask(s stressor) (crosses string) {
 	}
 	if crosses == "" {
 		if err := p.Check(f.ctx); err != nil {
-			f.t.Errorf("it does not go on: %v\n%s", err, f.Tail(p.LogPath("main"), 10))
+			f.t.Errorf("the stressor ended too early: %v\n%s", err, f.Tail(p.LogPath("main"), 10))
 		}
 	}
 	f.ended()
@@ -318,22 +324,23 @@ func (f *foreigners) ask(s stressor) (crosses string) {
 	return crosses
 }
 
-// settle waits until the node has what it has at rest. Of files that pods have read the kernel keeps what it likes, and the
-// kubelet's formula counts what was read twice as used: that goes by the harness's word.
+// settle waits until the node is at rest again. The kernel keeps pages of files that pods have
+// read, and the kubelet's formula counts files that were read twice as used, so the harness
+// tolerates those.
 func (f *foreigners) settle() {
 	f.t.Helper()
 	f.until("the node is at rest", func() error {
 		for signal, now := range f.figures() {
 			if now < f.rest[signal]-foreignMargins[signal]/5 {
 				f.shell("sync; echo 1 > /proc/sys/vm/drop_caches")
-				return fmt.Errorf("%s is %d, was %d", signal, now, f.rest[signal])
+				return fmt.Errorf("%s is %d, want its value at rest: %d", signal, now, f.rest[signal])
 			}
 		}
 		return nil
 	})
 }
 
-// suffered runs a stressor beside the agent and holds the node to what the row states.
+// suffered runs a stressor with the agent and asserts the row's statements.
 func (f *foreigners) suffered(s stressor) {
 	f.t.Helper()
 	m, err := f.Memory(f.ctx)
@@ -346,7 +353,7 @@ func (f *foreigners) suffered(s stressor) {
 	if s.crosses != "" {
 		if err := f.Eventually(f.ctx, 90*time.Second, "the stressor is dead", func(ctx context.Context) error {
 			if alive, err := p.Populated(ctx); alive || err != nil {
-				return fmt.Errorf("it lives (%v)", err)
+				return fmt.Errorf("the stressor still lives (%v)", err)
 			}
 			return nil
 		}); err != nil {
@@ -355,7 +362,7 @@ func (f *foreigners) suffered(s stressor) {
 	} else {
 		time.Sleep(cmp.Or(s.lasts, askLimit))
 		if err := p.Check(f.ctx); err != nil {
-			f.t.Errorf("it does not go on: %v\n%s", err, f.Tail(p.LogPath("main"), 10))
+			f.t.Errorf("the stressor ended too early: %v\n%s", err, f.Tail(p.LogPath("main"), 10))
 		}
 	}
 	f.t.Logf("over after %.1f s", time.Since(began).Seconds())
@@ -365,23 +372,23 @@ func (f *foreigners) suffered(s stressor) {
 	f.until("no condition is left", func() error {
 		for _, c := range f.state().Conditions {
 			if c.Status {
-				return fmt.Errorf("%s is true", c.Type)
+				return fmt.Errorf("node condition %s is still true", c.Type)
 			}
 		}
 		return nil
 	})
-	f.innocentsLive() // whoever dies after the stressor dies for nothing at all
+	f.innocentsLive() // a pod that dies after the stressor died without any reason
 	if late := f.recordsSince(0); len(late) > 0 {
-		f.t.Errorf("the agent has evicted after it was over: %q", late)
+		f.t.Errorf("agent evicted %q after the stressor had ended, want none", late)
 	}
 }
 
-// innocentsLive holds the node to what it says of the pods that have done nothing.
+// innocentsLive asserts that the innocent pods live.
 func (f *foreigners) innocentsLive() {
 	f.t.Helper()
 	for _, p := range []*vm.Pod{f.redis, f.clerk, f.agent.Pod} {
 		if err := p.Check(f.ctx); err != nil {
-			f.t.Errorf("an innocent: %v", err)
+			f.t.Errorf("an innocent pod does not live: %v", err)
 		}
 	}
 	if err := f.redisKept(); err != nil {
@@ -389,7 +396,8 @@ func (f *foreigners) innocentsLive() {
 	}
 }
 
-// judge asks the kernel, the runtime, the innocents and the agent's records what has become of a row.
+// judge checks a row's result with the kernel, the runtime, the innocent pods and the agent's
+// records.
 func (f *foreigners) judge(s stressor, p *vm.Pod) {
 	f.t.Helper()
 	f.innocentsLive()
@@ -398,18 +406,18 @@ func (f *foreigners) judge(s stressor, p *vm.Pod) {
 		f.t.Fatal(err)
 	}
 	if m.OOMKills > f.oomKills {
-		f.oomMeant = true // it is said here; the audit need not say it again
+		f.oomMeant = true // reported here, not again by the audit
 		lines, err := f.OOMKills(f.ctx)
 		f.t.Errorf("the kernel's OOM killer fired %d times (%v):\n%s", m.OOMKills-f.oomKills, err, strings.Join(lines[max(0, len(lines)-3):], "\n"))
 	}
 	if s.crosses == "" {
 		if fresh := f.recordsSince(0); len(fresh) > 0 {
-			f.t.Errorf("the agent has evicted %q", fresh)
+			f.t.Errorf("agent evicted %q, want no eviction", fresh)
 		}
 		return
 	}
 	least := 1
-	if f.t.Failed() { // it is none, perhaps
+	if f.t.Failed() { // the stressor may not be the victim
 		least = 0
 	} else if err := p.WaitDead(f.ctx); err != nil {
 		f.t.Error(err)
@@ -423,10 +431,11 @@ func (f *foreigners) judge(s stressor, p *vm.Pod) {
 	}
 }
 
-// recordsFile is where the agent keeps its records, in the guest.
+// recordsFile is the guest's path of the agent's records.
 const recordsFile = "/var/lib/jettison/records.jsonl"
 
-// recordsSince waits for so many evictions that the agent has recorded since it was asked last, and returns them as "NAMESPACE/NAME UID for SIGNAL".
+// recordsSince waits for so many new evictions in the agent's records and returns them as
+// "NAMESPACE/NAME UID for SIGNAL".
 func (f *foreigners) recordsSince(count int) (fresh []string) {
 	f.t.Helper()
 	f.until("the agent has recorded what it did", func() error {
@@ -451,7 +460,7 @@ func (f *foreigners) recordsSince(count int) (fresh []string) {
 			fresh = append(fresh, seen[id])
 		}
 		if len(fresh) < count {
-			return fmt.Errorf("%d of %d", len(fresh), count)
+			return fmt.Errorf("%d of %d records", len(fresh), count)
 		}
 		return nil
 	})
@@ -459,7 +468,7 @@ func (f *foreigners) recordsSince(count int) (fresh []string) {
 	return fresh
 }
 
-// agentAnew starts an agent that knows nothing of what was before.
+// agentAnew starts an agent without any earlier state.
 func (f *foreigners) agentAnew() {
 	f.t.Helper()
 	if err := f.agent.Remove(f.ctx); err != nil {

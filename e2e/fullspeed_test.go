@@ -11,14 +11,15 @@ import (
 	"jettison/e2e/vm"
 )
 
-// harmless is a pod that is started and does nothing: what the others are held against.
+// harmless is a pod that starts and does nothing: the baseline of the others.
 var harmless = &hardship{
 	what: "a pod that sleeps", lasts: 3 * time.Second,
 	culprits: func() []*v1.Pod { return []*v1.Pod{vm.NewPod("sleeper", "", "", "sleep")} },
 }
 
-// BenchmarkFullSpeedLeak lets a pod leak as fast as it can, with the default thresholds and no configuration at all, again and
-// again on one node: who died, did the kernel's OOM killer fire, how long did an innocent pod stand still.
+// BenchmarkFullSpeedLeak lets a pod leak at full speed, with the default thresholds and no
+// configuration, repeatedly on one node. It reports the dead pods, the kernel's OOM kills, and the
+// longest pause of an innocent pod.
 func BenchmarkFullSpeedLeak(b *testing.B) {
 	a := startArena(b, "")
 	leak := &hardship{what: "a leak at full speed", culprits: func() []*v1.Pod {
@@ -31,14 +32,15 @@ func BenchmarkFullSpeedLeak(b *testing.B) {
 	once(b)
 }
 
-// once ends a benchmark that has counted by itself.
+// once ends a benchmark that does its own counting.
 func once(b *testing.B) {
 	for b.Loop() { // one that never loops is called once more
 	}
 }
 
-// The rate at which the agent believes that memory can be filled, and advises a threshold by, is that of a real leak on all cores, within
-// twice: measured by the agent as it is shipped, in its container with its limits, and by the tests of the same code.
+// The agent measures the rate at which memory can be filled, and derives its threshold advice from
+// it. That rate is within a factor of two of a real leak on all cores. It is measured by the
+// shipped agent, in its container with its limits, and by the tests of the same code.
 func TestFullSpeedIsWhatTheAgentMeasures(t *testing.T) {
 	n := startNode(t)
 	out, err := n.RunTests(n.ctx, "./internal/agent/pace", "-test.run=^TestLiveFill", "-test.v", "-test.timeout=5m")
@@ -49,12 +51,12 @@ func TestFullSpeedIsWhatTheAgentMeasures(t *testing.T) {
 	var first, leak, measured float64
 	at := max(0, strings.Index(out, "cores "))
 	if _, err := fmt.Sscanf(out[at:], "cores %d first %f leak %f measured %f", &cores, &first, &leak, &measured); err != nil {
-		t.Fatalf("%v:\n%s", err, out)
+		t.Fatalf("measure the fill rate: %v:\n%s", err, out)
 	}
 	n.startAgent("")
 	fill, _ := n.agentSays("started", 1).Fields["fillFloor"].(float64)
-	t.Logf("%d cores: a leak %.1f GB/s (the first one %.1f), measured beside it %.1f, by the agent %.1f", cores, leak/1e9, first/1e9, measured/1e9, fill/1e9)
+	t.Logf("%d cores: a leak %.1f GB/s (the first one %.1f), measured by the test %.1f, by the agent %.1f", cores, leak/1e9, first/1e9, measured/1e9, fill/1e9)
 	if fill > 2*leak || fill < leak/2 {
-		t.Errorf("the agent measured %.1f GB/s, a leak takes %.1f", fill/1e9, leak/1e9)
+		t.Errorf("fill rate measured by the agent = %.1f GB/s, want within a factor of two of a leak's %.1f", fill/1e9, leak/1e9)
 	}
 }

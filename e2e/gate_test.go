@@ -11,16 +11,17 @@ import (
 	"jettison/e2e/vm"
 )
 
-// An evicted pod that its owner starts again is kept out while the pressure that it died for is fresh, and let in afterwards.
+// The gate rejects an evicted pod that its owner starts again while the pressure lasts, and admits
+// it afterwards.
 func TestAnEvictedPodIsKeptOut(t *testing.T) {
 	n := startNode(t)
 	n.startAgent(config("")) // whose pressure is over soon after it was last seen: until then BestEffort pods are refused anyway
 	n.agentSays("runtime events connected", 1)
 	victim := leakerBesideOthers(n)
-	victim.Fate = vm.Any // its cgroup will have another life in it
+	victim.Expected = vm.Any // its cgroup will have a new pod in it
 	n.agentSays("evicted", 1)
 	if _, err := n.Run(n.ctx, victim.Object); err == nil || !strings.Contains(err.Error(), "jettison") || !strings.Contains(err.Error(), "low on resource: memory") {
-		t.Fatalf("started again at once: %v", err)
+		t.Fatalf("start directly after the eviction = %v, want the gate's rejection", err)
 	}
 	n.agentSays("evicted pod refused", 1)
 	victim.Object.Spec.Containers[0].Args = []string{"sleep"}
@@ -30,8 +31,8 @@ func TestAnEvictedPodIsKeptOut(t *testing.T) {
 	})
 }
 
-// A pod that is being evicted gets no container any more either, in the sandbox that it still has: what ends in its grace period would be
-// started anew there, as by a kubelet.
+// A pod that is being evicted gets no new container in its sandbox: a kubelet would restart a
+// container there that ends within the grace period.
 func TestAPodThatIsBeingEvictedGetsNoContainer(t *testing.T) {
 	n := startNode(t)
 	n.startAgent(config(`evictionSoft: {memory.available: 250Mi}
@@ -42,21 +43,22 @@ evictionMaxPodGracePeriod: 20`))
 	holder := n.run(vm.NewPod("holder", "", "", "on-sigterm -after 15s /beat/sigterm + alloc -rate 30Mi -size 160Mi"))
 	side := v1.Container{Name: "side", Image: vm.ImageWorkload, Args: []string{"sleep"}}
 	if err := holder.AddContainer(n.ctx, side); err != nil {
-		t.Fatalf("before: %v", err)
+		t.Fatalf("add a container before the eviction: %v", err)
 	}
 	n.toldAt(holder)
 	side.Name = "again"
 	if err := holder.AddContainer(n.ctx, side); err == nil || !strings.Contains(err.Error(), "jettison holds pod default/holder off") {
-		t.Errorf("a container while it is being stopped: %v", err)
+		t.Errorf("add a container during the eviction = %v, want the gate's rejection", err)
 	}
 	n.agentSays("evicted pod refused", 1)
 	n.dies(holder)
 }
 
-// pressed has the agent say MemoryPressure and evict nobody: a soft threshold that is always met, and whose grace period does not end.
+// pressed makes the agent report MemoryPressure without evictions: a soft threshold that is always
+// met, with a grace period that does not end.
 const pressed = "evictionSoft: {memory.available: 99%}\nevictionSoftGracePeriod: {memory.available: 24h}"
 
-// withPriority is a pod whose object a client has put before it is started.
+// withPriority returns a pod with a pod object that a client sends before the pod starts.
 func (n *node) withPriority(name string, priority int32) *v1.Pod {
 	n.t.Helper()
 	object := vm.NewPod(name, "", "", "sleep")
@@ -68,7 +70,8 @@ func (n *node) withPriority(name string, priority int32) *v1.Pod {
 	return object
 }
 
-// Under memory pressure the runtime is refused a BestEffort pod, with the kubelet's message; a Burstable one runs, and a critical one.
+// Under memory pressure the gate rejects a BestEffort pod, with the kubelet's message. It admits a
+// Burstable and a critical one.
 func TestPromiseUnderPressureOnlyWhatMayRunIsLetIn(t *testing.T) {
 	n := startNode(t)
 	n.startAgent(config("%s", pressed))
@@ -76,22 +79,23 @@ func TestPromiseUnderPressureOnlyWhatMayRunIsLetIn(t *testing.T) {
 	n.condition("MemoryPressure", true)
 	const want = "Evicted: Pod was rejected: The node had condition: [MemoryPressure]. "
 	if _, err := n.Run(n.ctx, vm.NewPod("besteffort", "", "", "sleep")); err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("BestEffort: %v, want %q", err, want)
+		t.Errorf("start of a BestEffort pod = %v, want %q", err, want)
 	}
 	n.agentSays("pod rejected", 1)
 	n.run(vm.NewPod("burstable", "16Mi", "", "sleep"))
 	n.run(n.withPriority("critical", 2_000_000_000))
 	if _, err := n.Run(n.ctx, n.withPriority("high", 1_999_999_999)); err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("not quite critical: %v, want %q", err, want)
+		t.Errorf("start of a pod just below critical priority = %v, want %q", err, want)
 	}
 	g := n.state().Gate
 	if g == nil || !g.Asked || !g.Enforced || g.Refused != 2 || g.Reasons["Evicted"] != 2 || g.Answers.Count == 0 {
-		t.Fatalf("state %+v", g)
+		t.Fatalf("gate state = %+v, want two rejections", g)
 	}
 	t.Logf("answers: %+v", g.Answers)
 }
 
-// More than the node has room for is refused, and runs once there is room. A gate that is switched off refuses nothing.
+// The gate rejects a pod that the node has no room for, and admits it when there is room. A
+// disabled gate rejects no pod.
 func TestTheGateKeepsOutWhatDoesNotFit(t *testing.T) {
 	n := startNode(t)
 	n.startAgent(config("maxPods: 3"))
@@ -101,9 +105,9 @@ func TestTheGateKeepsOutWhatDoesNotFit(t *testing.T) {
 	const want = "OutOfpods: Pod was rejected: Node didn't have enough resource: pods, requested: 1, used: 3, capacity: 3"
 	third := vm.NewPod("third", "16Mi", "", "sleep")
 	if _, err := n.Run(n.ctx, third); err == nil || !strings.Contains(err.Error(), want) {
-		t.Fatalf("%v, want %q", err, want)
+		t.Fatalf("start of a pod that does not fit = %v, want %q", err, want)
 	}
-	first.Fate = vm.Any
+	first.Expected = vm.Any
 	if err := first.Remove(n.ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -119,11 +123,11 @@ func TestTheGateKeepsOutWhatDoesNotFit(t *testing.T) {
 	n.run(vm.NewPod("fourth", "16Mi", "", "sleep"))
 	n.run(vm.NewPod("fifth", "16Mi", "", "sleep"))
 	if g := n.state().Gate; g.Asked || g.Refused != 0 {
-		t.Errorf("state %+v", g)
+		t.Errorf("state of a disabled gate = %+v, want no rejection", g)
 	}
 }
 
-// The agent is killed and comes back while 20 pods start: none is lost, none is stuck.
+// The agent is killed and restarted while 20 pods start. None is lost or stuck.
 func TestTheAgentComesAndGoesWhilePodsStart(t *testing.T) {
 	n := startNode(t)
 	n.startAgent("")
@@ -151,7 +155,8 @@ func TestTheAgentComesAndGoesWhilePodsStart(t *testing.T) {
 	})
 }
 
-// Beside a kubelet the gate lets in what that has admitted, whatever it would say itself: here it says that nothing may run.
+// With a kubelet running, the gate admits pods that the kubelet admitted, whatever its own
+// decision. Here its own configuration rejects every pod.
 func TestKubeletsPodsAreLetIn(t *testing.T) {
 	n := startKubeletNode(t, vm.KubeletOptions{})
 	n.startAgent(config("%s", pressed+"\nmaxPods: 1"))
@@ -161,6 +166,6 @@ func TestKubeletsPodsAreLetIn(t *testing.T) {
 	n.runStatic(vm.NewPod("burstable", "16Mi", "", "sleep"))
 	g := n.state().Gate
 	if g == nil || g.Enforced || g.Refused != 0 || g.Observed == 0 {
-		t.Errorf("state %+v", g)
+		t.Errorf("gate state with a kubelet = %+v, want no rejection", g)
 	}
 }

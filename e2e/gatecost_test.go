@@ -11,25 +11,26 @@ import (
 	"jettison/e2e/vm"
 )
 
-// How long the runtime may wait for the gate, and how much longer a pod may take to start for it, as a share.
+// Limits of the runtime's wait for the gate, and of the increase of a pod's start time by it, as a
+// share.
 const (
 	maxAnswerP50 = time.Millisecond
 	maxAnswerP99 = 10 * time.Millisecond
 	maxSlower    = 0.05
 )
 
-// gateLoads are what the gate's answers are measured beside.
+// gateLoads are the loads under which the gate's answers are measured.
 var gateLoads = []struct {
 	name string
-	pods []string // what the pods of the load do
+	pods []string // behaviours of the load's pods
 }{
 	{"quiet", nil},
 	{"all CPUs are taken", []string{"spin -threads 4", "spin -threads 4"}},
 	{"a pod leaks again and again", []string{"alloc -rate 50Mi -size 4Gi"}},
 }
 
-// BenchmarkGate says how long the runtime waits for the gate, by the agent's own clock, with a node that is idle, one whose CPUs are taken,
-// and one on which a pod is evicted again and again.
+// BenchmarkGate prints how long the runtime waits for the gate, by the agent's own clock: on an
+// idle node, on one with busy CPUs, and on one with repeated evictions.
 func BenchmarkGate(b *testing.B) {
 	n := startNode(b)
 	t := newTable("kernel "+n.Kernel+", how long the runtime waits for the gate, µs", "the node", "p50", "p99", "max", "answers")
@@ -39,7 +40,7 @@ func BenchmarkGate(b *testing.B) {
 		g := n.answersUnder(load.pods)
 		t.row(load.name, g.P50.Microseconds(), g.P99.Microseconds(), g.Max.Microseconds(), g.Count)
 		if g.P50 > maxAnswerP50 || g.P99 > maxAnswerP99 || g.Count == 0 {
-			b.Errorf("%s: %+v, at most %v and %v", load.name, g, maxAnswerP50, maxAnswerP99)
+			b.Errorf("%s: latency of the gate's answers = %+v, want at most %v and %v", load.name, g, maxAnswerP50, maxAnswerP99)
 		}
 		if err := n.agent.Remove(n.ctx); err != nil {
 			b.Fatal(err)
@@ -50,7 +51,7 @@ func BenchmarkGate(b *testing.B) {
 	once(b)
 }
 
-// answersUnder starts pods one after the other beside others that are a load.
+// answersUnder starts pods in sequence while other pods are a load.
 func (n *node) answersUnder(load []string) api.LatencyState {
 	n.t.Helper()
 	var heavy []*vm.Pod
@@ -62,9 +63,9 @@ func (n *node) answersUnder(load []string) api.LatencyState {
 		}
 	}()
 	start := func(i int, behaviour string) {
-		// Not BestEffort: it is let in under pressure.
+		// Not BestEffort: the gate admits it under pressure.
 		p := n.run(vm.NewPod(fmt.Sprint("load-", i, "-", len(heavy)), "1Mi", "", behaviour))
-		p.Fate = vm.Any
+		p.Expected = vm.Any
 		heavy = append(heavy, p)
 	}
 	for i, behaviour := range load {
@@ -81,24 +82,25 @@ func (n *node) answersUnder(load []string) api.LatencyState {
 	return n.state().Gate.Answers
 }
 
-// passing starts a pod, which says how long that took, and removes it.
+// passing starts a pod, removes it, and returns how long the start took.
 func (n *node) passing(request string) time.Duration {
 	n.t.Helper()
 	p := n.run(vm.NewPod("passing", request, "", "sleep"))
-	p.Fate = vm.Any
+	p.Expected = vm.Any
 	if err := p.Remove(n.ctx); err != nil {
 		n.t.Fatal(err)
 	}
 	return p.Took
 }
 
-// BenchmarkStartsWithTheGate starts pods with the gate and without it, in turns of a few each, and says how much longer that takes with it.
+// BenchmarkStartsWithTheGate starts pods alternately with and without the gate, a few each, and
+// prints the increase.
 func BenchmarkStartsWithTheGate(b *testing.B) {
 	n := startNode(b)
 	const turn = 5
 	took := map[bool][]time.Duration{}
 	for i := range max(trials(100)/turn, 1) {
-		for _, gate := range []bool{i%2 == 0, i%2 != 0} { // neither is always the first
+		for _, gate := range []bool{i%2 == 0, i%2 != 0} { // alternate the order
 			n.startAgent(config("gate: %v", gate))
 			n.agentSays("runtime events connected", 1)
 			n.passing("4Mi") // the first one after an agent has come
@@ -106,7 +108,7 @@ func BenchmarkStartsWithTheGate(b *testing.B) {
 				took[gate] = append(took[gate], n.passing("4Mi"))
 			}
 			if s := n.state().Gate; s.Asked != gate {
-				b.Fatalf("gate: %v: %+v", gate, s)
+				b.Fatalf("state of the gate (enabled: %v) = %+v", gate, s)
 			}
 			if err := n.agent.Remove(n.ctx); err != nil {
 				b.Fatal(err)
@@ -125,8 +127,8 @@ func BenchmarkStartsWithTheGate(b *testing.B) {
 	once(b)
 }
 
-// slower is by which share of their median some times are longer than others at the median: the interval in which 95 of 100 bootstrap samples
-// of both lie. The samples are the same each time.
+// slower returns by which share of their median some times are longer than others at the median:
+// the interval that has 95 of 100 bootstrap samples of both. The samples are deterministic.
 func slower(with, without []time.Duration) (low, high float64) {
 	random := rand.New(rand.NewPCG(1, 2))
 	again := func(of []time.Duration) time.Duration {
@@ -164,13 +166,13 @@ func TestSlower(t *testing.T) {
 	} {
 		low, high := slower(c.with, c.without)
 		if low > high || low < c.low || high > c.high {
-			t.Errorf("%s: %.3f to %.3f, want within %.2f to %.2f", c.what, low, high, c.low, c.high)
+			t.Errorf("%s: interval = %.3f to %.3f, want within %.2f to %.2f", c.what, low, high, c.low, c.high)
 		}
 		if l, h := slower(c.with, c.without); l != low || h != high {
-			t.Errorf("%s: another time %.3f to %.3f", c.what, l, h)
+			t.Errorf("%s: interval of a second call = %.3f to %.3f, want the same", c.what, l, h)
 		}
 	}
 	if low, high := slower(times(106000, 1000), times(100000, 1000)); low <= maxSlower || high <= maxSlower {
-		t.Errorf("6 %% longer: %.3f to %.3f", low, high)
+		t.Errorf("interval of times 6 %% longer = %.3f to %.3f, want 0.06 inside", low, high)
 	}
 }

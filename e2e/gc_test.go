@@ -16,14 +16,15 @@ import (
 
 const gcConfigKind = "apiVersion: jettison/v1alpha1\nkind: AgentConfiguration\n"
 
-// gcConfig has every unused image go that is older than a second, and takes pods for gone that have been quiet for a second.
+// gcConfig makes every unused image older than a second garbage, and a pod removed after a quiet
+// second.
 const gcConfig = gcConfigKind + `podGoneAfter: 1s
 imageMinimumGCAge: 1s
 imageGCHighThresholdPercent: 1
 imageGCLowThresholdPercent: 0
 `
 
-// gcOutput is what jettison gc -o json prints, as far as it is asserted.
+// gcOutput has the asserted fields of the output of jettison gc -o json.
 type gcOutput struct {
 	RemoveContainers, RemoveSandboxes, RemoveLogs, RemoveImages, RemoveLinks, RemoveCgroups, StopFirst, Errors []string
 
@@ -35,7 +36,7 @@ type gcOutput struct {
 	}
 }
 
-// garbage is a node with things to be removed, and what is to stay.
+// garbage is a node with garbage and with things that must stay.
 type garbage struct {
 	*node
 	pods map[string]*gcPod
@@ -47,7 +48,7 @@ type gcPod struct {
 	config       *cri.PodSandboxConfig
 }
 
-// sandbox makes a sandbox by hand; a pod that is known by that name gets one more.
+// sandbox makes a sandbox by hand. A known pod of that name gets one more.
 func (g *garbage) sandbox(name string, attempt uint32) *gcPod {
 	g.t.Helper()
 	p := g.pods[name]
@@ -72,7 +73,7 @@ func (g *garbage) sandbox(name string, attempt uint32) *gcPod {
 	return p
 }
 
-// container runs a container by hand; without arguments it ends at once.
+// container runs a container by hand; without arguments it ends immediately.
 func (g *garbage) container(p *gcPod, name string, attempt uint32, image string, volume string, args ...string) (string, error) {
 	c := &cri.ContainerConfig{
 		Metadata: &cri.ContainerMetadata{Name: name, Attempt: attempt}, Image: &cri.ImageSpec{Image: image}, Args: args,
@@ -108,7 +109,7 @@ func (g *garbage) ended(running int) {
 			}
 		}
 		if n != running {
-			return fmt.Errorf("%d do", n)
+			return fmt.Errorf("%d containers still run", n)
 		}
 		return nil
 	})
@@ -140,21 +141,21 @@ func sorted(list []string) []string { return slices.Sorted(slices.Values(list)) 
 func (g *garbage) same(what string, got, want []string) {
 	g.t.Helper()
 	if got, want := sorted(got), sorted(want); !slices.Equal(got, want) {
-		g.t.Errorf("%s: %d, want %d\n%v\n%v", what, len(got), len(want), got, want)
+		g.t.Errorf("%s: number of entries = %d, want %d\n%v\n%v", what, len(got), len(want), got, want)
 	}
 }
 
-// expected is what a pass is to remove, and what it is to leave.
+// expected has the expected result of a pass.
 type expected struct {
-	containers, sandboxes, logs, cgroups, images []string // that go: IDs, names, paths
-	link                                         string   // that goes
+	containers, sandboxes, logs, cgroups, images []string // to be removed: IDs, names, paths
+	link                                         string   // to be removed
 
-	running, dead, ready, kept, foreign []string // that stay: container IDs, sandbox IDs, images by our word, log directory entries
+	running, dead, ready, kept, foreign []string // kept: container IDs, sandbox IDs, images by the test's name, log directory entries
 	crashing                            *gcPod
 }
 
-// litter makes a node with 30 dead containers, 10 dead sandboxes and 20 images of which 8 are unused, and foreign things among its
-// logs.
+// litter makes a node with 30 dead containers, 10 dead sandboxes, 20 images (8 unused), and foreign
+// files among its logs.
 func litter(t *testing.T) (*garbage, *expected) {
 	g := &garbage{node: startNodeWith(t, vm.Options{ImageMiB: 768}), pods: map[string]*gcPod{}, ids: map[string]string{}}
 	e := &expected{}
@@ -209,7 +210,8 @@ func (g *garbage) stop(p *gcPod) string {
 	return p.sandbox
 }
 
-// foreign puts things into the log directories that are not a pod's, a link to /etc that is called as a pod's, and a link to nowhere.
+// foreign puts files into the log directories that belong to no pod, a link to /etc named like a
+// pod's, and a dangling link.
 func (g *garbage) foreign(e *expected) {
 	g.t.Helper()
 	e.foreign = []string{"notes.txt", "my_app_logs", "journal_" + uuid.NewString(), "default_evil_" + g.pods["gone-0"].uid}
@@ -219,7 +221,7 @@ func (g *garbage) foreign(e *expected) {
 		e.foreign[0], e.foreign[1], e.foreign[2], e.foreign[1], e.foreign[3], e.logs[0], e.link))
 }
 
-// plans asserts that a plan is exactly what is expected.
+// plans asserts that a plan has exactly the expected steps.
 func (g *garbage) plans(what string, out gcOutput, e *expected) {
 	g.t.Helper()
 	g.same(what+": containers", out.RemoveContainers, e.containers)
@@ -230,15 +232,15 @@ func (g *garbage) plans(what string, out gcOutput, e *expected) {
 	g.same(what+": cgroups", out.RemoveCgroups, e.cgroups)
 }
 
-// Exactly what is garbage goes, a pod starts from every image that is kept, and a pass that the runtime dies under, or that is killed
-// itself, is finished by the next.
+// A pass removes exactly the garbage, and a pod starts from every image that is kept. If the
+// runtime or the pass itself is killed, the next pass completes the work.
 func TestGarbageGoes(t *testing.T) {
 	g, e := litter(t)
 	var plan gcOutput
 	g.until("all of the garbage is planned", func() error {
 		plan, _, _ = g.gc("--dry-run")
 		if n := len(plan.RemoveContainers) + len(plan.RemoveImages); n != len(e.containers)+len(e.images) {
-			return fmt.Errorf("%d containers, %d sandboxes, %d images: %q", len(plan.RemoveContainers), len(plan.RemoveSandboxes), len(plan.RemoveImages), plan.Errors)
+			return fmt.Errorf("plan has %d containers, %d sandboxes, %d images, errors %q", len(plan.RemoveContainers), len(plan.RemoveSandboxes), len(plan.RemoveImages), plan.Errors)
 		}
 		return nil
 	})
@@ -248,22 +250,22 @@ func TestGarbageGoes(t *testing.T) {
 
 	out, code, stderr := g.gc()
 	if code != 0 {
-		t.Errorf("jettison gc: exit code %d: %s", code, stderr)
+		t.Errorf("jettison gc: exit code %d, want 0: %s", code, stderr)
 	}
 	g.plans("pass", out, e)
 	for _, s := range out.Result.Steps {
 		if s.Outcome != "removed" {
-			t.Errorf("%s %s: %s: %s%s", s.Action, s.ID, s.Outcome, s.Why, s.Error)
+			t.Errorf("outcome of step %s %s = %s: %s%s", s.Action, s.ID, s.Outcome, s.Why, s.Error)
 		}
 	}
 	t.Logf("pass: %d steps in %.2f s (look and plan %.2f s), predicted %d bytes, freed %d, notes %q", len(out.Result.Steps), out.Result.TookSeconds,
 		out.Result.LookedSeconds, out.Result.PredictedBytes, out.Result.FreedBytes, out.Errors)
 	if out.Result.FreedBytes < 8*3*mib {
-		t.Errorf("freed %d bytes, want 8 images' at least", out.Result.FreedBytes)
+		t.Errorf("freed %d bytes, want at least those of 8 images", out.Result.FreedBytes)
 	}
 	g.left(e)
 	if out, code, stderr = g.gc(); code != 0 || len(out.Result.Steps) > 0 {
-		t.Errorf("a second pass: exit code %d %s, %v", code, stderr, out.Result.Steps)
+		t.Errorf("second pass: exit code %d %s, steps %v, want none", code, stderr, out.Result.Steps)
 	}
 	again := g.sandbox("again", 0)
 	for _, image := range e.kept {
@@ -279,7 +281,7 @@ func TestGarbageGoes(t *testing.T) {
 	g.finished(e)
 }
 
-// left asserts what the runtime, the log directories and the kernel have.
+// left asserts the content of the runtime, the log directories and the kernel.
 func (g *garbage) left(e *expected) {
 	g.t.Helper()
 	all, err := g.Inventory(g.ctx)
@@ -314,7 +316,8 @@ func (g *garbage) left(e *expected) {
 	g.shell("test -e " + logs + "19.log && ! test -e " + logs + "18.log && ! test -L /var/log/containers/" + e.link + " && test -L /var/log/containers/mine.log")
 }
 
-// finishes has 16 more containers die and a process killed in the middle of the pass that removes them; the pass then ends with a code.
+// finishes lets 16 more containers die and kills a process in the middle of the pass that removes
+// them. The pass then exits with a code.
 func (g *garbage) finishes(e *expected, attempt uint32, process, code string) {
 	g.t.Helper()
 	for i := range uint32(16) {
@@ -322,21 +325,21 @@ func (g *garbage) finishes(e *expected, attempt uint32, process, code string) {
 	}
 	g.ended(len(e.running))
 	const dir = "/var/lib/containerd/io.containerd.grpc.v1.cri/containers"
-	// 17 are dead, 16 go; after the third somebody is killed.
+	// 17 are dead, 16 are removed; the process is killed after the third.
 	script := `before=$(ls ` + dir + ` | wc -l); /usr/local/bin/jettison gc --yes -o json > /run/gc.json 2> /run/gc.err & gc=$!
 		while [ $(ls ` + dir + ` | wc -l) -gt $((before - 3)) ] && kill -0 $gc; do :; done; kill -9 ` + process + `; wait $gc; echo $?`
 	got := strings.TrimSpace(g.shell(script))
 	stderr, _ := g.ReadFile(g.ctx, "/run/gc.err", 0)
 	g.t.Logf("killed in the middle: exit code %s, %s", got, stderr)
 	if got != code {
-		g.t.Errorf("exit code %s, want %s", got, code)
+		g.t.Errorf("exit code of the killed pass = %s, want %s", got, code)
 	}
 	if code != "1" {
 		return
 	}
 	var out gcOutput
 	if text, err := g.ReadFile(g.ctx, "/run/gc.json", 0); err != nil || json.Unmarshal(text, &out) != nil {
-		g.t.Fatalf("%v: %q", err, text)
+		g.t.Fatalf("read the pass's output: %v: %q", err, text)
 	}
 	done := map[string]int{}
 	for _, s := range out.Result.Steps {
@@ -347,7 +350,8 @@ func (g *garbage) finishes(e *expected, attempt uint32, process, code string) {
 	}
 }
 
-// finished: the next pass does the rest, and of the container that crashes the last one stays.
+// finished asserts that the next pass removes the rest, and keeps the last dead container of the
+// crashing pod.
 func (g *garbage) finished(e *expected) {
 	g.t.Helper()
 	if out, code, stderr := g.gc(); code != 0 || len(out.Result.Steps) == 0 {
@@ -369,8 +373,8 @@ func (g *garbage) finished(e *expected) {
 	g.ended(len(e.running))
 }
 
-// A disk that is filled to the high threshold is brought back to the low one, by images alone and no further: what an image takes is
-// measured, for the runtime's sizes are those of compressed layers.
+// A pass brings a disk above the high threshold back to the low one by removing images, and stops
+// there. It measures the space of an image, because the runtime reports sizes of compressed layers.
 func TestGarbageStopsAtTheLowMark(t *testing.T) {
 	g := &garbage{node: startNodeWith(t, vm.Options{ImageMiB: 768}), pods: map[string]*gcPod{}, ids: map[string]string{}}
 	if err := g.WriteFile(g.ctx, "/etc/jettison/config.yaml", []byte(gcConfigKind+"imageMinimumGCAge: 1s\n")); err != nil {
@@ -381,10 +385,10 @@ func TestGarbageStopsAtTheLowMark(t *testing.T) {
 	p := g.run(vm.NewPod("bystander", "", "", "sleep"))
 	capacity := 1024 * int64(g.number("df -k "+guestapi.ImageRoot+" | awk 'NR==2 {print $2}'"))
 	usage := func() int64 { return 100 - g.disk(guestapi.ImageRoot).available*100/capacity }
-	// All images together take some 150 MiB of 738.
+	// All images together use about 150 MiB of 738.
 	g.shell(fmt.Sprintf("busybox fallocate -l %d %s/ballast", g.disk(guestapi.ImageRoot).available-capacity*12/100, guestapi.ImageRoot))
 	if now := usage(); now < 85 {
-		t.Fatalf("the disk is %d%% full", now)
+		t.Fatalf("the disk is %d%% full before the pass, want it at the high threshold", now)
 	}
 	var out gcOutput
 	var code int
@@ -403,7 +407,7 @@ func TestGarbageStopsAtTheLowMark(t *testing.T) {
 		case "skipped":
 			skipped++
 		default:
-			t.Errorf("%+v", s)
+			t.Errorf("unexpected step of the pass: %+v", s)
 		}
 	}
 	t.Logf("%d of %d images, predicted %d bytes, freed %d, in %.2f s; %d planned ones stayed; the disk is %d%% full", removed, len(names), out.Result.PredictedBytes,
@@ -416,22 +420,22 @@ func TestGarbageStopsAtTheLowMark(t *testing.T) {
 	}
 }
 
-// A disk that reaches its threshold is brought back by the agent's garbage collection alone: unused images go, no pod does, and the
-// condition comes and goes.
+// The agent's garbage collection alone brings a disk back that reaches its threshold: it removes
+// unused images and evicts no pod. The condition becomes true and false again.
 func TestPromiseADiskComesBackWithoutAnEviction(t *testing.T) {
 	g := &garbage{node: startNodeWith(t, vm.Options{ImageMiB: 768}), pods: map[string]*gcPod{}, ids: map[string]string{}}
 	g.importImages(numbered("unused", 12), 6*mib)
-	// The periodic pass for images, which goes by its own marks, is far away.
+	// The periodic pass for images, with its own thresholds, is not due.
 	g.startAgent(config(`evictionHard: {imagefs.available: "15%%"}
 imageMinimumGCAge: 1s
 imageGCPeriod: 24h`))
 	g.until("the agent knows the images", func() error { return g.reads("/var/lib/jettison/images.json", "firstDetected") })
-	p := g.run(vm.NewPod("bystander", "", "", "fill -size 20Mi /file")) // it takes some of that disk
+	p := g.run(vm.NewPod("bystander", "", "", "fill -size 20Mi /file")) // it uses some of that disk
 	capacity := 1024 * int64(g.number("df -k "+guestapi.ImageRoot+" | awk 'NR==2 {print $2}'"))
 	short := func() bool { return g.disk(guestapi.ImageRoot).available*100 < 15*capacity }
 	g.shell(fmt.Sprintf("busybox fallocate -l %d %s/ballast", g.disk(guestapi.ImageRoot).available-capacity*13/100, guestapi.ImageRoot))
 	if !short() {
-		t.Fatal("the disk is not short")
+		t.Fatal("the disk is not below its threshold, want it short")
 	}
 	line := g.agentSays("garbage collected", 1)
 	for line.Fields["trigger"] != "diskPressure" {
@@ -441,11 +445,11 @@ imageGCPeriod: 24h`))
 	t.Logf("removed %v of %v, predicted %v bytes, freed %v, in %v", line.Fields["removed"], line.Fields["planned"], line.Fields["predicted"], line.Fields["freed"], line.Fields["took"])
 	g.condition("DiskPressure", false)
 	if short() {
-		t.Error("the disk is short")
+		t.Error("the disk is still below its threshold")
 	}
 	for _, l := range g.agentLog() {
 		if l.Msg == "evicting" || l.Msg == "evicted" {
-			t.Errorf("the agent evicts: %v", l.Fields)
+			t.Errorf("agent evicted a pod, want none: %v", l.Fields)
 		}
 	}
 	if err := p.Check(g.ctx); err != nil {

@@ -9,8 +9,9 @@ import (
 	"jettison/e2e/vm"
 )
 
-// The agent is killed in the middle of a pass of its own, after the third of 23 containers. The one that follows finishes it: of the
-// container that crashed the last one stays, and what runs runs on.
+// The agent is killed in the middle of its own pass, after the third of 23 containers. The next
+// agent completes the pass: it keeps the last dead container of the crashing pod, and running
+// containers keep running.
 func TestAnAgentThatIsKilledInAPassFinishesIt(t *testing.T) {
 	const dead = 24
 	g := &garbage{node: startNode(t), pods: map[string]*gcPod{}, ids: map[string]string{}}
@@ -36,11 +37,11 @@ func TestAnAgentThatIsKilledInAPassFinishesIt(t *testing.T) {
 	}
 	g.startAgent(config(settings))
 	const dir = "/var/lib/containerd/io.containerd.grpc.v1.cri/containers"
-	// There are the dead ones, the one beside them, and the agent's.
+	// The folder has the dead containers, the running one next to them, and the agent's.
 	g.shell(fmt.Sprintf(`end=$(($(date +%%s) + 120)); while [ $(ls %s | wc -l) -gt %d ]; do [ $(date +%%s) -lt $end ] || exit 1; done; kill -9 %s`,
 		dir, dead+2-3, g.mainProcess(g.agent.Pod)))
 	left := len(containers())
-	t.Logf("killed when %d of %d were left", left, dead)
+	t.Logf("killed when %d of %d containers were left", left, dead)
 	if left < 2 || left > dead-3 {
 		t.Fatalf("%d of %d containers are left: not the middle of the pass", left, dead)
 	}
@@ -58,7 +59,7 @@ func TestAnAgentThatIsKilledInAPassFinishesIt(t *testing.T) {
 	line := g.agentSays("garbage collected", 1)
 	t.Logf("the next pass: %v", line.Fields)
 	if line.Fields["removed"] != float64(left-1) {
-		t.Errorf("it removed %v, want %d", line.Fields["removed"], left-1)
+		t.Errorf("containers removed by the next pass = %v, want %d", line.Fields["removed"], left-1)
 	}
-	g.ended(2) // the one beside them, and the agent
+	g.ended(2) // the running one, and the agent
 }

@@ -34,7 +34,8 @@ func layerOf(file string, mode int64, content []byte) (ociv1.Layer, error) {
 	return tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.Bytes())), nil })
 }
 
-// importImages makes images that share the workload's program and have mebibytes of their own, and makes them known to the runtime.
+// importImages imports images that share the workload's program and have so many mebibytes of their
+// own.
 func (g *garbage) importImages(names []string, own int) {
 	g.t.Helper()
 	program, err := os.ReadFile("../bin/workload")
@@ -83,7 +84,7 @@ func (g *garbage) importImages(names []string, own int) {
 		g.t.Fatal(err)
 	}
 	g.shell("rm /var/lib/tests/images.tar")
-	g.until("the runtime has all images", func() error { // it hears of them by events
+	g.until("the runtime has all images", func() error { // it learns of them from events
 		all, err := g.Inventory(g.ctx)
 		for _, i := range all.Images {
 			for _, tag := range i.RepoTags {
@@ -92,14 +93,14 @@ func (g *garbage) importImages(names []string, own int) {
 		}
 		for _, image := range names {
 			if err == nil && g.ids[gcTag(image)] == "" {
-				err = fmt.Errorf("it does not have %s", gcTag(image))
+				err = fmt.Errorf("the runtime does not have image %s", gcTag(image))
 			}
 		}
 		return err
 	})
 }
 
-// pin has the runtime call an image pinned.
+// pin pins an image in the runtime.
 func (g *garbage) pin(image string) {
 	g.t.Helper()
 	g.shell("ctr -n k8s.io images label " + gcTag(image) + " io.cri-containerd.pinned=pinned")
@@ -110,6 +111,6 @@ func (g *garbage) pin(image string) {
 				return err
 			}
 		}
-		return errors.Join(err, errors.New("it is not"))
+		return errors.Join(err, errors.New("the image is not pinned"))
 	})
 }

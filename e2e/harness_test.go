@@ -17,7 +17,7 @@ import (
 // childVariable is set in the process that TestANodeDiesWithItsProcess starts and kills.
 const childVariable = "JETTISON_CHILD"
 
-// However the process that booted a node ends, the node ends with it: here by SIGKILL, after which no clean-up runs.
+// The node ends with the process that booted it, even after SIGKILL, which runs no clean-up.
 func TestANodeDiesWithItsProcess(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a virtual machine: run make e2e")
@@ -59,24 +59,24 @@ func TestANodeDiesWithItsProcess(t *testing.T) {
 	_ = child.Wait()
 	for end := time.Now().Add(time.Minute); running(pid); {
 		if time.Now().After(end) {
-			t.Fatalf("QEMU, process %d, outlives the process that started it", pid)
+			t.Fatalf("QEMU, process %d, still runs after its parent process ended", pid)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
 }
 
-// running reports whether a process is there and not merely waiting to be reaped by whoever has inherited it.
+// running reports whether a process exists and is not a zombie.
 func running(pid int) bool {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && !strings.Contains(string(text), ") Z ")
 }
 
-// Two nodes side by side know nothing of one another.
+// Two nodes run side by side without affecting each other.
 func TestTwoNodesRunSideBySide(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a virtual machine: run make e2e")
 	}
-	// Not parallel to others: these are the two.
+	// Not parallel to other tests: these are the two nodes.
 	var nodes [2]*vm.Node
 	for i := range nodes {
 		var err error
@@ -90,6 +90,6 @@ func TestTwoNodesRunSideBySide(t *testing.T) {
 	}
 	nodes[0].Close()
 	if faults := nodes[1].Audit(t.Context(), false); len(faults) > 0 {
-		t.Errorf("after the other node's end: %v", faults)
+		t.Errorf("faults after the other node's end: %v", faults)
 	}
 }

@@ -10,29 +10,29 @@ import (
 	"jettison/e2e/vm"
 )
 
-// heart is a pod that writes the time into its log each 10 ms: the longest time between two lines is how long the node let an
-// innocent pod wait.
+// heart is a pod that writes the time into its log every 10 ms. The longest time between two lines
+// is the longest pause that the node imposed on an innocent pod.
 type heart struct {
 	pod    *vm.Pod
 	read   int     // bytes of its log
 	part   string  // of a line
-	stamps []int64 // nanoseconds of CLOCK_MONOTONIC, those of the last longest and later
+	stamps []int64 // nanoseconds of CLOCK_MONOTONIC, from the start of the last query's interval on
 }
 
-// startHeart runs one and waits until it beats.
+// startHeart starts a heart and waits for its first beats.
 func (n *node) startHeart() *heart {
 	n.t.Helper()
 	h := &heart{pod: n.run(vm.NewPod("heart", "16Mi", "", "stamp -every 10ms"))}
 	n.until("the heart beats", func() error {
 		if n.beats(h); len(h.stamps) < 10 {
-			return fmt.Errorf("%d beats", len(h.stamps))
+			return fmt.Errorf("heart has only %d beats", len(h.stamps))
 		}
 		return nil
 	})
 	return h
 }
 
-// beats reads what its log has got since the last time.
+// beats reads the new lines of the heart's log.
 func (n *node) beats(h *heart) {
 	n.t.Helper()
 	text, err := n.ReadFile(n.ctx, h.pod.LogPath("main"), h.read)
@@ -43,7 +43,7 @@ func (n *node) beats(h *heart) {
 	h.take(string(text))
 }
 
-// take adds log lines ("TIME stdout F STAMP"); what is no stamp is left out.
+// take adds log lines ("TIME stdout F STAMP") and skips lines without a stamp.
 func (h *heart) take(text string) {
 	for line := range strings.Lines(h.part + text) {
 		h.part = ""
@@ -61,8 +61,8 @@ func (h *heart) take(text string) {
 	}
 }
 
-// longest is the longest time between two beats of which at least one lies between two instants. What is before from is
-// forgotten.
+// longest returns the longest time between two beats of which at least one is between two instants.
+// It forgets the beats before from.
 func (h *heart) longest(from, to int64) (gap time.Duration) {
 	keep := 0
 	for i := 1; i < len(h.stamps); i++ {
@@ -76,19 +76,20 @@ func (h *heart) longest(from, to int64) (gap time.Duration) {
 	return gap
 }
 
-// longestGap waits until the heart has beaten after an instant, and says how long it stood still at most since another.
+// longestGap waits until the heart has beaten after an instant, and returns its longest pause since
+// another.
 func (n *node) longestGap(h *heart, from, to int64) time.Duration {
 	n.t.Helper()
 	n.until("the heart beats on", func() error {
 		if n.beats(h); len(h.stamps) == 0 || h.stamps[len(h.stamps)-1] <= to {
-			return fmt.Errorf("%d beats, none after %d", len(h.stamps), to)
+			return fmt.Errorf("heart has %d beats, none after %d", len(h.stamps), to)
 		}
 		return nil
 	})
 	return h.longest(from, to)
 }
 
-// monotonic is the guest's CLOCK_MONOTONIC.
+// monotonic returns the guest's CLOCK_MONOTONIC.
 func (n *node) monotonic() int64 {
 	n.t.Helper()
 	m, err := n.Memory(n.ctx)
@@ -98,7 +99,7 @@ func (n *node) monotonic() int64 {
 	return m.MonotonicNS
 }
 
-// Lines in two pieces, lines that are no stamps, and gaps at both ends.
+// The cases have lines in two pieces, lines without stamps, and gaps at both ends.
 func TestHeart(t *testing.T) {
 	var h heart
 	h.take("2026-11-21T07:00:00Z stdout F 100\n2026-11-21T07:00:00Z std")
@@ -109,12 +110,12 @@ func TestHeart(t *testing.T) {
 	}{
 		{0, 115, 30},   // 110 to 140, which ends later
 		{105, 115, 30}, // the same
-		{120, 130, 30}, // it stands still for all of this
-		{141, 149, 10}, // what is over does not count
+		{120, 130, 30}, // within one pause
+		{141, 149, 10}, // an ended pause does not count
 		{145, 1000, 100},
 	} {
 		if got := h.longest(c.from, c.to); got != c.want {
-			t.Errorf("longest gap between %d and %d: %d, want %d", c.from, c.to, got, c.want)
+			t.Errorf("longest gap between %d and %d = %d, want %d", c.from, c.to, got, c.want)
 		}
 	}
 }

@@ -15,9 +15,10 @@ import (
 	"jettison/e2e/vm"
 )
 
-// What a client says of pods neither saves the one that leaks, nor costs another its life: not that the leaker is over, static and within
-// its request, not another pod's object under an innocent one's UID, not an object without priority for a protected pod. All of it is put
-// on the socket before the leaker runs. A limit of a pod's own object acts all the while.
+// Pod objects from a client neither save the pod that leaks nor cost another its life. The false
+// objects: the leaker has ended, is static, is within its request; another pod's object under an
+// innocent pod's UID; an object without priority for a protected pod. The client sends all of them
+// before the leaker runs. A limit of a pod's own object applies all the time.
 func TestPromiseAClientsLieChangesNoVictim(t *testing.T) {
 	n := startNode(t)
 	n.startAgent(config(""))
@@ -38,14 +39,14 @@ func TestPromiseAClientsLieChangesNoVictim(t *testing.T) {
 	before := n.state().Pods.UnknownPriority
 	answer, err := n.API().PutPods(n.ctx, []*v1.Pod{lent, over, bare})
 	if err != nil || len(answer.Refused) != 1 || answer.Refused[0].Object.Name != "other" || answer.Refused[0].Runtime.Name != "innocent" {
-		t.Errorf("the agent answers %+v, %v", answer, err)
+		t.Errorf("answer to the false pod objects = %+v, %v", answer, err)
 	}
 	if before == nil || before.Unprotected != 1 {
-		t.Errorf("of unknown priority: %+v", before)
+		t.Errorf("pods of unknown priority = %+v, want a count", before)
 	}
-	n.until("the objects are counted", func() error { // a State may be a second old
+	n.until("the objects are counted", func() error { // a state may be a second old
 		if p := n.state().Pods; p.RefusedObjects != 1 || p.Clients != 2 || *p.UnknownPriority != *before {
-			return fmt.Errorf("%+v, of unknown priority %+v, before %+v", p, *p.UnknownPriority, *before)
+			return fmt.Errorf("pods %+v, of unknown priority %+v, before %+v", p, *p.UnknownPriority, *before)
 		}
 		return nil
 	})
@@ -63,7 +64,7 @@ func TestPromiseAClientsLieChangesNoVictim(t *testing.T) {
 	n.dies(victim)
 	n.memoryIsBack()
 	if line := n.agentSays("evicted", 2); line.Fields["signal"] != "memory.available" || line.Fields["uid"] != string(victim.Object.UID) {
-		t.Errorf("the agent says %v, want the eviction of %s for memory.available", line.Fields, victim)
+		t.Errorf("agent logged %v, want the eviction of %s for memory.available", line.Fields, victim)
 	}
 	if line := n.agentSays("pod object rejected, runtime has another pod", 1); line.Fields["object"] != "default/other" {
 		t.Errorf("the agent says %v", line.Fields)
@@ -73,17 +74,17 @@ func TestPromiseAClientsLieChangesNoVictim(t *testing.T) {
 	truth.Spec.Priority = new(int32(0))
 	before = n.state().Pods.UnknownPriority
 	if answer, err := n.API().PutPods(n.ctx, []*v1.Pod{truth}); err != nil || len(answer.Refused) != 0 {
-		t.Errorf("the agent answers %+v, %v", answer, err)
+		t.Errorf("answer to the pod object = %+v, %v", answer, err)
 	}
 	n.until("the innocent's priority is known", func() error {
 		if now := n.state().Pods.UnknownPriority; now.Unprotected != before.Unprotected-1 {
-			return fmt.Errorf("%+v, before %+v", *now, *before)
+			return fmt.Errorf("pods of unknown priority = %+v, before %+v", *now, *before)
 		}
 		return nil
 	})
 }
 
-// A file system whose server never answers holds up whoever asks for its statfs, until it is released.
+// A file system with a server that never answers blocks every statfs until it is released.
 func TestAHungMountHangs(t *testing.T) {
 	n := startNode(t)
 	release, err := n.HangMount(n.ctx, "/mnt/hung")
@@ -94,10 +95,10 @@ func TestAHungMountHangs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	waits := func() error { // it makes the system call, and stays there
+	waits := func() error { // the process is blocked in the system call
 		stack := n.shell(fmt.Sprintf("cat /proc/%d/wchan /proc/%[1]d/cmdline", pid))
 		if !strings.Contains(stack, "fuse") && !strings.Contains(stack, "request_wait") {
-			return fmt.Errorf("it is in %q", stack)
+			return fmt.Errorf("kernel stack of the process = %q, want it in statfs", stack)
 		}
 		return nil
 	}
@@ -111,30 +112,30 @@ func TestAHungMountHangs(t *testing.T) {
 	}
 	n.until("df is over", func() error {
 		if res, err := n.Exec(n.ctx, "/bin/kill", "-0", fmt.Sprint(pid)); err != nil || res.Code == 0 {
-			return fmt.Errorf("it still runs (%v)", err)
+			return fmt.Errorf("the process still runs (%v)", err)
 		}
 		return nil
 	})
 }
 
-// A file system with project quotas counts and limits what a project writes.
+// A file system with project quotas counts and limits the bytes that a project writes.
 func TestProjectQuotasWork(t *testing.T) {
 	n := startNode(t)
 	if err := n.MountProjectQuota(n.ctx, "/mnt/quota"); err != nil {
 		t.Fatal(err)
 	}
 	if mount := n.shell("grep /mnt/quota /proc/mounts"); !strings.Contains(mount, "prjquota") {
-		t.Errorf("mounted as %s", mount)
+		t.Errorf("file system mounted as %s, want project quotas", mount)
 	}
 	for pkg, tests := range map[string]string{"./e2e/guest": "^TestLiveProjectQuota", "./stats/read/disk": "^TestQuota"} {
 		out, err := n.RunTests(n.ctx, pkg, "-test.run="+tests, "-test.v")
 		if err != nil || !strings.Contains(out, "--- PASS") || strings.Contains(out, "SKIP") {
-			t.Errorf("%s: %v\n%s", pkg, err, out)
+			t.Errorf("tests of %s in the guest: %v\n%s", pkg, err, out)
 		}
 	}
 }
 
-// A runtime that hangs takes calls and answers none; it goes on where it was.
+// A runtime that hangs accepts calls and answers none. It continues when resumed.
 func TestAHungRuntimeHangs(t *testing.T) {
 	n := startNode(t)
 	if err := n.HangRuntime(n.ctx); err != nil {
@@ -143,7 +144,7 @@ func TestAHungRuntimeHangs(t *testing.T) {
 	ctx, cancel := context.WithTimeout(n.ctx, 3*time.Second)
 	defer cancel()
 	if err := n.NetworkReady(ctx); ctx.Err() == nil {
-		t.Errorf("it answers: %v", err)
+		t.Errorf("call of the hanging runtime = %v, want no answer", err)
 	}
 	if err := n.ResumeRuntime(n.ctx); err != nil {
 		t.Fatal(err)

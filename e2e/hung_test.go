@@ -9,17 +9,18 @@ import (
 	"jettison/e2e/vm"
 )
 
-// runtimeIsStopped asserts that containerd is where HangRuntime has left it: stopped, by the kernel's word (proc_pid_stat(5)).
+// runtimeIsStopped asserts that containerd is stopped, as HangRuntime left it, by the kernel's
+// state (proc_pid_stat(5)).
 func (n *node) runtimeIsStopped() {
 	n.t.Helper()
 	stat := n.shell("cat /proc/$(cat /run/containerd.pid)/stat")
 	if state := strings.Fields(stat[strings.LastIndex(stat, ")")+1:])[0]; state != "T" {
-		n.t.Fatalf("containerd is in state %s", state)
+		n.t.Fatalf("containerd is in state %s, want T (stopped)", state)
 	}
 }
 
-// leaksAway starts a pod that leaks and waits until it has no process left and the memory is back, by the guest's own sampler.
-// meanwhile is called once it leaks.
+// leaksAway starts a pod that leaks, and waits until it has no process left and the memory is back,
+// by the guest's own sampler. It calls meanwhile when the pod leaks.
 func (n *node) leaksAway(meanwhile func()) (*vm.Pod, guestapi.Sample) {
 	n.t.Helper()
 	p, stop := n.crossing("leaker", "alloc -rate 20Mi -size 4Gi", defaultThreshold)
@@ -28,19 +29,20 @@ func (n *node) leaksAway(meanwhile func()) (*vm.Pod, guestapi.Sample) {
 	n.until("the memory is back", func() error {
 		m, err := n.Memory(n.ctx)
 		if err == nil && m.Available() < defaultThreshold {
-			err = fmt.Errorf("%d MiB available", m.Available()/mib)
+			err = fmt.Errorf("only %d MiB available", m.Available()/mib)
 		}
 		return err
 	})
-	p.Fate = vm.Dies
+	p.Expected = vm.Dies
 	return p, stop()
 }
 
-// containerd is stopped in its tracks while a pod leaks: the memory comes back as it does when all is well, while nobody answers;
-// when containerd goes on, what is left of the pod is cleaned up. The agent is not slower afterwards.
+// containerd is stopped while a pod leaks. The memory comes back as with a working runtime. When
+// containerd continues, the agent cleans up the pod's leftovers. The agent is not slower
+// afterwards.
 func TestAHungRuntimeDoesNotKeepTheMemory(t *testing.T) {
 	n := startNode(t)
-	n.startAgent(config("gate: false")) // which keeps out the second leaker, of class BestEffort, while MemoryPressure lasts
+	n.startAgent(config("gate: false")) // the gate would reject the second leaker, of class BestEffort, while MemoryPressure lasts
 	n.holding(vm.NewPod("guaranteed", "96Mi", "96Mi", "alloc -size 32Mi"), 32*mib)
 	n.holding(vm.NewPod("burstable", "64Mi", "", "alloc -size 32Mi"), 32*mib)
 	n.fillTo(160 * mib)
@@ -60,7 +62,7 @@ func TestAHungRuntimeDoesNotKeepTheMemory(t *testing.T) {
 	n.runtimeIsStopped() // all that while
 	for what, s := range map[string]guestapi.Sample{"well": well, "hung": hung} {
 		if s.Crossed == 0 || s.Empty == 0 || s.Back == 0 {
-			t.Errorf("%s: the sampler saw %+v", what, s)
+			t.Errorf("%s: times of the sampler = %+v, want all three", what, s)
 		}
 	}
 	took := func(s guestapi.Sample) string {
@@ -72,9 +74,9 @@ func TestAHungRuntimeDoesNotKeepTheMemory(t *testing.T) {
 	if err := n.ResumeRuntime(n.ctx); err != nil {
 		t.Fatal(err)
 	}
-	n.dies(second) // its sandbox is not ready any more, or gone
+	n.dies(second) // its sandbox is not ready, or removed
 	if line := n.agentSays("evicted", 2); line.Fields["uid"] != string(second.Object.UID) {
-		t.Errorf("the agent says it evicted %v", line.Fields)
+		t.Errorf("evicted pod in the agent's log = %v, want the second leaker", line.Fields)
 	}
 	if err := second.Remove(n.ctx); err != nil {
 		t.Fatal(err)

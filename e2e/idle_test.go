@@ -14,24 +14,24 @@ import (
 	"jettison/e2e/vm"
 )
 
-// idlePodCount is a kubelet's maxPods by default.
+// idlePodCount is a kubelet's default maxPods.
 const idlePodCount = 110
 
-// startIdleNode boots a node on which a kubelet runs pods that do nothing, and the agent beside it.
+// startIdleNode boots a node on which a kubelet runs idle pods, and the agent with it.
 func startIdleNode(b *testing.B) *node {
 	if _, ok := os.LookupEnv(trialsVariable); !ok {
 		b.Skip("takes long: run make bench-react")
 	}
 	n := startNodeWith(b, vm.Options{Kubelet: true, MiB: 6144})
-	if err := n.StartKubelet(n.ctx, vm.KubeletOptions{Config: "maxPods: 200\n"}); err != nil { // the agent is one too
+	if err := n.StartKubelet(n.ctx, vm.KubeletOptions{Config: "maxPods: 200\n"}); err != nil { // the agent is a pod, too
 		b.Fatal(err)
 	}
 	var objects []*v1.Pod
 	for i := range idlePodCount {
 		pod := vm.NewPod("pod"+strconv.Itoa(i), "16Mi", "", "")
-		// Not the workload, whose heart beats: the pods would be what is measured.
+		// Not the workload: its heartbeat would dominate the measurement.
 		pod.Spec.Containers = []v1.Container{{Name: "main", Image: vm.ImagePause, Resources: pod.Spec.Containers[0].Resources}}
-		// One filter less to compile for each: that of its sandbox stays.
+		// One filter less to compile per pod: only that of its sandbox stays.
 		pod.Spec.SecurityContext = &v1.PodSecurityContext{SeccompProfile: &v1.SeccompProfile{Type: v1.SeccompProfileTypeUnconfined}}
 		objects = append(objects, pod)
 	}
@@ -42,9 +42,9 @@ func startIdleNode(b *testing.B) *node {
 	return n
 }
 
-// BenchmarkIdle says what the agent costs on a node with 110 real pods on which nothing happens: beside a kubelet, in the same
-// minutes as it, and then alone, after the kubelet was killed. The first look lasts five minutes, or as many as COUNT says, the
-// second no more than two: to start the pods takes longer already.
+// BenchmarkIdle prints the agent's cost on a node with 110 idle pods: first alongside a kubelet, in
+// the same minutes, then alone, after the kubelet was killed. The first measurement takes five
+// minutes, or COUNT minutes, the second at most two: starting the pods already takes longer.
 func BenchmarkIdle(b *testing.B) {
 	began := time.Now()
 	say := func(what string) { fmt.Printf("%6.1f s  %s\n", time.Since(began).Seconds(), what) }
@@ -63,11 +63,11 @@ func BenchmarkIdle(b *testing.B) {
 	addCost(t, "containerd", first["containerd"])
 	t.note("the agent's CPU is 1/%.1f of the kubelet's in the same minutes (wanted: 1/20 at most)", first["kubelet"].cpu/first["agent"].cpu)
 	say("seen beside a kubelet")
-	t.print() // what follows takes a quarter of an hour
+	t.print() // the rest takes a quarter of an hour
 	if err := n.StopKubelet(n.ctx); err != nil {
 		b.Fatal(err)
 	}
-	n.untilWithin(15*time.Minute, "the agent has found out that no kubelet runs", func() error { // it waits 10 minutes for one that restarts
+	n.untilWithin(15*time.Minute, "the agent has found out that no kubelet runs", func() error { // it waits 10 minutes for a restarting kubelet
 		for _, l := range n.agentLog() {
 			if l.Msg == "kubelet presence changed" && l.Fields["present"] == false {
 				return nil
@@ -84,13 +84,14 @@ func BenchmarkIdle(b *testing.B) {
 	once(b)
 }
 
-// settle is how long a node is left alone before it is observed.
+// settle is how long a node is left alone before a measurement.
 const settle = 20 * time.Second
 
-// syscallWindow is how long system calls are counted, after all else was: to count them makes each of them slower.
+// syscallWindow is how long system calls are counted, after all other measurements: counting makes
+// each call slower.
 const syscallWindow = 20 * time.Second
 
-// cost of a process while it was observed.
+// cost has the resources that a process used during a measurement.
 type cost struct {
 	cpu                float64 // share of a core
 	anon, rss          int64   // bytes, at the end
@@ -98,7 +99,8 @@ type cost struct {
 	switches, syscalls float64 // a second
 }
 
-// observe looks at some processes before and after a while in which nobody asks the guest anything.
+// observe reads the usage of processes before and after a window without any other work in the
+// guest.
 func (n *node) observe(window time.Duration, pids map[string]int) map[string]cost {
 	n.t.Helper()
 	usages := func() (map[string]vm.Usage, int64) {

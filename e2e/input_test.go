@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// A node that is not as the agent needs it: one line that says what, where and what to do, and exit code 1.
+// On a node that does not meet its requirements the agent prints one line with the problem, its
+// place and the remedy, and exits with code 1.
 func TestPromiseBadNodesGetAClearError(t *testing.T) {
 	n := startNode(t)
 	const wait = "apiVersion: jettison/v1alpha1\nkind: AgentConfiguration\nruntimeWait: 2s\n"
@@ -41,7 +42,7 @@ func TestPromiseBadNodesGetAClearError(t *testing.T) {
 			t.Fatal(err)
 		}
 		said, text := "", string(res.Stderr)
-		for strings.HasPrefix(text, "time=") { // which runtime it takes, and what it waits for, is logged at once
+		for strings.HasPrefix(text, "time=") { // skip early log lines about the runtime and the waits
 			first, rest, _ := strings.Cut(text, "\n")
 			said, text = said+first+"\n", rest
 		}
@@ -53,18 +54,19 @@ func TestPromiseBadNodesGetAClearError(t *testing.T) {
 	}
 }
 
-// The agent as its user's eyes see it from outside: last to be killed by the kernel, its pages locked.
+// The agent as the node's user sees it from outside: last choice of the kernel's OOM killer, with
+// its pages locked.
 func TestPromiseTheAgentProtectsItself(t *testing.T) {
 	n := startNode(t)
 	n.startAgent("")
 	pid := n.mainProcess(n.agent.Pod)
 	if got := strings.TrimSpace(n.shell("cat /proc/" + pid + "/oom_score_adj")); got != "-999" {
-		t.Errorf("oom_score_adj %s, want -999", got)
+		t.Errorf("agent's oom_score_adj = %s, want -999", got)
 	}
 	n.until("memory is locked, once the start is over", func() error {
 		status := n.shell("cat /proc/" + pid + "/status")
 		if strings.Contains(status, "VmLck:\t       0 kB") || !strings.Contains(status, "VmLck:") {
-			return fmt.Errorf("no memory is locked:\n%s", status)
+			return fmt.Errorf("the agent has no locked memory:\n%s", status)
 		}
 		return nil
 	})
@@ -76,7 +78,7 @@ func TestPromiseTheAgentProtectsItself(t *testing.T) {
 	}
 }
 
-// The kubelet's own file is enough: its threshold and formula are taken.
+// The kubelet's own file suffices: the agent uses its threshold and formula.
 func TestAKubeletsFileIsEnough(t *testing.T) {
 	n := startNode(t)
 	n.startAgent("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncgroupDriver: cgroupfs\nevictionHard: {memory.available: 150Mi}\n")
@@ -84,6 +86,6 @@ func TestAKubeletsFileIsEnough(t *testing.T) {
 	n.dies(n.run(leaker()))
 	line := n.agentSays("evicted", 1)
 	if got := line.Fields["threshold"]; got != float64(150*mib) {
-		t.Errorf("the agent acted at a threshold of %v", got)
+		t.Errorf("threshold of the eviction = %v, want the file's", got)
 	}
 }

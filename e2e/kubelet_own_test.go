@@ -10,7 +10,7 @@ import (
 	"jettison/e2e/vm"
 )
 
-// untilWithin is until with another limit than two minutes.
+// untilWithin works as until with a limit other than two minutes.
 func (n *node) untilWithin(limit time.Duration, what string, check func() error) {
 	n.t.Helper()
 	if err := n.Eventually(n.ctx, limit, what, func(context.Context) error { return check() }); err != nil {
@@ -18,7 +18,8 @@ func (n *node) untilWithin(limit time.Duration, what string, check func() error)
 	}
 }
 
-// The DaemonSet, unmodified and without a configuration, goes by the kubelet's own: its file, a drop-in, a flag. It says which.
+// The DaemonSet, unmodified and without a configuration, uses the kubelet's own: its file, a
+// drop-in, a flag. It logs the source.
 func TestKubeletsOwnConfiguration(t *testing.T) {
 	n := startKubeletNode(t, vm.KubeletOptions{
 		Config: "evictionHard: {memory.available: 300Mi, nodefs.available: 7%}\n", Args: []string{"--image-gc-high-threshold=93"},
@@ -28,17 +29,18 @@ func TestKubeletsOwnConfiguration(t *testing.T) {
 	thresholds, from := fmt.Sprint(line.Fields["thresholds"]), fmt.Sprint(line.Fields["config"])
 	for _, want := range []string{"memory.available<300Mi", "nodefs.available<7%"} {
 		if !strings.Contains(thresholds, want) {
-			t.Errorf("thresholds %s, want %s", thresholds, want)
+			t.Errorf("thresholds from the kubelet's configuration = %s, want %s", thresholds, want)
 		}
 	}
 	want := fmt.Sprintf("the kubelet, process %d: /etc/kubernetes/kubelet.yaml, --image-gc-high-threshold", n.KubeletPID())
 	if from != want || line.Fields["kubelet"] != true || line.Fields["disk"] != "observe" {
-		t.Errorf("%v, want %q", line.Fields, want)
+		t.Errorf("logged sources = %v, want %q", line.Fields, want)
 	}
 }
 
-// A kubelet that restarts every 20 s for 10 minutes, of which it is down for 14 s each, counts all the time: with gc and disk unset the
-// agent collects nothing of what a pod that is gone has left, and says at no time that there is no kubelet.
+// A kubelet that restarts every 20 s for 10 minutes, and is down for 14 s each time, counts as
+// running all the time. With gc and disk unset the agent does not collect leftovers of removed
+// pods, and never logs that there is no kubelet.
 func TestKubeletRestartsAllTheTime(t *testing.T) {
 	n := startKubeletNode(t, vm.KubeletOptions{})
 	n.shell("mkdir -p /var/log/pods/default_ghost_0fa5bd1e-40dd-4c6a-a5ac-cbb7e0d3ad1c/main && " +
@@ -53,6 +55,6 @@ func TestKubeletRestartsAllTheTime(t *testing.T) {
 		}
 	}
 	if line := n.agentSays("started", 1); line.Fields["kubelet"] != true {
-		t.Errorf("%v", line.Fields)
+		t.Errorf("unexpected state of the agent's log: %v", line.Fields)
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"jettison/e2e/vm"
 )
 
-// startKubeletNode boots a node on which a kubelet runs by itself. TestKubelet* are not part of `make e2e`: they need one,
-// and to build it takes minutes.
+// startKubeletNode boots a node with a standalone kubelet. TestKubelet* are not part of `make e2e`:
+// building the kubelet takes minutes.
 func startKubeletNode(t *testing.T, o vm.KubeletOptions) *node {
 	t.Helper()
 	if os.Getenv("JETTISON_KUBELET") == "" {
@@ -34,7 +34,7 @@ func startKubeletNode(t *testing.T, o vm.KubeletOptions) *node {
 	return n
 }
 
-// runStatic has the kubelet run a pod.
+// runStatic has the kubelet run a static pod.
 func (n *node) runStatic(pod *v1.Pod) *vm.Pod {
 	n.t.Helper()
 	p, err := n.RunStatic(n.ctx, pod)
@@ -44,7 +44,7 @@ func (n *node) runStatic(pod *v1.Pod) *vm.Pod {
 	return p
 }
 
-// kubeletSummary is what the kubelet says now.
+// kubeletSummary returns the kubelet's current summary.
 func (n *node) kubeletSummary() *statsapi.Summary {
 	n.t.Helper()
 	text, err := n.KubeletSummary(n.ctx)
@@ -54,7 +54,8 @@ func (n *node) kubeletSummary() *statsapi.Summary {
 	return n.summary(text)
 }
 
-// agentSummary is what the agent's own command line says now, in the agent's container.
+// agentSummary returns the current summary of the agent's command line, run in the agent's
+// container.
 func (n *node) agentSummary() *statsapi.Summary {
 	n.t.Helper()
 	text, err := n.agent.Exec(n.ctx, "/jettison", "stats", "-o", "json")
@@ -73,8 +74,8 @@ func (n *node) summary(text []byte) *statsapi.Summary {
 	return &s
 }
 
-// idlePods are four pods that take what they take and then do nothing: one of each QoS class, and one with a network of its
-// own, the first, to which a mebibyte is sent.
+// idlePods starts four pods that allocate their resources and then do nothing: one of each QoS
+// class, and one with its own network, the first, to which a mebibyte is sent.
 func (n *node) idlePods() (names []string) {
 	n.t.Helper()
 	disk := v1.EmptyDirVolumeSource{}
@@ -98,22 +99,22 @@ func (n *node) idlePods() (names []string) {
 	return names
 }
 
-// The kubelet and the agent measure the same node and say the same.
+// The kubelet and the agent measure the same node and report the same figures.
 func TestKubeletAndAgentAgree(t *testing.T) {
 	n := startKubeletNode(t, vm.KubeletOptions{})
 	names := n.idlePods()
 	n.startAgent(config("staticPodPath: " + vm.StaticPods))
 	if line := n.agentSays("started", 1); line.Fields["kubelet"] != true || line.Fields["disk"] != "observe" {
-		t.Errorf("the agent does not leave the disks to the kubelet beside it: %v", line.Fields)
+		t.Errorf("agent with a kubelet still handles the disks: %v", line.Fields)
 	}
 	n.until("the agent knows the objects of the static pods", func() error {
-		if got := n.state().Pods.Objects; got != len(names)+1 { // the agent is one itself
-			return fmt.Errorf("%d objects of %d pods", got, len(names)+1)
+		if got := n.state().Pods.Objects; got != len(names)+1 { // the agent is a pod, too
+			return fmt.Errorf("agent has %d objects of %d pods", got, len(names)+1)
 		}
 		return nil
 	})
-	// The kubelet's figures of pods are up to 20 s old, those of volumes a minute: asked until both have settled, and so seldom
-	// that its figures are of after the last time.
+	// The kubelet's figures of pods are up to 20 s old, those of volumes a minute. The test repeats
+	// until both have settled, slowly enough that each reading has newer kubelet figures.
 	var rows []row
 	for deadline := time.Now().Add(4 * time.Minute); ; time.Sleep(25 * time.Second) {
 		before := n.agentSummary()
@@ -126,7 +127,7 @@ func TestKubeletAndAgentAgree(t *testing.T) {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Errorf("the kubelet and the agent differ; the kubelet knows nothing of %v", missing)
+			t.Errorf("figures of kubelet and agent differ; kubelet has no figures of %v", missing)
 			break
 		}
 	}
@@ -134,10 +135,10 @@ func TestKubeletAndAgentAgree(t *testing.T) {
 	if err := printRows(&table, rows); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("the kubelet beside the agent:\n%s", &table)
+	t.Logf("figures of the kubelet and the agent:\n%s", &table)
 }
 
-// missingPods are those of which the kubelet does not give the memory: there would be nothing to compare.
+// missingPods returns the pods without memory figures from the kubelet, which cannot be compared.
 func missingPods(rows []row, names []string) (missing []string) {
 	for _, name := range names {
 		if !slices.ContainsFunc(rows, func(r row) bool {

@@ -10,7 +10,7 @@ import (
 	"jettison/e2e/vm"
 )
 
-// leaker is a BestEffort pod that leaks 20 MiB/s without end.
+// leaker returns a BestEffort pod that leaks 20 MiB/s without end.
 func leaker() *v1.Pod { return vm.NewPod("leaker", "", "", "alloc -rate 20Mi -size 4Gi") }
 
 // leakerBesideOthers starts pods of all three QoS classes, one of which leaks 20 MiB/s without end.
@@ -21,8 +21,9 @@ func leakerBesideOthers(n *node) *vm.Pod {
 	return n.run(leaker())
 }
 
-// A BestEffort pod leaks beside a Burstable and a Guaranteed one: the agent evicts the leaker and only it, before the
-// kernel's OOM killer does anything. The node's condition comes with it and goes.
+// A BestEffort pod leaks while a Burstable and a Guaranteed one run. The agent evicts only the
+// leaker, before the kernel's OOM killer acts. The node's condition becomes true with the eviction
+// and false afterwards.
 func TestPromiseTheLeakerAloneIsEvicted(t *testing.T) {
 	n := startNode(t)
 	n.startAgent(config(""))
@@ -32,48 +33,50 @@ func TestPromiseTheLeakerAloneIsEvicted(t *testing.T) {
 	line := n.agentSays("evicted", 1)
 	n.comesAndGoes("MemoryPressure", line)
 	if got := line.Fields["victim"]; got != "default/leaker" {
-		t.Errorf("the agent says it evicted %v", got)
+		t.Errorf("evicted pod in the agent's log = %v, want the leaker", got)
 	}
 	t.Logf("crossed to kill %v, kill to memory back %v", line.Duration("crossedToKill"), line.Duration("killToMemoryBack"))
 }
 
-// A pod's page cache counts as used by the kubelet's formula as far as it is active: all that it reads over and over. That would outlive it,
-// and cost the next one its life. The threshold is so high that the kernel itself sees no need to reclaim anything.
+// The kubelet's formula counts a pod's active page cache as used: the pages that the pod reads
+// repeatedly. If they outlived the pod, they would cost the next pod its life. The threshold is so
+// high that the kernel itself has no need to reclaim.
 func TestPageCacheGoesWithItsPod(t *testing.T) {
 	n := startNode(t)
 	if generations := n.shell("cat /sys/kernel/mm/lru_gen/enabled 2>/dev/null || true"); strings.HasSuffix(strings.TrimSpace(generations), "7") {
-		t.Skip("this kernel keeps generations of pages (CONFIG_LRU_GEN): what is read is not active for that")
+		t.Skip("this kernel keeps generations of pages (CONFIG_LRU_GEN): pages that are read do not become active")
 	}
 	n.holding(vm.NewPod("clerk", "16Mi", "", "alloc -size 24Mi"), 24*mib)
 	m, err := n.Memory(n.ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	limit := (m.Available() - 220*mib) / mib * mib // the agent takes some, too
+	limit := (m.Available() - 220*mib) / mib * mib // the agent uses some, too
 	n.startAgent(config("evictionHard: {memory.available: %dMi}", limit/mib))
 	reader := n.run(vm.NewPod("reader", "", "", "thrash -size 280Mi /file"))
 	n.dies(reader)
 	line := n.agentSays("evicted", 1)
 	if got := line.Fields["victim"]; got != "default/reader" {
-		t.Errorf("the agent says it evicted %v", got)
+		t.Errorf("evicted pod in the agent's log = %v, want the reader", got)
 	}
 	if m, err = n.Memory(n.ctx); err != nil || m.Available() < limit+50*mib {
-		t.Errorf("%d MiB available, want 50 more than %d (%v)", m.Available()/mib, limit/mib, err)
+		t.Errorf("%d MiB available after the eviction, want 50 more than %d (%v)", m.Available()/mib, limit/mib, err)
 	}
 	t.Logf("kill to memory back %v", line.Duration("killToMemoryBack"))
 }
 
-// The same without the agent ends in a kernel OOM kill: the scenario above can fail.
+// Without the agent the same load ends in a kernel OOM kill: the scenario above can fail.
 func TestWithoutTheAgentTheKernelKills(t *testing.T) {
 	n := startNode(t)
 	n.oomMeant = true
-	// The kernel as it comes gets there too, after minutes of thrashing. With this it kills once it cannot keep the last second's
-	// working set in memory (Documentation/admin-guide/mm/multigen_lru.rst).
+	// The kernel's defaults lead there too, after minutes of thrashing. With this setting the
+	// kernel kills when it cannot keep the last second's working set in memory
+	// (Documentation/admin-guide/mm/multigen_lru.rst).
 	n.shell("cd /sys/kernel/mm/lru_gen && echo y > enabled && echo 1000 > min_ttl_ms")
 	leaker := leakerBesideOthers(n)
-	leaker.Fate = vm.Any // the kernel kills one process and knows nothing of pods: the sandbox lives on
-	// Asked seldom: each question brings pages of the guest's init back, which the kernel takes for progress, and for as long
-	// as it makes progress it does not kill.
+	leaker.Expected = vm.Any // the kernel kills one process, not the pod: the sandbox keeps running
+	// Poll slowly: each poll loads pages of the guest's init, which the kernel counts as progress,
+	// and it does not kill while it makes progress.
 	deadline := time.Now().Add(15 * time.Minute)
 	for fired := false; !fired; {
 		time.Sleep(10 * time.Second)
@@ -92,23 +95,23 @@ func TestWithoutTheAgentTheKernelKills(t *testing.T) {
 // The same on the older kernel, end to end.
 func TestSmokeTheLeakerAloneIsEvicted(t *testing.T) { TestPromiseTheLeakerAloneIsEvicted(t) }
 
-// A dry run decides and logs, and kills nothing.
+// A dry run decides and logs, and kills no pod.
 func TestPromiseADryRunKillsNothing(t *testing.T) {
 	n := startNode(t)
 	n.startAgent("", "--dry-run")
-	hog := n.fillTo(-20 * mib) // below the threshold, and staying there
+	hog := n.fillTo(-20 * mib) // permanently below the threshold
 	line := n.agentSays("would evict", 1)
 	if got := line.Fields["victim"]; got != "default/ballast" {
-		t.Errorf("the agent says it would evict %v", got)
+		t.Errorf("victim of the dry run = %v, want the hog", got)
 	}
-	n.agentSays("would evict", 2) // ten seconds later, and still nothing happened
+	n.agentSays("would evict", 2) // ten seconds later, still without an eviction
 	if err := hog.Check(n.ctx); err != nil {
 		t.Error(err)
 	}
 }
 
-// containerd is killed and started again under the agent; afterwards a leaker is evicted all the same, and the runtime has
-// cleaned up after it.
+// containerd is killed and restarted while the agent runs. Afterwards the agent evicts a leaker,
+// and the runtime cleans up after it.
 func TestPromiseARestartOfTheRuntimeIsSurvived(t *testing.T) {
 	n := startNode(t)
 	n.startAgent("")
@@ -124,8 +127,8 @@ func TestPromiseARestartOfTheRuntimeIsSurvived(t *testing.T) {
 	n.memoryIsBack()
 }
 
-// The runtime is down while a pod leaks: the kernel is asked and told directly, so the leaker goes all the same, and is
-// cleaned up after once the runtime is back.
+// The runtime is down while a pod leaks. The agent reads from and kills through the kernel
+// directly, so the leaker dies, and is cleaned up when the runtime is back.
 func TestTheRuntimeIsDownAndTheLeakerGoesAllTheSame(t *testing.T) {
 	n := startNode(t)
 	n.startAgent("")
@@ -144,13 +147,13 @@ func TestTheRuntimeIsDownAndTheLeakerGoesAllTheSame(t *testing.T) {
 	n.agentSays("runtime reachable again", 1)
 }
 
-// The agent takes no longer than its own end to stop, and starts again.
+// The agent stops promptly, and starts again.
 func TestTheAgentStopsWhenTold(t *testing.T) {
 	n := startNode(t)
 	n.startAgent("")
 	n.shell("kill -TERM " + n.mainProcess(n.agent.Pod))
 	n.agentSays("stopped", 1)
-	n.agent.Fate = vm.Dies
+	n.agent.Expected = vm.Dies
 	n.until("the agent's container is over", func() error { return n.agent.Ended(n.ctx, 0) })
 	if err := n.agent.Remove(n.ctx); err != nil {
 		t.Fatal(err)

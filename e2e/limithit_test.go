@@ -8,7 +8,8 @@ import (
 	"jettison/e2e/vm"
 )
 
-// limitHits is what a pod's cgroup has counted: of memory.events high and max, of memory.stat pages.
+// limitHits are counters of a pod's cgroup: high and max of memory.events, page counts of
+// memory.stat.
 type limitHits struct{ hits, refaulted, stolen int64 }
 
 func (n *node) limitHits(p *vm.Pod) (out limitHits, err error) {
@@ -31,9 +32,10 @@ func (n *node) limitHits(p *vm.Pod) (out limitHits, err error) {
 	return out, err
 }
 
-// A pod loses, and reads in again, within a factor of what a pressure signal takes it to lose each time that it hits a limit of its own
-// (eviction/cause.go, reclaimedPerHit): if it were more than twice that, who thrashes at its own limit would be taken for one that others
-// take from; far less, and one that others take from would be taken for the cause.
+// The memory that a pod loses and reads in again at each hit of its own limit is within a factor of
+// the value that a pressure signal assumes (eviction/cause.go, reclaimedPerHit). If it were more
+// than twice that, a pod that thrashes at its own limit would be treated as suffering from others.
+// If it were far less, a pod suffering from others would be treated as the cause.
 func TestWhatAHitOfALimitReclaims(t *testing.T) {
 	const reckoned, kib, page = 512 << 10, 1 << 10, 4 << 10
 	n := startNode(t)
@@ -48,7 +50,7 @@ func TestWhatAHitOfALimitReclaims(t *testing.T) {
 			counted := func(more limitHits) (now limitHits) {
 				n.until("it reads in again", func() (err error) {
 					if now, err = n.limitHits(p); err == nil && now.refaulted < more.refaulted+1000 {
-						err = fmt.Errorf("%d pages", now.refaulted)
+						err = fmt.Errorf("only %d pages refaulted", now.refaulted)
 					}
 					return err
 				})
@@ -57,12 +59,12 @@ func TestWhatAHitOfALimitReclaims(t *testing.T) {
 			before := counted(limitHits{})
 			after := counted(before)
 			hits := after.hits - before.hits
-			t.Logf("%s, memory.%s: %d hits, of each %d KiB taken and %d KiB read in again", how, limit, hits,
+			t.Logf("%s, memory.%s: %d hits, each with %d KiB reclaimed and %d KiB read in again", how, limit, hits,
 				(after.stolen-before.stolen)*page/kib/max(1, hits), (after.refaulted-before.refaulted)*page/kib/max(1, hits))
 			if each := (after.refaulted - before.refaulted) * page / max(1, hits); hits == 0 || each > 2*reckoned || each < reckoned/8 {
-				t.Errorf("want from %d to %d KiB", reckoned/8/kib, 2*reckoned/kib)
+				t.Errorf("memory reclaimed per hit out of range: want from %d to %d KiB", reckoned/8/kib, 2*reckoned/kib)
 			}
-			p.Fate = vm.Dies
+			p.Expected = vm.Dies
 			n.shell("echo 1 > /sys/fs/cgroup/" + p.Cgroup + "/cgroup.kill")
 			n.dies(p)
 		}

@@ -11,7 +11,7 @@ import (
 	"jettison/e2e/vm"
 )
 
-// putPods hands the objects of pods to the agent.
+// putPods sends pod objects to the agent.
 func (n *node) putPods(pods ...*vm.Pod) {
 	n.t.Helper()
 	if err := n.PutPods(n.ctx, pods...); err != nil {
@@ -19,7 +19,7 @@ func (n *node) putPods(pods ...*vm.Pod) {
 	}
 }
 
-// state asks the agent for its state.
+// state reads the agent's state.
 func (n *node) state() *api.State {
 	n.t.Helper()
 	s, err := n.API().State(n.ctx)
@@ -29,7 +29,8 @@ func (n *node) state() *api.State {
 	return s
 }
 
-// noCondition asserts that the agent has raised no condition: a pod's own limit is no pressure on the node.
+// noCondition asserts that the agent has set no condition: a pod's own limit is no pressure on the
+// node.
 func (n *node) noCondition() {
 	n.t.Helper()
 	for _, l := range n.agentLog() {
@@ -39,8 +40,8 @@ func (n *node) noCondition() {
 	}
 }
 
-// A pod writes more to its emptyDir than the volume's limit, which only its object tells, and goes; neighbours write as much,
-// without a limit or with a higher one.
+// The agent evicts a pod that writes more to its emptyDir than the volume's limit, which only its
+// pod object has. Neighbours write as much, without a limit or with a higher one.
 func TestAnEmptyDirOverItsLimitEndsThePod(t *testing.T) {
 	n := startNode(t)
 	n.startAgent(config(""))
@@ -58,18 +59,19 @@ func TestAnEmptyDirOverItsLimitEndsThePod(t *testing.T) {
 	n.dies(pods["over"])
 	line := n.evictedFor("emptydirfs.limit", pods["over"])
 	if want := `Usage of EmptyDir volume "data" exceeds the limit "16Mi". `; line.Fields["message"] != want {
-		t.Errorf("the agent's message is %q, want %q", line.Fields["message"], want)
+		t.Errorf("eviction message = %q, want %q", line.Fields["message"], want)
 	}
 	n.nothingLeft(pods["over"])
-	n.isBack(rootDir, disk{available: before.available - (64+16)*mib}) // what the two others have written, and logs
+	n.isBack(rootDir, disk{available: before.available - (64+16)*mib}) // files of the two other pods, and logs
 	n.noCondition()
 }
 
-// A container's log grows over the container's limit on ephemeral storage, and the pod goes, although all its containers together
-// may use more. Neighbours write as much: one whose object has no limits, and one that nobody told of.
+// A container's log exceeds the container's limit on ephemeral storage. The agent evicts the pod,
+// although its containers together may use more. Neighbours write as much: one with an object
+// without limits, and one without an object.
 func TestAContainerLogOverItsLimitEndsThePod(t *testing.T) {
 	n := startNode(t)
-	n.startAgent(config("containerLogMaxSize: 1Gi"))   // logs that are rotated do not grow
+	n.startAgent(config("containerLogMaxSize: 1Gi"))   // rotated logs do not grow
 	const logs = "log -rate 2Mi -line 8000 -size 24Mi" // long lines: each is work for the runtime
 	limited := vm.NewPod("limited", "", "", logs)
 	limited.Spec.Containers = append(limited.Spec.Containers, v1.Container{Name: "side", Image: vm.ImageWorkload, Args: []string{"sleep"}})
@@ -82,13 +84,13 @@ func TestAContainerLogOverItsLimitEndsThePod(t *testing.T) {
 	n.dies(victim)
 	line := n.evictedFor("ephemeralcontainerfs.limit", victim)
 	if want := `Container main exceeded its local ephemeral storage limit "8Mi". `; line.Fields["message"] != want {
-		t.Errorf("the agent's message is %q, want %q", line.Fields["message"], want)
+		t.Errorf("eviction message = %q, want %q", line.Fields["message"], want)
 	}
 	n.nothingLeft(victim)
 	for _, p := range []*vm.Pod{told, untold} {
 		n.until(p.String()+" has written three times the limit", func() error {
 			if size := n.number("wc -c < " + p.LogPath("main")); size < 24*mib {
-				return fmt.Errorf("%d bytes", size)
+				return fmt.Errorf("log has %d bytes", size)
 			}
 			return nil
 		})
@@ -96,8 +98,8 @@ func TestAContainerLogOverItsLimitEndsThePod(t *testing.T) {
 	n.noCondition()
 }
 
-// What clients say of pods decides: of two that use more than they asked for, the one of lower priority goes, although it uses
-// less.
+// Pod objects from clients decide: of two pods above their requests, the one with lower priority is
+// evicted, although it uses less.
 func TestMemoryPrioritiesOfPodObjectsDecide(t *testing.T) {
 	n := startNode(t)
 	n.startAgent(config(""))
@@ -115,11 +117,11 @@ func TestMemoryPrioritiesOfPodObjectsDecide(t *testing.T) {
 	n.condition("MemoryPressure", false)
 	s := n.state()
 	if len(s.Evicted) != 1 || s.Evicted[0].Pod.UID != string(plain.Object.UID) || s.Evicted[0].Signal != "memory.available" || s.Pods.Objects != 2 {
-		t.Errorf("the agent's state: %+v", s)
+		t.Errorf("pods in the agent's state = %+v, want both objects", s)
 	}
 	for _, c := range s.Conditions {
 		if c.Status {
-			t.Errorf("%s is true still", c.Type)
+			t.Errorf("node condition %s is still true", c.Type)
 		}
 	}
 }

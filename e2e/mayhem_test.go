@@ -15,14 +15,15 @@ import (
 // tmpfs is a volume in memory.
 var tmpfs = v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory}
 
-// mayhem is everything at its worst. A node of 1 GiB has some 600 MiB for pods, and 7000 tasks.
+// mayhem has the worst loads. A node of 1 GiB has about 600 MiB for pods, and 7000 tasks.
 var mayhem = []*hardship{
 	harmless,
 	{what: "a leak at once, huge pages", culprits: one("leaker", "burst -size 4Gi")},
 	{what: "a fork bomb, memory short", culprits: one("bomb", "bomb -generations 13")},
 	{what: "a fork bomb, tasks short", culprits: one("bomb", "bomb -generations 11"), prepare: lowerPidMax},
-	// /dev/shm holds 64 MiB. It is filled slowly, so that the runtime is done with the pod when the threshold is crossed; where all of
-	// it is not enough for that, a little anonymous memory is.
+	// /dev/shm has 64 MiB. It is filled slowly, so that the runtime has finished the pod's start
+	// when the threshold is crossed. If 64 MiB do not suffice for that, a little anonymous memory
+	// is added.
 	{what: "a tmpfs filler, shared memory", prepare: ballast(45 * mib), culprits: one("filler", "fill -rate 20Mi -size 60Mi /dev/shm/file + alloc -rate 1Mi -size 4Gi")},
 	{what: "a tmpfs filler, emptyDir", prepare: ballast(300 * mib), culprits: func() []*v1.Pod {
 		return []*v1.Pod{withEmptyDir(vm.NewPod("filler", "", "", "fill -size 4Gi /memory/file"), "memory", tmpfs)}
@@ -38,7 +39,7 @@ var mayhem = []*hardship{
 	{what: "a leaker two seconds old", culprits: one("leaker", "burst -after 1500ms -size 4Gi")},
 }
 
-// one is a BestEffort pod that behaves in some way.
+// one returns a BestEffort pod with a behaviour.
 func one(name, behaviour string) func() []*v1.Pod {
 	return func() []*v1.Pod { return []*v1.Pod{vm.NewPod(name, "", "", behaviour)} }
 }
@@ -57,7 +58,7 @@ func ballast(headroom int64) func(*arena) func() {
 	}
 }
 
-// lowerPidMax makes tasks what is short first.
+// lowerPidMax makes tasks the first resource to be short.
 func lowerPidMax(a *arena) (undo func()) {
 	const file = "/proc/sys/kernel/pid_max"
 	before := strings.TrimSpace(a.shell("cat " + file))
@@ -65,11 +66,11 @@ func lowerPidMax(a *arena) (undo func()) {
 	return func() { a.shell("echo " + before + " > " + file) }
 }
 
-// signalAll tells all pods to begin, with one shell line.
+// signalAll signals all pods to begin, with one shell line.
 func signalAll(a *arena, pods []*vm.Pod) {
 	line := "kill -USR1"
 	for _, p := range pods {
-		if err := p.Check(a.ctx); err != nil { // it takes signals from now on
+		if err := p.Check(a.ctx); err != nil { // it handles signals from now on
 			a.t.Fatal(err)
 		}
 		line += " " + a.mainProcess(p)
@@ -77,23 +78,24 @@ func signalAll(a *arena, pods []*vm.Pod) {
 	a.shell(line)
 }
 
-// hasThrashed returns nil if a pod has read many pages that it had read before.
+// hasThrashed returns nil if a pod has refaulted many pages.
 func hasThrashed(a *arena, p *vm.Pod) error {
 	const enough = 50_000 // pages: 200 MiB
 	if pages := a.number("sed -n 's/^workingset_refault_file //p' /sys/fs/cgroup/" + p.Cgroup + "/memory.stat"); pages < enough {
-		return fmt.Errorf("%s has read only %d pages anew: too little to prove anything", p, pages)
+		return fmt.Errorf("%s has refaulted only %d pages: too few to prove anything", p, pages)
 	}
 	return nil
 }
 
-// BenchmarkMayhem puts the node through everything that pods do at their worst, three times each, and asks the same questions:
-// who died, did the kernel's OOM killer fire, how long did an innocent pod stand still. One of them: -bench Mayhem/fork.
+// BenchmarkMayhem runs all the worst loads of pods on the node, three times each. It reports the
+// dead pods, the kernel's OOM kills, and the longest pause of an innocent pod. To run one load:
+// -bench Mayhem/fork.
 func BenchmarkMayhem(b *testing.B) {
 	a := startArena(b, config(`evictionHard: {memory.available: 100Mi, pid.available: "25%%"}`))
 	t := questions("mayhem, memory.available<100Mi and pid.available<25%, kernel " + a.Kernel)
 	for _, h := range mayhem {
 		b.Run(h.what, func(sub *testing.B) {
-			a.t = sub // whose failure ends it
+			a.t = sub // a failure ends only this part
 			answer(t, h, a.repeat(h, trials(3)))
 			once(sub)
 		})

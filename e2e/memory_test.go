@@ -12,21 +12,22 @@ import (
 	"jettison/e2e/vm"
 )
 
-// config is a config file of the agent's own, with conditions that clear soon; further lines as in fmt.Sprintf.
+// config returns a config file of the agent with conditions that clear soon. Further lines are
+// formatted as by fmt.Sprintf.
 func config(format string, args ...any) string {
 	return "apiVersion: jettison/v1alpha1\nkind: AgentConfiguration\nevictionPressureTransitionPeriod: " + transition.String() + "\n" +
 		fmt.Sprintf(format, args...) + "\n"
 }
 
-// conditionReasons are the kubelet's, false and true.
+// conditionReasons are the kubelet's, for false and true.
 var conditionReasons = map[string][2]string{
 	"MemoryPressure": {"KubeletHasSufficientMemory", "KubeletHasInsufficientMemory"},
 	"DiskPressure":   {"KubeletHasNoDiskPressure", "KubeletHasDiskPressure"},
 	"PIDPressure":    {"KubeletHasSufficientPID", "KubeletHasInsufficientPID"},
 }
 
-// condition waits until the agent says that a condition of the node has become true, or false, for the first time, with the
-// kubelet's reason for it.
+// condition waits until the agent logs that a condition of the node has become true, or false, for
+// the first time, and asserts the kubelet's reason.
 func (n *node) condition(condition string, status bool) vm.LogLine {
 	n.t.Helper()
 	var found vm.LogLine
@@ -38,14 +39,14 @@ func (n *node) condition(condition string, status bool) vm.LogLine {
 				return nil
 			}
 		}
-		return fmt.Errorf("not in %d lines", len(lines))
+		return fmt.Errorf("condition is not in %d log lines", len(lines))
 	})
 	want := conditionReasons[condition][0]
 	if status {
 		want = conditionReasons[condition][1]
 	}
 	if found.Fields["reason"] != want {
-		n.t.Errorf("%s is %v because of %v, want %s", condition, status, found.Fields["reason"], want)
+		n.t.Errorf("reason of condition %s (%v) = %v, want %s", condition, status, found.Fields["reason"], want)
 	}
 	return found
 }
@@ -53,19 +54,20 @@ func (n *node) condition(condition string, status bool) vm.LogLine {
 // transition is evictionPressureTransitionPeriod of config.
 const transition = 2 * time.Second
 
-// comesAndGoes asserts that a condition was raised before the agent was done with an eviction, and waits until it is cleared, not
-// before the transition period is over. That may be before the eviction is: what was short is back before the last process is.
+// comesAndGoes asserts that the agent set a condition before an eviction was complete, and waits
+// until it clears it, after the transition period. It may clear before the eviction completes: the
+// resource can be back before the last process has ended.
 func (n *node) comesAndGoes(condition string, evicted vm.LogLine) {
 	n.t.Helper()
 	raised, cleared := n.condition(condition, true), n.condition(condition, false)
-	const late = 200 * time.Millisecond // that a condition is raised is written after the kill
+	const late = 200 * time.Millisecond // the agent logs a new condition after the kill
 	if raised.Time.After(evicted.Time) || cleared.Time.Sub(raised.Time) < transition-late {
-		n.t.Errorf("%s is raised at %v and cleared at %v, the eviction was at %v", condition, raised.Time, cleared.Time, evicted.Time)
+		n.t.Errorf("condition %s was set at %v and cleared at %v, eviction was at %v", condition, raised.Time, cleared.Time, evicted.Time)
 	}
 }
 
-// toldAt is when a pod with the behaviour "on-sigterm /beat/sigterm" got its SIGTERM, in nanoseconds of CLOCK_MONOTONIC. It waits
-// until it did.
+// toldAt returns the time at which a pod with the behaviour "on-sigterm /beat/sigterm" got its
+// SIGTERM, in nanoseconds of CLOCK_MONOTONIC. It waits for that.
 func (n *node) toldAt(p *vm.Pod) (at int64) {
 	n.t.Helper()
 	n.until(p.String()+" is told to end", func() error {
@@ -78,22 +80,23 @@ func (n *node) toldAt(p *vm.Pod) (at int64) {
 	return at
 }
 
-// since is the time between two instants of CLOCK_MONOTONIC.
+// since returns the time between two instants of CLOCK_MONOTONIC.
 func since(from, to int64) time.Duration { return time.Duration(to - from) }
 
-// crossing starts a pod that has yet to cross a threshold of memory.available, and the guest's sampler on it.
+// crossing starts a pod that will cross a threshold of memory.available, and the guest's sampler on
+// it.
 func (n *node) crossing(name, behaviour string, threshold int64) (*vm.Pod, func() guestapi.Sample) {
 	n.t.Helper()
 	p := n.run(vm.NewPod(name, "", "", behaviour))
 	stop := n.watchBelow(p, threshold)
 	if m, err := n.Memory(n.ctx); err != nil || m.Available() < threshold {
-		n.t.Fatalf("%d MiB available before the scenario has begun (%v)", m.Available()/mib, err)
+		n.t.Fatalf("%d MiB available before the scenario starts (%v)", m.Available()/mib, err)
 	}
 	return p, stop
 }
 
-// A pod sits between the soft threshold and the hard one. It is left alone for as long as the soft one's grace period, then it is
-// told to end and gets the time it needs for that.
+// A pod's usage is between the soft threshold and the hard one. The agent leaves it alone during
+// the soft threshold's grace period, then sends SIGTERM and gives it the time that it needs to end.
 func TestMemorySoftWaitsAndLetsThePodEnd(t *testing.T) {
 	n := startNode(t)
 	const soft, grace, orderly = 250 * mib, 5 * time.Second, 3 * time.Second
@@ -108,30 +111,32 @@ evictionMaxPodGracePeriod: 30`, grace))
 	told := n.toldAt(holder)
 	n.dies(holder)
 	seen := stop()
-	// The sampler may be late by as much as it ever was.
+	// The sampler may be late by its largest gap.
 	if waited := since(seen.Crossed-seen.MaxGap, told); seen.Crossed == 0 || waited < grace || waited > grace+10*time.Second {
-		t.Errorf("told to end %v after the soft threshold was met, want %v", waited, grace)
+		t.Errorf("SIGTERM came %v after the soft threshold was met, want %v", waited, grace)
 	}
 	if took := since(told, seen.Empty); took < orderly {
-		t.Errorf("dead %v after it was told to end, it needs %v", took, orderly)
+		t.Errorf("pod died %v after SIGTERM, it needs %v", took, orderly)
 	}
 	if seen.Lowest < defaultThreshold {
-		t.Errorf("only %d MiB were left: the hard threshold was met", seen.Lowest/mib)
+		t.Errorf("lowest available memory = %d MiB: the hard threshold was met", seen.Lowest/mib)
 	}
 	if err := n.Eventually(n.ctx, time.Minute, "the runtime knows how it ended", func(ctx context.Context) error { return holder.Ended(ctx, 0) }); err != nil {
 		t.Error(err)
 	}
-	// The pod's memory is back before its sandbox is gone, so the condition may clear before the agent calls it evicted.
+	// The pod's memory is back before its sandbox is removed, so the condition may clear before the
+	// agent logs the eviction.
 	line := n.evictedFor("memory.available", holder)
 	if cleared := n.condition("MemoryPressure", false); !raised.Time.Before(line.Time.Add(-orderly)) || cleared.Time.Sub(raised.Time) < grace+orderly {
-		t.Errorf("the condition is raised at %v and cleared at %v, the eviction was at %v", raised.Time, cleared.Time, line.Time)
+		t.Errorf("condition was set at %v and cleared at %v, eviction was at %v", raised.Time, cleared.Time, line.Time)
 	}
 	if m, err := n.Memory(n.ctx); err != nil || m.Available() < soft {
 		t.Errorf("%d MiB available after the eviction (%v), want more than %d", m.Available()/mib, err, soft/mib)
 	}
 }
 
-// A pod is told to end because of the soft threshold, has a minute for it, and goes on leaking: the hard threshold ends it at once.
+// A pod gets SIGTERM because of the soft threshold, has a minute to end, and continues to leak. The
+// hard threshold ends it immediately.
 func TestPromiseMemorySoftIsCutShortByHard(t *testing.T) {
 	n := startNode(t)
 	const soft, grace = 250 * mib, time.Second
@@ -147,12 +152,13 @@ evictionMaxPodGracePeriod: 60`, grace))
 	n.dies(leaker)
 	seen := stop()
 	n.memoryIsBack()
-	// Where the agent is faster than the guest's samples are apart, nobody else has seen the hard threshold met.
+	// If the agent is faster than the sampling interval, the sampler does not see the hard
+	// threshold met.
 	if seen.Crossed != 0 && seen.Crossed < told {
-		t.Errorf("the hard threshold was met %v before the pod was told to end", since(seen.Crossed, told))
+		t.Errorf("hard threshold was met %v before the pod got SIGTERM", since(seen.Crossed, told))
 	}
 	if took := since(seen.Crossed, seen.Empty); seen.Crossed != 0 && (seen.Empty == 0 || took > 10*time.Second) {
-		t.Errorf("dead %v after the hard threshold was met", took)
+		t.Errorf("pod died %v after the hard threshold was met", took)
 	}
 	if line := n.agentSays("grace period cut short", 1); line.Fields["victim"] != leaker.String() || line.Fields["threshold"] != float64(defaultThreshold) {
 		t.Errorf("cut short: %v", line.Fields)
@@ -162,5 +168,5 @@ evictionMaxPodGracePeriod: 60`, grace))
 	}
 	n.agentSays("evicted", 1)
 	n.condition("MemoryPressure", false)
-	t.Logf("told to end, hard threshold %v later, dead %v after that", since(told, seen.Crossed), since(seen.Crossed, seen.Empty))
+	t.Logf("SIGTERM, hard threshold %v later, dead %v after that", since(told, seen.Crossed), since(seen.Crossed, seen.Empty))
 }

@@ -11,13 +11,13 @@ import (
 	"jettison/e2e/vm"
 )
 
-// withOwnNetwork gives a pod a network namespace of its own, with an eth0.
+// withOwnNetwork gives a pod its own network namespace, with an eth0.
 func withOwnNetwork(pod *v1.Pod) *v1.Pod {
 	pod.Spec.HostNetwork = false
 	return pod
 }
 
-// traffic is what a pod's eth0 has counted, in bytes.
+// traffic returns the byte counters of a pod's eth0.
 func (n *node) traffic(p *vm.Pod) (received, sent int64) {
 	n.t.Helper()
 	line := n.shell("grep eth0: /proc/" + n.mainProcess(p) + "/net/dev")
@@ -31,7 +31,8 @@ func (n *node) traffic(p *vm.Pod) (received, sent int64) {
 	return received, sent
 }
 
-// Pods without the host's network have an eth0 of their own and reach one another; what they send is counted there.
+// Pods without the host's network have their own eth0 and reach each other. Their eth0 counts the
+// bytes.
 func TestPodsHaveNetworksOfTheirOwn(t *testing.T) {
 	n := startNode(t)
 	if err := n.NetworkReady(n.ctx); err != nil {
@@ -47,12 +48,12 @@ func TestPodsHaveNetworksOfTheirOwn(t *testing.T) {
 		received, _ := n.traffic(listener)
 		_, sent := n.traffic(sender)
 		if received < 4*mib || sent < 4*mib {
-			return fmt.Errorf("%d bytes received, %d sent", received, sent)
+			return fmt.Errorf("eth0 counted %d bytes received, %d sent", received, sent)
 		}
 		return nil
 	})
 	if received, _ := n.traffic(sender); received > mib {
-		t.Errorf("the sender has received %d bytes", received)
+		t.Errorf("the sender received %d bytes, want few", received)
 	}
 	if host := n.shell("cat /proc/net/dev"); strings.Count(host, "veth") != 2 {
 		t.Errorf("want the host's ends of 2 pairs of devices:\n%s", host)
@@ -62,7 +63,7 @@ func TestPodsHaveNetworksOfTheirOwn(t *testing.T) {
 	}
 	n.until("the sender's network is gone", func() error {
 		if host := n.shell("cat /proc/net/dev"); strings.Count(host, "veth") != 1 {
-			return fmt.Errorf("%s", host)
+			return fmt.Errorf("host still has devices of pods: %s", host)
 		}
 		return nil
 	})

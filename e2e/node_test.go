@@ -1,7 +1,8 @@
-// Package e2e holds the scenarios: what the agent promises, seen on a real node. Each asserts from the guest's own evidence.
+// Package e2e has the scenarios: the agent's promises, checked on a real node. Each asserts with
+// the guest's own evidence.
 //
-// TestPromise* run in `make test` on kernel 6.12, TestSmoke* on 6.1; `make e2e` runs everything on one kernel, named by
-// JETTISON_KERNEL.
+// TestPromise* run in `make test` on kernel 6.12, TestSmoke* on 6.1. `make e2e` runs everything on
+// one kernel, selected by JETTISON_KERNEL.
 package e2e
 
 import (
@@ -25,24 +26,25 @@ const mib = 1 << 20
 // defaultThreshold is the kubelet's: memory.available<100Mi.
 const defaultThreshold = 100 * mib
 
-// node is a running node under test, with the scenario's verbs.
+// node is a running node under test, with helpers for scenarios.
 type node struct {
 	*vm.Node
 	t        testing.TB
 	ctx      context.Context
 	agent    *vm.Agent
-	overlay  string // of deploy, that the agent runs by
+	overlay  string // overlay of deploy that the agent runs with
 	oomMeant bool
 }
 
-// startNode boots a node for one test. When the test ends the node is audited (every pod that was not meant to die lives, no
-// unexpected OOM kill), its logs are shown if the test failed, and it is switched off.
+// startNode boots a node for one test. At the test's end it audits the node (every pod not expected
+// to die lives, no unexpected OOM kill), logs the node's logs if the test failed, and shuts the
+// node down.
 func startNode(t testing.TB) *node {
 	t.Helper()
 	return startNodeWith(t, vm.Options{})
 }
 
-// startNodeWith is startNode on a machine of another kind.
+// startNodeWith works as startNode on a machine with other options.
 func startNodeWith(t testing.TB, o vm.Options) *node {
 	t.Helper()
 	if testing.Short() {
@@ -67,10 +69,10 @@ func startNodeWith(t testing.TB, o vm.Options) *node {
 	}
 	t.Cleanup(func() {
 		defer machine.Close()
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute) // the test's own is over
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute) // the test's own context has ended
 		defer cancel()
 		for _, fault := range machine.Audit(ctx, n.oomMeant) {
-			t.Error("audit: ", fault)
+			t.Error("audit of the node failed: ", fault)
 		}
 		if t.Failed() {
 			n.showLogs()
@@ -117,7 +119,7 @@ func (n *node) run(pod *v1.Pod) *vm.Pod {
 	return p
 }
 
-// holding starts a pod that allocates so much and no more, and waits until it has.
+// holding starts a pod that allocates exactly so much, and waits until it has.
 func (n *node) holding(pod *v1.Pod, size int64) *vm.Pod {
 	n.t.Helper()
 	p := n.run(pod)
@@ -132,12 +134,13 @@ func (n *node) holds(cgroup string, size int64) error {
 		return err
 	}
 	if held, err := strconv.ParseInt(strings.TrimSpace(string(current)), 10, 64); err != nil || held < size {
-		return fmt.Errorf("memory.current says %d, %v", held, err)
+		return fmt.Errorf("memory.current = %d, %v", held, err)
 	}
 	return nil
 }
 
-// fillTo has a pod hold so much memory that about headroom is left above the threshold, and waits until it does.
+// fillTo starts a pod that allocates memory until about headroom is left above the threshold, and
+// waits for that.
 func (n *node) fillTo(headroom int64) *vm.Pod {
 	n.t.Helper()
 	m, err := n.Memory(n.ctx)
@@ -146,14 +149,14 @@ func (n *node) fillTo(headroom int64) *vm.Pod {
 	}
 	size := (m.Available() - defaultThreshold - headroom) / mib
 	if size < 16 {
-		n.t.Fatalf("only %d MiB available: nothing to fill", m.Available()/mib)
+		n.t.Fatalf("only %d MiB available: not enough to fill", m.Available()/mib)
 	}
-	// It asked for more than it uses: every other pod of the scenario goes before it.
+	// It requests more than it uses, so every other pod of the scenario ranks before it.
 	request := fmt.Sprintf("%dMi", size+64)
 	return n.holding(vm.NewPod("ballast", request, request, fmt.Sprintf("alloc -size %dMi", size)), size*mib)
 }
 
-// until waits until check is content.
+// until waits until check returns nil.
 func (n *node) until(what string, check func() error) {
 	n.t.Helper()
 	if err := n.Eventually(n.ctx, 2*time.Minute, what, func(context.Context) error { return check() }); err != nil {
@@ -161,10 +164,10 @@ func (n *node) until(what string, check func() error) {
 	}
 }
 
-// dies waits until a pod is dead by the kernel's and the runtime's word, and tells the audit that it was meant to.
+// dies waits until a pod is dead for the kernel and the runtime, and makes the audit expect it.
 func (n *node) dies(p *vm.Pod) {
 	n.t.Helper()
-	p.Fate = vm.Dies
+	p.Expected = vm.Dies
 	if err := p.WaitDead(n.ctx); err != nil {
 		n.t.Fatal(err)
 	}
@@ -182,14 +185,15 @@ func (n *node) memoryIsBack() {
 	}
 }
 
-// watch starts the guest's sampler on a pod that is expected to be evicted; the result stops it and returns what it saw. More
-// than a hundred samples a second would take so much of an emulated CPU that the agent and the kernel wait for the sampler.
+// watch starts the guest's sampler on a pod that is expected to be evicted. The result stops it and
+// returns its samples. More than a hundred samples a second would use so much of an emulated CPU
+// that the agent and the kernel wait for the sampler.
 func (n *node) watch(p *vm.Pod) func() guestapi.Sample {
 	n.t.Helper()
 	return n.watchBelow(p, defaultThreshold)
 }
 
-// watchBelow is watch for another threshold.
+// watchBelow works as watch with another threshold.
 func (n *node) watchBelow(p *vm.Pod, threshold int64) func() guestapi.Sample {
 	n.t.Helper()
 	stop, err := n.Sample(n.ctx, guestapi.SampleRequest{Every: 10 * time.Millisecond, Threshold: threshold, Cgroup: p.Cgroup})
@@ -216,16 +220,16 @@ func (n *node) shell(line string) string {
 	return out
 }
 
-// reads returns nil if a file of the guest holds a text.
+// reads returns nil if a file of the guest has a text.
 func (n *node) reads(path, text string) error {
 	content, err := n.ReadFile(n.ctx, path, 0)
 	if err == nil && !strings.Contains(string(content), text) {
-		err = fmt.Errorf("%s says %q", path, content)
+		err = fmt.Errorf("%s contains %q", path, content)
 	}
 	return err
 }
 
-// agentLog is the agent's log so far.
+// agentLog returns the agent's log so far.
 func (n *node) agentLog() []vm.LogLine {
 	n.t.Helper()
 	lines, err := n.agent.Log(n.ctx)
@@ -235,7 +239,7 @@ func (n *node) agentLog() []vm.LogLine {
 	return lines
 }
 
-// mainProcess is the id, in the guest, of the first process of a pod's first container.
+// mainProcess returns the guest's id of the first process of a pod's first container.
 func (n *node) mainProcess(p *vm.Pod) string {
 	n.t.Helper()
 	return strings.Fields(n.shell("cat /sys/fs/cgroup/" + p.Cgroup + "/*" + p.Containers[0] + "*/cgroup.procs"))[0] // a scope, with systemd

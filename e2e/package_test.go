@@ -11,10 +11,11 @@ import (
 	"jettison/e2e/vm"
 )
 
-// service is a node with systemd on which the agent is a service, from its Debian package.
+// service is a node with systemd on which the agent runs as a service from its Debian package.
 type service struct{ *node }
 
-// installed is a node on which the package is installed, as a version, with a configuration, and enabled.
+// installed boots a node, installs a version of the package with a configuration, and enables the
+// service.
 func installed(t *testing.T, version, config string) *service {
 	t.Helper()
 	s := &service{startNodeWith(t, vm.Options{Systemd: true})}
@@ -22,14 +23,14 @@ func installed(t *testing.T, version, config string) *service {
 		if !t.Failed() {
 			return
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // the test's own is over
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // the test's own context has ended
 		defer cancel()
 		log, err := s.Shell(ctx, "journalctl --unit=jettison --output=cat --no-pager --lines=60; systemctl status --no-pager jettison || true")
 		t.Logf("the service's log (%v):\n%s", err, log)
 	})
 	s.dpkg("--install", s.bring(version))
 	if state := s.shell("systemctl is-enabled jettison; systemctl is-active jettison; true"); state != "disabled\ninactive\n" {
-		t.Errorf("the package alone makes the service %q: an administrator says when it begins", state)
+		t.Errorf("service after the installation is %q, want it not started: the administrator starts it", state)
 	}
 	if err := s.WriteFile(s.ctx, "/etc/jettison/config.yaml", []byte(config)); err != nil {
 		t.Fatal(err)
@@ -72,24 +73,24 @@ func (s *service) says(msg string, count int) (line vm.LogLine) {
 	return line
 }
 
-// rungs holds a self-test to every rung: none is refused by the unit's own restrictions.
+// rungs asserts that a self-test passes every step: the unit's restrictions prevent none.
 func rungs(t *testing.T, line vm.LogLine) {
 	t.Helper()
 	for _, rung := range []string{"cgroup.kill", "pidfd", "cpu", "mrelease"} {
 		if got, _ := line.Fields[rung].(string); !strings.HasPrefix(got, "works") {
-			t.Errorf("rung %s: %q", rung, got)
+			t.Errorf("self-test of step %s = %q, want success", rung, got)
 		}
 	}
 }
 
-// The package's whole life: installed, enabled, upgraded from the version before, killed, removed, purged. An upgrade keeps what the
-// administrator wrote and restarts what runs. Removed, it leaves nothing of its own on the node's cgroups, after a crash too; purged, no
-// file.
+// The package's life cycle: installed, enabled, upgraded from an earlier version, killed, removed,
+// purged. An upgrade keeps the administrator's configuration and restarts a running service. A
+// removal restores the node's cgroups, also after a crash. A purge leaves no file.
 func TestTheDebLives(t *testing.T) {
 	const reserve = "writeAllocatable: true\nmemoryQoS: true\nkubeReserved: {memory: 100Mi}"
 	s := installed(t, "0.0.1", config(reserve))
 	if v := s.says("started", 1).Fields["version"]; v != "0.0.1" {
-		t.Errorf("version %v runs", v)
+		t.Errorf("running version = %v, want the installed one", v)
 	}
 	s.run(s.known(vm.NewPod("guaranteed", "64Mi", "64Mi", "sleep"), 1, 0))
 	limited := func(want bool) {
@@ -97,7 +98,7 @@ func TestTheDebLives(t *testing.T) {
 		s.until(fmt.Sprintf("pods are limited: %v", want), func() error {
 			text := strings.TrimSpace(s.shell("cat /sys/fs/cgroup/kubepods.slice/memory.max"))
 			if (text != "max") != want {
-				return fmt.Errorf("memory.max says %s", text)
+				return fmt.Errorf("memory.max = %s, want the limit", text)
 			}
 			return nil
 		})
@@ -106,20 +107,20 @@ func TestTheDebLives(t *testing.T) {
 
 	s.dpkg("--install", s.bring("0.0.2"))
 	if v := s.says("started", 2).Fields["version"]; v != "0.0.2" {
-		t.Errorf("after the upgrade version %v runs", v)
+		t.Errorf("running version after the upgrade = %v, want the new one", v)
 	}
 	if kept := s.shell("cat /etc/default/jettison /etc/jettison/config.yaml"); !strings.Contains(kept, "--log-format=json") || !strings.Contains(kept, reserve) {
-		t.Errorf("the upgrade has changed what the administrator wrote: %s", kept)
+		t.Errorf("configuration after the upgrade = %s, want the administrator's", kept)
 	}
 	limited(true)
 
 	s.shell("systemctl kill --signal=KILL jettison")
 	s.says("started", 3)
 	if state := s.shell("systemctl is-enabled jettison; systemctl is-active jettison; true"); state != "enabled\nactive\n" {
-		t.Errorf("after the upgrade and a crash: %q", state)
+		t.Errorf("service state after the upgrade and a crash = %q", state)
 	}
 	if out, err := s.Shell(s.ctx, "/usr/bin/jettison restore"); err == nil || !strings.Contains(err.Error(), "an agent runs here") {
-		t.Errorf("restore beside an agent: %s, %v", out, err)
+		t.Errorf("restore while an agent runs = %s, %v, want an error", out, err)
 	}
 
 	s.shell("systemctl stop jettison && echo 51380224 > /sys/fs/cgroup/system.slice/memory.min && systemctl start jettison")
@@ -127,7 +128,7 @@ func TestTheDebLives(t *testing.T) {
 	s.dpkg("--remove", "jettison")
 	limited(false)
 	if kept := s.shell("ls /var/lib/jettison /etc/jettison/config.yaml /etc/default/jettison"); !strings.Contains(kept, "state.json") {
-		t.Errorf("removed, and not purged: %s", kept)
+		t.Errorf("configuration after a removal without purge = %s, want it kept", kept)
 	}
 	// The program that lies on the test node beside the package says what there still is to put back.
 	if left := s.shell("/usr/local/bin/jettison restore"); !strings.HasPrefix(left, "0 limits of pods restored, 0 of ") {
@@ -137,12 +138,13 @@ func TestTheDebLives(t *testing.T) {
 	s.dpkg("--purge", "jettison")
 	left := s.shell("for d in /etc /usr/bin /usr/lib /usr/share /var /run /sys/fs/cgroup; do find $d -xdev -iname '*jettison*'; done | grep -v ^/var/tmp/; true")
 	if left != "" {
-		t.Errorf("purged, there still is:\n%s", left)
+		t.Errorf("files left after the purge:\n%s", left)
 	}
 }
 
-// A node with systemd and the service as it is shipped: its self-test finds every rung, a leaker goes and is kept out while it is held off,
-// all while systemd reads its units anew again and again.
+// A node with systemd and the shipped service. The self-test passes every step, and a leaker is
+// evicted and its restart rejected during the hold-off. systemd reloads its units repeatedly all
+// the while.
 func TestASystemdNode(t *testing.T) {
 	s := installed(t, "0.0.1", config(""))
 	rungs(t, s.says("self-test finished", 1))
@@ -159,36 +161,36 @@ func TestASystemdNode(t *testing.T) {
 	}
 	s.until("systemd has read its units anew", func() error { return s.reads("/var/log/reloads.log", "reloaded") })
 	victim := leakerBesideOthers(s.node)
-	victim.Fate = vm.Any // should it start again
+	victim.Expected = vm.Any // it might start again
 	line := s.says("evicted", 1)
-	// At once: the runtime may need longer to see the end of it than it is held off.
+	// Immediately: the runtime may report the pod's end only after the hold-off.
 	if _, err := s.Run(s.ctx, victim.Object); err == nil || !strings.Contains(err.Error(), "jettison") {
-		t.Errorf("started again at once: %v", err)
+		t.Errorf("start directly after the eviction = %v, want the gate's rejection", err)
 	}
 	s.dies(victim)
 	s.memoryIsBack()
 	if line.Fields["victim"] != "default/leaker" {
-		t.Errorf("the agent says it evicted %v", line.Fields["victim"])
+		t.Errorf("evicted pod in the agent's log = %v, want the leaker", line.Fields["victim"])
 	}
 	s.says("evicted pod refused", 1)
 	if out := s.shell("dmesg | grep 'jettison: evict' || true"); !strings.Contains(out, "default/leaker") {
-		t.Errorf("the kernel's log has %q", out)
+		t.Errorf("kernel log lines of the eviction = %q, want one", out)
 	}
 	for _, command := range []string{"jettison status; true", "jettison records", "journalctl -u jettison | grep evicted"} {
 		out := s.shell(command)
 		t.Logf("%s\n%s", command, out)
 		if !strings.Contains(out, "default/leaker") {
-			t.Errorf("%s does not name the pod that was evicted", command)
+			t.Errorf("output of %s does not name the evicted pod", command)
 		}
 	}
-	s.until("jettison check finds nothing wrong", func() error { // while the runtime tidies up it may have no answer in time
+	s.until("jettison check finds nothing wrong", func() error { // the runtime may answer too late while it cleans up
 		out, err := s.Shell(s.ctx, "jettison check")
 		t.Logf("%s", out)
 		return err
 	})
 }
 
-// must gives what there is, and none where there was an error: for logs.
+// must returns the lines, or none if there was an error: for logs.
 func must(lines []vm.LogLine, err error) []vm.LogLine {
 	if err != nil {
 		return nil
@@ -196,8 +198,8 @@ func must(lines []vm.LogLine, err error) []vm.LogLine {
 	return lines
 }
 
-// The agent without `privileged`: its self-test finds every rung, all that it has to do without is the kernel's log, and each kind of
-// shortage and of garbage ends as with the base.
+// The agent without `privileged`: its self-test passes every step, and it lacks only the kernel's
+// log. Each kind of shortage and of garbage ends as with the base.
 func TestLeastPrivilege(t *testing.T) {
 	t.Run("rungs", func(t *testing.T) {
 		n := startNode(t)
@@ -207,7 +209,7 @@ func TestLeastPrivilege(t *testing.T) {
 			level := l.Fields["level"]
 			advice := strings.HasPrefix(l.Msg, "memory.available hard threshold smaller")
 			if (level == "WARN" || level == "ERROR") && !advice && !strings.Contains(fmt.Sprint(l.Fields), "kmsg") {
-				t.Errorf("the agent complains of more than /dev/kmsg: %v", l.Fields)
+				t.Errorf("agent logged a warning about more than /dev/kmsg: %v", l.Fields)
 			}
 		}
 		out, err := n.agent.Exec(n.ctx, "/jettison", "check")

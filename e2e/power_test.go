@@ -8,7 +8,7 @@ import (
 	"jettison/e2e/vm"
 )
 
-// What CutPower is worth: what was synced is there again, and what was not is gone, in memory or in the disk's cache.
+// CutPower keeps synced data, and loses data that was only in memory or in the disk's cache.
 func TestAPowerCutLosesWhatWasNotSynced(t *testing.T) {
 	n := startNodeWith(t, vm.Options{Disk: filepath.Join(t.TempDir(), "disk.qcow2")})
 	n.shell("mkdir /var/power && cd /var/power && echo kept > synced && busybox sync && echo lost > unsynced")
@@ -16,7 +16,7 @@ func TestAPowerCutLosesWhatWasNotSynced(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := n.shell("cd /var/power && cat synced && ls"); strings.Join(strings.Fields(got), " ") != "kept synced" {
-		t.Errorf("after the power cut: %q", got)
+		t.Errorf("files after the power cut = %q, want only synced data", got)
 	}
 	for _, fault := range n.Audit(n.ctx, false) {
 		t.Error(fault)

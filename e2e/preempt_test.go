@@ -15,7 +15,8 @@ import (
 	"jettison/e2e/vm"
 )
 
-// known is a pod whose object a client puts before it is started, with a grace period of two seconds. Its UID tells it from others.
+// known returns a pod, with a grace period of two seconds, that a client sends to the agent before
+// it starts. number becomes part of its UID.
 func (n *node) known(pod *v1.Pod, number int, priority int32) *v1.Pod {
 	n.t.Helper()
 	grace := int64(2)
@@ -29,7 +30,7 @@ func (n *node) known(pod *v1.Pod, number int, priority int32) *v1.Pod {
 
 var ofMemory = regexp.MustCompile(`memory, requested: \d+, used: (\d+), capacity: (\d+)`)
 
-// room is how much memory pods may still request, in bytes, by the agent's own words.
+// room returns the memory in bytes that pods may still request, as the agent reports it.
 func (n *node) room() int64 {
 	n.t.Helper()
 	huge := vm.NewPod("huge", "1Ei", "", "sleep")
@@ -44,7 +45,8 @@ func (n *node) room() int64 {
 	return capacity - used
 }
 
-// crowd is four pods of all classes, and says how much memory is left to others: big alone gives 200Mi.
+// crowd starts four pods of all classes and returns the memory left for others. The pod big alone
+// frees 200Mi.
 func (n *node) crowd() (pods map[string]*vm.Pod, room int64) {
 	n.t.Helper()
 	pods = map[string]*vm.Pod{}
@@ -56,15 +58,16 @@ func (n *node) crowd() (pods map[string]*vm.Pod, room int64) {
 	}
 	n.until("all are known", func() error {
 		if s := n.state(); s.Pods.Runtime < len(pods)+1 || s.Pods.Objects < len(pods) {
-			return fmt.Errorf("%+v", s.Pods)
+			return fmt.Errorf("pods in the agent's state = %+v", s.Pods)
 		}
 		return nil
 	})
 	return pods, n.room()
 }
 
-// A critical pod for which there is no room is refused, the one pod goes that makes enough of it, and no other, and the next try is let in.
-// The pod that went is kept out at first, and others do not get the room meanwhile.
+// The gate rejects a critical pod without enough room. The agent preempts exactly the one pod that
+// frees enough, and the gate admits the next attempt. It rejects the preempted pod's restart at
+// first, and gives the freed room to no other pod meanwhile.
 func TestPromiseACriticalPodPreemptsTheFewest(t *testing.T) {
 	n := startNode(t)
 	n.startAgent(config(""))
@@ -74,7 +77,7 @@ func TestPromiseACriticalPodPreemptsTheFewest(t *testing.T) {
 	critical := n.known(vm.NewPod("critical", request, "", "sleep"), 10, 2_000_000_000)
 	if _, err := n.Run(n.ctx, n.known(vm.NewPod("ordinary", request, "", "sleep"), 11, 1_999_999_999)); err == nil ||
 		!strings.Contains(err.Error(), "OutOfmemory: Pod was rejected: Node didn't have enough resource: memory") || strings.Contains(err.Error(), "room is made") {
-		t.Fatalf("one that is not critical: %v", err)
+		t.Fatalf("start of a pod that is not critical = %v, want OutOfmemory without preemption", err)
 	}
 	_, err := n.Run(n.ctx, critical)
 	if err == nil || !strings.Contains(err.Error(), "preemption may free resources for it") {
@@ -82,28 +85,29 @@ func TestPromiseACriticalPodPreemptsTheFewest(t *testing.T) {
 	}
 	line := n.agentSays("preemption started", 1)
 	if want := "[default/big]"; fmt.Sprint(line.Fields["victims"]) != want {
-		t.Errorf("victims %v, want %v", line.Fields["victims"], want)
+		t.Errorf("victims of the preemption = %v, want %v", line.Fields["victims"], want)
 	}
 	n.dies(pods["big"])
 	if _, err := n.Run(n.ctx, pods["big"].Object); err == nil || !strings.Contains(err.Error(), "Preempted in order to admit critical pod") {
-		t.Errorf("the victim comes back at once: %v", err)
+		t.Errorf("start of the victim directly after its preemption = %v, want a rejection", err)
 	}
 	n.agentSays("preemption succeeded", 1)
 	if s := n.state(); s.Gate.RoomMade != 1 || len(s.Gate.Kept) != 1 || s.Gate.Kept[0].Pod.Name != "critical" {
-		t.Errorf("state %+v", s.Gate)
+		t.Errorf("gate state after the preemption = %+v", s.Gate)
 	}
 	if _, err := n.Run(n.ctx, n.known(vm.NewPod("thief", fmt.Sprint(room+1), "", "sleep"), 12, 0)); err == nil || !strings.Contains(err.Error(), "OutOfmemory") {
-		t.Errorf("another one takes the room: %v", err)
+		t.Errorf("start of another pod in the freed room = %v, want OutOfmemory", err)
 	}
 	n.run(critical)
 	evicted := n.state().Evicted
 	if len(evicted) != 1 || evicted[0].Signal != "preempted" || evicted[0].Reason != "Preempting" || evicted[0].Pod.Name != "big" {
-		t.Errorf("evicted %+v", evicted)
+		t.Errorf("records of evictions = %+v, want the one preempted pod", evicted)
 	}
 }
 
-// Root has room made for a static pod before it is started, and is told when it is there. With preemption switched off in the gate that is the
-// only way. Plain asking stops nobody.
+// Root preempts pods for a static pod before it starts, and gets the answer when the room is free.
+// With preemption disabled in the gate that is the only way. A query without preemption stops no
+// pod.
 func TestRootPreemptsForAStaticPod(t *testing.T) {
 	n := startNode(t)
 	n.startAgent(config("preemption: false\nstaticPodPath: " + vm.StaticPods))
@@ -125,10 +129,10 @@ func TestRootPreemptsForAStaticPod(t *testing.T) {
 	}{
 		{"", 3, "kube-system/static is rejected: OutOfmemory: Node didn't have enough resource: memory"},
 		{"--preempt", 0, "kube-system/static is admitted"},
-		{"", 0, "kube-system/static is admitted"}, // the room is kept
+		{"", 0, "kube-system/static is admitted"}, // the room is reserved
 	} {
 		if c.flags != "" {
-			pods["big"].Fate = vm.Dies
+			pods["big"].Expected = vm.Dies
 		}
 		var res guestapi.ExecResult
 		n.until("the manifest is known", func() (err error) {
@@ -139,28 +143,28 @@ func TestRootPreemptsForAStaticPod(t *testing.T) {
 			return err
 		})
 		if res.Code != c.code || !strings.HasPrefix(string(res.Stdout), c.want) {
-			t.Errorf("admit %s: exit code %d, %q, %q; want %d, %q", c.flags, res.Code, res.Stdout, res.Stderr, c.code, c.want)
+			t.Errorf("admit %s: exit code %d, stdout %q, stderr %q; want %d, %q", c.flags, res.Code, res.Stdout, res.Stderr, c.code, c.want)
 		}
 		for name, p := range pods {
 			if err := p.Check(n.ctx); c.code == 3 && err != nil {
-				t.Errorf("%s, after plain asking: %v", name, err)
+				t.Errorf("pod %s after a query without preemption: %v", name, err)
 			}
 		}
 	}
 	if alive, err := pods["big"].Populated(n.ctx); alive || err != nil {
-		t.Errorf("admitted while the victim lives (%v)", err)
+		t.Errorf("static pod was admitted while the victim lives (%v)", err)
 	}
 }
 
-// A victim that is stopped in the runtime by its grace period and does not end keeps its room until then: the critical pod is let in when it is
-// dead, and not before.
+// A victim that the runtime stops with its grace period keeps its room until it is dead. Only then
+// does the gate admit the critical pod.
 func TestACriticalPodWaitsForTheEndOfItsVictim(t *testing.T) {
 	n := startNode(t)
 	n.startAgent(config("maxPods: 2"))
 	n.agentSays("runtime events connected", 1)
 	slow := n.run(n.known(vm.NewPod("slow", "", "", "on-sigterm -after 0 /beat/sigterm + sleep"), 1, 0)) // ends by the kill after its grace period alone
 	critical := n.known(vm.NewPod("critical", "", "", "sleep"), 2, 2_000_000_000)
-	slow.Fate = vm.Dies
+	slow.Expected = vm.Dies
 	n.until("the critical pod runs", func() error {
 		alive, err := slow.Populated(n.ctx)
 		if err != nil {
@@ -169,7 +173,7 @@ func TestACriticalPodWaitsForTheEndOfItsVictim(t *testing.T) {
 		_, err = n.Run(n.ctx, critical)
 		if err == nil && alive {
 			if alive, _ = slow.Populated(n.ctx); alive {
-				t.Error("it runs beside its victim")
+				t.Error("the critical pod runs while its victim still lives")
 			}
 		}
 		return err

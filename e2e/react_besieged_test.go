@@ -11,17 +11,19 @@ import (
 	"jettison/e2e/vm"
 )
 
-// maxBesieged is how much later the agent may kill while its socket is besieged, at p50, as a multiple of what it takes without.
+// maxBesieged limits how much later the agent may kill at p50 while its socket is besieged, as a
+// multiple of the time without.
 const maxBesieged = 1.2
 
-// BenchmarkReactBesieged measures what BenchmarkReactCrossing does, while a thousand clients ask at the agent's socket and none says more than
-// half of what it wants to, some of 10 MB. Trials with and without them take turns, with one agent each time.
+// BenchmarkReactBesieged measures like BenchmarkReactCrossing, while a thousand clients have
+// connections to the agent's socket and each sends at most half of its request, some of 10 MB.
+// Trials with and without them alternate, with one agent each time.
 func BenchmarkReactBesieged(b *testing.B) {
 	r := newReactor(b, vm.Options{MiB: 1536})
 	t := newSampledTable(fmt.Sprintf("kernel %s, crossed to kill while the socket is besieged, ms", r.Kernel), "the socket", "p50", "p90", "p99", "max", "count", "wrong")
 	outcomes := map[bool][]outcome{}
 	for turn := range turns {
-		for _, besieged := range []bool{turn%2 == 0, turn%2 != 0} { // neither is always the first
+		for _, besieged := range []bool{turn%2 == 0, turn%2 != 0} { // alternate the order
 			outcomes[besieged] = append(outcomes[besieged], r.besieged(besieged, trials(48)/turns)...)
 		}
 	}
@@ -43,12 +45,12 @@ func BenchmarkReactBesieged(b *testing.B) {
 	t.note("p50 besieged / quiet: %.2f, at most %.1f", float64(p50[true])/float64(p50[false]), maxBesieged)
 	t.print()
 	if float64(p50[true]) > maxBesieged*float64(p50[false]) || p50[false] == 0 {
-		b.Errorf("p50 %v while the socket is besieged, %v while it is not", p50[true], p50[false])
+		b.Errorf("p50 to the kill is %v while the socket is besieged, %v while it is not", p50[true], p50[false])
 	}
 	once(b)
 }
 
-// median is p50 as spread has it; 0: there is none.
+// median returns p50 as spread has it, or 0 without values.
 func median(times []time.Duration) time.Duration {
 	if len(times) == 0 {
 		return 0
@@ -57,7 +59,7 @@ func median(times []time.Duration) time.Duration {
 	return sorted[rank(0.5, len(sorted))]
 }
 
-// besieged makes trials with one agent, whose socket is besieged or not.
+// besieged makes trials with one agent, with its socket besieged or not.
 func (r *reactor) besieged(besieged bool, count int) (out []outcome) {
 	r.t.Helper()
 	k := r.startReacting("")
@@ -71,7 +73,8 @@ func (r *reactor) besieged(besieged bool, count int) (out []outcome) {
 		defer r.shell("kill -9 " + strconv.Itoa(pid))
 		r.until("a thousand clients have come", func() error { return r.reads(log, "besieged") })
 	}
-	// Memory outside of pods makes the node short: a pod of the least weight, as one that leaks is, gets no turn for it on an emulated CPU.
+	// Memory outside of pods makes the node short: a leaking pod has the least CPU weight and would
+	// get no CPU time on the emulated machine.
 	l := load{name: fmt.Sprint("besieged ", besieged), pod: holdingPod(1, 128*mib), holds: 128 * mib, headroom: 12 * mib}
 	for range count {
 		out = append(out, r.try(k, l))

@@ -11,18 +11,21 @@ import (
 	"jettison/e2e/vm"
 )
 
-// olderVariable names a program of an older agent on this machine, which BenchmarkReactChurn and BenchmarkReactCrossing set beside this one's.
+// olderVariable names the binary of an older agent on this machine. BenchmarkReactChurn and
+// BenchmarkReactCrossing measure it next to the current one.
 const olderVariable = "JETTISON_OLDER"
 
-// olderProgram is where it is in the guest.
+// olderProgram is its path in the guest.
 const olderProgram = "/usr/local/bin/jettison-older"
 
-// churners are processes that make and remove cgroups of pods, in these cgroups.
+// churners are the cgroups in which processes create and remove cgroups of pods.
 var churners = []string{"kubepods", "kubepods/besteffort", "kubepods/besteffort", "kubepods/burstable"}
 
-// BenchmarkReactChurn measures what BenchmarkReactCrossing and BenchmarkReactRelease do, while several processes make and remove pods'
-// cgroups under memory pressure: each mkdir and rmdir holds kubepods' directory and cgroup_mutex through direct reclaim. A stream through
-// the page cache keeps free memory at the watermarks. An older agent, where JETTISON_OLDER names one, takes turns with this one.
+// BenchmarkReactChurn measures like BenchmarkReactCrossing and BenchmarkReactRelease, while several
+// processes create and remove pods' cgroups under memory pressure: each mkdir and rmdir holds
+// kubepods' directory and cgroup_mutex through direct reclaim. A stream through the page cache
+// keeps free memory at the watermarks. If JETTISON_OLDER names an older agent, it alternates with
+// this one.
 func BenchmarkReactChurn(b *testing.B) {
 	r := newReactor(b, vm.Options{MiB: 1536})
 	t := newSampledTable(fmt.Sprintf("kernel %s, pods' cgroups come and go under memory pressure, ms", r.Kernel),
@@ -54,13 +57,14 @@ func BenchmarkReactChurn(b *testing.B) {
 	once(b)
 }
 
-// turns is how often each agent has its turn.
+// turns is the number of turns of each agent.
 const turns = 4
 
 // older is the older agent's name in tables.
 const older = "older"
 
-// agents are the names of those that are measured: this one, and an older one where there is one, which is brought into the guest.
+// agents returns the names of the measured agents: this one and, if set, an older one, which it
+// copies into the guest.
 func (r *reactor) agents() []string {
 	r.t.Helper()
 	program := os.Getenv(olderVariable)
@@ -74,7 +78,7 @@ func (r *reactor) agents() []string {
 	return []string{"jettison", older}
 }
 
-// reacting starts one of agents.
+// reacting starts one of the agents.
 func (r *reactor) reacting(name string) *byAgent {
 	r.t.Helper()
 	if name != older {
@@ -88,7 +92,7 @@ func (r *reactor) reacting(name string) *byAgent {
 	return &byAgent{reactor: r}
 }
 
-// churned makes trials with one agent while pods' cgroups come and go.
+// churned makes trials with one agent during the churn.
 func (r *reactor) churned(name string, count int) (out []outcome) {
 	r.t.Helper()
 	k := r.reacting(name)
@@ -107,10 +111,10 @@ func (r *reactor) churned(name string, count int) (out []outcome) {
 
 const churnPIDs = "/run/churn.pids"
 
-// churn has pods' cgroups come and go until calm.
+// churn creates and removes pods' cgroups until calm is called.
 func (r *reactor) churn() {
 	r.t.Helper()
-	r.shell("truncate -s 64G /var/churn.stream") // holes: page cache without a disk
+	r.shell("truncate -s 64G /var/churn.stream") // sparse: fills the page cache without disk space
 	commands := [][]string{{"cat", "/var/churn.stream"}}
 	for _, c := range churners {
 		commands = append(commands, []string{"/usr/local/bin/workload", "churn", "/sys/fs/cgroup/" + c})
@@ -134,7 +138,7 @@ func (r *reactor) churn() {
 	})
 }
 
-// calm ends the churn and removes what it has left.
+// calm ends the churn and removes its leftovers.
 func (r *reactor) calm() {
 	r.t.Helper()
 	r.shell("test -f " + churnPIDs + " || exit 0; kill -9 $(cat " + churnPIDs + "); rm -f " + churnPIDs + " /var/churn.stream; sleep 0.2; " +

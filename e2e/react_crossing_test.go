@@ -13,20 +13,22 @@ import (
 	"jettison/e2e/vm"
 )
 
-// rates at which a victim leaks, and how far above the threshold it begins: a second, a third of one, and less.
+// rates are a victim's leak rates and its distance above the threshold at the start: enough for a
+// second, a third of one, and less.
 var rates = []struct {
 	name, rate string
 	headroom   int64
 }{{"10 MiB/s", "10Mi", 10 * mib}, {"100 MiB/s", "100Mi", 30 * mib}, {"full speed", "0", 40 * mib}}
 
-// leaking is a BestEffort pod that leaks when it is told to.
+// leaking returns a BestEffort pod that leaks after a signal.
 func leaking() *v1.Pod { return vm.NewPod("leaker", "", "", "leak /beat/go") }
 
-// ladders are the settings of the kill ladder that are set side by side. The first is all of it.
+// ladders are the compared settings of the kill ladder. The first has all steps.
 var ladders = []string{"", "cgroup.kill", "cgroup.kill,cpu", "cgroup.kill,cpu,mrelease", "runtime"}
 
-// BenchmarkReactCrossing measures, by the guest's sampler, from the first sample below the threshold until the victim is being killed:
-// the agent, earlyoom and a kubelet one after the other on one node. An older agent, where JETTISON_OLDER names one, takes turns with this one.
+// BenchmarkReactCrossing measures, by the guest's sampler, the time from the first sample below the
+// threshold until the victim is being killed, for the agent, earlyoom and a kubelet in sequence on
+// one node. If JETTISON_OLDER names an older agent, it alternates with this one.
 func BenchmarkReactCrossing(b *testing.B) {
 	r := newReactor(b, vm.Options{MiB: 1536, Kubelet: true})
 	t := newCrossings(r)
@@ -82,7 +84,7 @@ func (c *crossings) add(name string, k killer, l load, count int) {
 	c.outcomes(name, out)
 }
 
-// outcomes makes a row of what trials came to.
+// outcomes makes a row of the outcomes of trials.
 func (c *crossings) outcomes(name string, out []outcome) {
 	var times, stamps []time.Duration
 	wrong := faults{}
@@ -114,18 +116,21 @@ func (c *crossings) crossed(name string, times []time.Duration, wrong faults) {
 	fmt.Printf("-- %s: %v, over 100 ms: %d, wrong: %v\n", name, spread(times), over, wrong)
 }
 
-// kubeletThreshold is far above that of the others. The kubelet's formula does not know what the kernel itself has, here some 100 MiB:
-// at 100 MiB it would say that the threshold is met when nothing is left, and then the kubelet does not run any more.
+// kubeletThreshold is far above that of the others. The kubelet's formula does not count the
+// kernel's own memory, here about 100 MiB. With a threshold of 100 MiB it would be met only when no
+// memory is left, and then the kubelet no longer runs.
 const kubeletThreshold = 300 * mib
 
-// kubeletRound is how long the kubelet rests between two looks (pkg/kubelet/kubelet.go, evictionMonitoringPeriod).
+// kubeletRound is the kubelet's pause between two checks (pkg/kubelet/kubelet.go,
+// evictionMonitoringPeriod).
 const kubeletRound = 10 * time.Second
 
-// kubeletLimit is how long it may take to see that a threshold is met.
+// kubeletLimit is how long the kubelet may take to detect a met threshold.
 const kubeletLimit = 25 * time.Second
 
-// kubelet measures how long a kubelet takes to say that it attempts to reclaim. A kubelet by itself has static pods only, which it
-// never evicts: so this is its detection, to which it would have to add the kill.
+// kubelet measures how long a kubelet takes to log that it attempts to reclaim. A standalone
+// kubelet has only static pods, which it never evicts. So this is its detection time, without the
+// kill.
 func (r *reactor) kubelet(c *crossings) {
 	r.t.Helper()
 	for _, p := range r.others {
@@ -135,18 +140,18 @@ func (r *reactor) kubelet(c *crossings) {
 	}
 	r.others = nil
 	r.level(kubeletThreshold+2*room, guestapi.WorkingSet)
-	// One process is killed by the kernel, not its pod: the leaker is there again at once.
+	// The kernel kills one process, not its pod, and the leaker would restart immediately.
 	if err := r.StartKubelet(r.ctx, vm.KubeletOptions{Config: fmt.Sprintf("evictionHard: {memory.available: \"%d\"}\nsingleProcessOOMKill: true\n", kubeletThreshold)}); err != nil {
 		r.t.Fatal(err)
 	}
 	leaker := r.runStatic(withEmptyDir(vm.NewPod("leaker", "", "", "again leak /go/fifo"), "go", v1.EmptyDirVolumeSource{}))
-	leaker.Fate = vm.Any
+	leaker.Expected = vm.Any
 	for i, rate := range rates {
 		var times []time.Duration
 		wrong := faults{}
 		count := trials(10)
 		if i > 0 {
-			count = min(count, 2) // it comes too late: counted, not timed
+			count = min(count, 2) // it reacts too late: counted, not timed
 		}
 		for range count {
 			took, fault := r.tryKubelet(c, leaker, rate.rate, rate.headroom)
@@ -160,11 +165,11 @@ func (r *reactor) kubelet(c *crossings) {
 	}
 }
 
-// tryKubelet is one trial.
+// tryKubelet runs one trial.
 func (r *reactor) tryKubelet(c *crossings, leaker *vm.Pod, rate string, headroom int64) (took time.Duration, fault string) {
 	r.t.Helper()
 	fifo := leaker.EmptyDir("go") + "/fifo"
-	// The kubelet's rounds and the trials must have nothing to do with one another.
+	// The kubelet's rounds and the trials must be independent.
 	time.Sleep(rand.N(kubeletRound))
 	r.level(kubeletThreshold+headroom, guestapi.WorkingSet)
 	before, err := r.Memory(r.ctx)
@@ -179,7 +184,7 @@ func (r *reactor) tryKubelet(c *crossings, leaker *vm.Pod, rate string, headroom
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	// Where the kernel has killed the leaker it is not yet there again.
+	// The leaker may not have restarted yet after a kernel kill.
 	tell := func(text string) {
 		r.until("the leaker is told "+text, func() error { return r.WriteFile(r.ctx, fifo, []byte(text+"\n")) })
 	}
@@ -216,14 +221,16 @@ func (r *reactor) tryKubelet(c *crossings, leaker *vm.Pod, rate string, headroom
 	case s.Crossed == 0:
 		return 0, "never below the threshold"
 	}
-	r.t.Logf("not detected: %+v\n%s", s, r.KubeletLog(8))
+	r.t.Logf("met threshold not detected: %+v\n%s", s, r.KubeletLog(8))
 	return 0, "not detected"
 }
 
-// reclaimLine is how the kubelet says that it has seen a threshold met (pkg/kubelet/eviction/eviction_manager.go), behind klog's header.
+// reclaimLine matches the kubelet's log line about a met threshold
+// (pkg/kubelet/eviction/eviction_manager.go), after klog's header.
 var reclaimLine = regexp.MustCompile(`(?m)^.(\d{4} \d\d:\d\d:\d\d\.\d{6}) .*attempting to reclaim`)
 
-// reclaims is when the kubelet first said so, in the guest's time, which is UTC; the zero time: it did not. klog leaves out the year.
+// reclaims returns the time of the first such line, in the guest's time, which is UTC, or the zero
+// time. klog omits the year.
 func reclaims(log string, now time.Time) time.Time {
 	m := reclaimLine.FindStringSubmatch(log)
 	if m == nil {
@@ -240,7 +247,7 @@ func TestReclaims(t *testing.T) {
 	log := "I1121 07:20:33.123456    1234 kubelet.go:1] \"x\"\nW1121 07:20:34.000250    1234 eviction_manager.go:378] \"Eviction manager: attempting to reclaim\" resourceName=\"memory\"\n"
 	now := time.Date(2031, 11, 21, 8, 0, 0, 0, time.UTC)
 	if got, want := reclaims(log, now), time.Date(2031, 11, 21, 7, 20, 34, 250000, time.UTC); !got.Equal(want) {
-		t.Errorf("%v, want %v", got, want)
+		t.Errorf("time of the first reclaim line = %v, want %v", got, want)
 	}
 	if got := reclaims("attempting to reclaim\n", now); !got.IsZero() {
 		t.Error(got)

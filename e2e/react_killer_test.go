@@ -11,16 +11,16 @@ import (
 	"jettison/e2e/vm"
 )
 
-// killLimit is how long a killer may take until a trial counts as one without a kill.
+// killLimit is the time after which a trial counts as one without a kill.
 const killLimit = 20 * time.Second
 
-// byAgent is the agent.
+// byAgent is the agent as a killer.
 type byAgent struct {
 	*reactor
-	read int // up to where its log was read
+	read int // offset up to which its log was read
 }
 
-// startReacting runs the agent with a setting of the kill ladder; empty: as it comes.
+// startReacting runs the agent with a setting of the kill ladder; empty: the default.
 func (r *reactor) startReacting(ladder string) *byAgent {
 	r.t.Helper()
 	var args []string
@@ -31,7 +31,7 @@ func (r *reactor) startReacting(ladder string) *byAgent {
 	return &byAgent{reactor: r}
 }
 
-// hasLadder: this agent's kill ladder can be set.
+// hasLadder reports whether this agent's kill ladder can be set.
 func (r *reactor) hasLadder() bool {
 	_, err := r.Shell(r.ctx, "/usr/local/bin/jettison run --ladder=cgroup.kill --help > /dev/null 2>&1")
 	return err == nil
@@ -42,14 +42,14 @@ func (j *byAgent) stop() {
 	if err := j.agent.Remove(j.ctx); err != nil {
 		j.t.Fatal(err)
 	}
-	j.agent.Fate = vm.Any
+	j.agent.Expected = vm.Any
 	j.agent = nil
 }
 
 func (j *byAgent) signal() string               { return guestapi.Lower }
 func (j *byAgent) cgroup(victim *vm.Pod) string { return victim.Cgroup }
 
-// arm reads the log so far, so that what follows is of this trial.
+// arm reads the log so far, so that later lines are of this trial.
 func (j *byAgent) arm() {
 	j.t.Helper()
 	_, next, err := j.agent.LogFrom(j.ctx, j.read)
@@ -61,7 +61,8 @@ func (j *byAgent) arm() {
 
 func (j *byAgent) disarm() {}
 
-// wait waits until the agent says whom it has evicted, and when it had written the kill.
+// wait waits until the agent logs its victim, and returns the time at which it had written the
+// kill.
 func (j *byAgent) wait(victim *vm.Pod) (killed int64, fault string) {
 	j.t.Helper()
 	err := j.Eventually(j.ctx, killLimit, "the agent has evicted", func(ctx context.Context) error {
@@ -83,7 +84,7 @@ func (j *byAgent) wait(victim *vm.Pod) (killed int64, fault string) {
 				return nil
 			}
 		}
-		return errors.New("not yet")
+		return errors.New("eviction not logged yet")
 	})
 	if err != nil && fault == "" {
 		fault = "no kill"
@@ -91,7 +92,7 @@ func (j *byAgent) wait(victim *vm.Pod) (killed int64, fault string) {
 	return killed, fault
 }
 
-// byEarlyOOM is earlyoom. It kills processes and knows nothing of pods: its victim is the container.
+// byEarlyOOM is earlyoom as a killer. It kills processes, not pods: its victim is the container.
 type byEarlyOOM struct {
 	*reactor
 	daemon *vm.EarlyOOM
@@ -110,15 +111,15 @@ func (e *byEarlyOOM) arm() {
 	}
 }
 
-// wait waits until the victim's container is empty. When it was killed is the kernel's word.
+// wait waits until the victim's container is empty. The kernel's trace has the time of the kill.
 func (e *byEarlyOOM) wait(victim *vm.Pod) (killed int64, fault string) {
 	e.t.Helper()
 	if err := e.Eventually(e.ctx, killLimit, "earlyoom has killed", func(ctx context.Context) error {
 		text, err := e.ReadFile(ctx, "/sys/fs/cgroup/"+e.cgroup(victim)+"/cgroup.events", 0)
 		if err == nil && strings.Contains(string(text), "populated 1") {
-			return errors.New("not yet")
+			return errors.New("container not empty yet")
 		}
-		return nil // empty, or gone
+		return nil // empty, or removed
 	}); err != nil {
 		fault = "no kill"
 		e.t.Log(e.daemon.Log())

@@ -14,7 +14,7 @@ import (
 	"jettison/e2e/vm"
 )
 
-// holdingPod is a BestEffort pod of so many containers that hold so much together.
+// holdingPod returns a BestEffort pod of so many containers that together allocate so much.
 func holdingPod(containers int, size int64) *v1.Pod {
 	pod := vm.NewPod("holder", "", "", fmt.Sprintf("alloc -size %dKi", size>>10/int64(containers)))
 	for i := 1; i < containers; i++ {
@@ -31,7 +31,7 @@ type release struct {
 	load load
 }
 
-// releases are the rows: one thing is another than in the first 256 MiB at a time.
+// releases returns the rows. Each differs in one thing from the first, 256 MiB.
 func (r *reactor) releases() (rows []release) {
 	add := func(name string, pod *v1.Pod, size, back int64, starve func(*vm.Pod), feed func()) {
 		rows = append(rows, release{name, load{name: name, pod: pod, holds: size, headroom: 12 * mib, back: back, starve: starve, feed: feed}})
@@ -43,7 +43,8 @@ func (r *reactor) releases() (rows []release) {
 		add(fmt.Sprintf("3 containers, %d MiB", size/mib), holdingPod(3, size), size, size, nil, nil)
 	}
 	const half = 128 * mib
-	// /dev/shm holds 64 MiB. Four fifths are more than the rest: they are not back before some of what lies there is.
+	// /dev/shm has 64 MiB. Four fifths exceed the rest, so they are back only after a part of
+	// /dev/shm is freed.
 	shm := vm.NewPod("holder", "", "", "alloc -size 128Mi + fill -size 60Mi /dev/shm/file")
 	add("1 container, 128 MiB and 60 in /dev/shm", shm, 188*mib, 188*mib, nil, nil)
 	tmpfs := withEmptyDir(vm.NewPod("holder", "", "", "alloc -size 128Mi + fill -size 128Mi /memory/file"), "memory", v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory})
@@ -51,7 +52,7 @@ func (r *reactor) releases() (rows []release) {
 	return append(rows, r.starved()...)
 }
 
-// starved are the rows with a victim that gets next to no CPU.
+// starved returns the rows with a victim that gets almost no CPU.
 func (r *reactor) starved() (rows []release) {
 	for _, containers := range []int{1, 3} {
 		pod, size := holdingPod(containers, 256*mib), int64(256*mib)
@@ -70,12 +71,12 @@ func (r *reactor) starved() (rows []release) {
 	return rows
 }
 
-// startSpinner runs a pod with CPU of its own that burns all it gets, and holds it.
+// startSpinner runs a pod with its own CPU that spins, and freezes it.
 func (r *reactor) startSpinner() {
 	r.t.Helper()
 	object := vm.NewPod("spinner", "32Mi", "", "spin -threads 2")
 	spinner := r.run(object)
-	spinner.Fate = vm.Any // frozen, its heart does not beat
+	spinner.Expected = vm.Any // no heartbeat while frozen
 	r.spinner = spinner
 	r.spin(false)
 }
@@ -90,9 +91,10 @@ func (r *reactor) spin(on bool) {
 	r.shell("echo " + value + " > /sys/fs/cgroup/" + r.spinner.Cgroup + "/cgroup.freeze")
 }
 
-// BenchmarkReactRelease measures, by the guest's sampler, from the agent's kill until the victim's cgroup is empty, until the node is above
-// the threshold again, and until four fifths of what the victim held are back; first with the kill ladder as it comes, then the
-// victims that make the difference with each setting of it.
+// BenchmarkReactRelease measures, by the guest's sampler, the times from the agent's kill until the
+// victim's cgroup is empty, until the node is above the threshold again, and until four fifths of
+// the victim's memory are back. It uses the default kill ladder first, then each setting of it with
+// the victims that differ.
 func BenchmarkReactRelease(b *testing.B) {
 	r := newReactor(b, vm.Options{MiB: 1536})
 	r.startSpinner()
@@ -130,7 +132,7 @@ func BenchmarkReactRelease(b *testing.B) {
 type releases struct {
 	r *reactor
 	sampledTable
-	limits map[int64]string // by bytes, as measured
+	limits map[int64]string // measured, by bytes
 }
 
 func (t *releases) add(name string, k killer, l load, count int) {
@@ -153,7 +155,7 @@ func (t *releases) add(name string, k killer, l load, count int) {
 	fmt.Printf("-- %s: empty %v, above the threshold %v, all back %v, wrong: %v\n", name, e, a, w, wrong)
 }
 
-// limit is how many milliseconds the kernel needs to free so much, measured once.
+// limit returns the milliseconds that the kernel needs to free so much, measured once.
 func (t *releases) limit(size int64) string {
 	t.r.t.Helper()
 	if t.limits[size] == "" {

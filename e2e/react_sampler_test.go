@@ -9,8 +9,9 @@ import (
 	"jettison/e2e/vm"
 )
 
-// BenchmarkReactSampler prints what the guest's sampler costs, and how far apart its samples are, with the memory far above the
-// threshold, near it, and below it: the error of all that is measured with it.
+// BenchmarkReactSampler prints the cost of the guest's sampler and the intervals between its
+// samples, with the memory far above the threshold, near it, and below it: the error of all
+// measurements with it.
 func BenchmarkReactSampler(b *testing.B) {
 	n := newReactor(b, vm.Options{})
 	pod := n.run(vm.NewPod("holder", "", "", "alloc -size 32Mi"))
@@ -26,7 +27,7 @@ func BenchmarkReactSampler(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		time.Sleep(3 * time.Second) // what is measured is a time of rest
+		time.Sleep(3 * time.Second) // the measured interval is at rest
 		s, err := stop()
 		if err != nil {
 			b.Fatal(err)

@@ -8,11 +8,12 @@ import (
 	"testing"
 )
 
-// tracing is where the kernel tells of signals. It slows nothing down that is measured here: a few lines for each kill.
+// tracing is the kernel's tracing folder. The trace of signals slows nothing measured here: a few
+// lines per kill.
 const tracing = "/sys/kernel/tracing"
 
-// traceSignals has the kernel note each SIGKILL and SIGTERM, by CLOCK_MONOTONIC (include/trace/events/signal.h): a witness that
-// none of those who react knows of.
+// traceSignals makes the kernel trace each SIGKILL and SIGTERM, by CLOCK_MONOTONIC
+// (include/trace/events/signal.h): a witness that is independent of all killers.
 func (r *reactor) traceSignals() {
 	r.t.Helper()
 	r.shell("grep -q ' " + tracing + " ' /proc/mounts || mount -t tracefs tracefs " + tracing + " && cd " + tracing +
@@ -20,19 +21,20 @@ func (r *reactor) traceSignals() {
 		" && echo 1 > events/signal/signal_generate/enable && echo 1 > tracing_on")
 }
 
-// sentSignal is one that the kernel was asked to deliver.
+// sentSignal is a signal sent through the kernel.
 type sentSignal struct {
 	at   int64  // CLOCK_MONOTONIC, ns; the kernel gives microseconds
 	from string // comm of the sender
 	sig  int
 	comm string // of the target
-	pid  int    // likewise; where its pid namespace ends, of each of its threads
+	pid  int    // of the target; of each thread if its pid namespace ends
 }
 
-// signalLine is one of "trace": TASK-PID [CPU] FLAGS SECONDS.MICROS: signal_generate: sig=9 errno=0 code=0 comm=x pid=1 grp=1 res=0.
+// signalLine matches a line of "trace": TASK-PID [CPU] FLAGS SECONDS.MICROS: signal_generate: sig=9
+// errno=0 code=0 comm=x pid=1 grp=1 res=0.
 var signalLine = regexp.MustCompile(`(?m)^ *(.*)-\d+ +\[\d+\] .*? (\d+)\.(\d{6}): signal_generate: sig=(\d+) .*?comm=(.*) pid=(\d+) `)
 
-// signals are those since the trace was emptied, oldest first.
+// signals returns the signals recorded after the trace was emptied, oldest first.
 func (r *reactor) signals() []sentSignal {
 	r.t.Helper()
 	text, err := r.ReadFile(r.ctx, tracing+"/trace", 0)
@@ -58,7 +60,7 @@ func (n *node) isAvailable(available int64, signal string) func(context.Context)
 	return func(ctx context.Context) error {
 		m, err := n.Memory(ctx)
 		if err == nil && m.By(signal) < available {
-			err = fmt.Errorf("%d MiB are available, want %d", m.By(signal)/mib, available/mib)
+			err = fmt.Errorf("%d MiB of memory available, want %d", m.By(signal)/mib, available/mib)
 		}
 		return err
 	}
@@ -72,6 +74,6 @@ func TestParseSignals(t *testing.T) {
 `
 	want := "[{63120450000 jettison 9 workload 1007} {163000001000 a b [x] 15 a pid=3 b 1}]"
 	if got := fmt.Sprint(parseSignals(trace)); got != want {
-		t.Errorf("got %s, want %s", got, want)
+		t.Errorf("parsed signals = %s, want %s", got, want)
 	}
 }

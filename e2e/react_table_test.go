@@ -13,7 +13,8 @@ import (
 	"jettison/e2e/guestapi"
 )
 
-// table is printed twice: in columns for whoever reads it now, and as markdown for docs/build/performance.md.
+// table is printed twice: in columns for the reader of the run, and as markdown for
+// docs/build/performance.md.
 type table struct {
 	title string
 	head  []string
@@ -43,7 +44,7 @@ func (t *table) note(format string, args ...any) {
 
 func (t *table) print() { fmt.Print(t.text() + t.markdown()) }
 
-// text is the table in columns, the first to the left, the others to the right.
+// text returns the table in columns, the first aligned left, the others right.
 func (t *table) text() string {
 	widths := make([]int, len(t.head))
 	for _, row := range append([][]string{t.head}, t.rows...) {
@@ -90,10 +91,11 @@ func (t *table) markdown() string {
 	return b.String()
 }
 
-// ms is a time in nanoseconds, in milliseconds.
+// ms formats nanoseconds as milliseconds.
 func ms(ns int64) string { return fmt.Sprintf("%.1f", float64(ns)/1e6) }
 
-// spread is p50, p90, p99, max and the number of some times, as cells of a table; a dash each where there are none.
+// spread returns p50, p90, p99, max and the number of the times, as cells of a table, or a dash
+// each without times.
 func spread(times []time.Duration) []any {
 	if len(times) == 0 {
 		return []any{"-", "-", "-", "-", 0}
@@ -103,10 +105,11 @@ func spread(times []time.Duration) []any {
 	return []any{at(0.5), at(0.9), at(0.99), at(1), len(times)}
 }
 
-// rank is the place of a quantile among n sorted values: the smallest that at least so many of them do not exceed.
+// rank returns the place of a quantile among n sorted values: the smallest that at least so many of
+// them do not exceed.
 func rank(q float64, n int) int { return min(max(int(math.Ceil(q*float64(n)))-1, 0), n-1) }
 
-// sampledTable is one of trials, with what the sampler's own figures say of their error.
+// sampledTable is a table of trials with the sampler's own figures of its error.
 type sampledTable struct {
 	*table
 	gap, gapP99, cost, off int64 // worst of all trials
@@ -129,7 +132,7 @@ func (t *sampledTable) print() {
 	t.table.print()
 }
 
-// faults counts what went wrong, by its name.
+// faults counts failures by name.
 type faults map[string]int
 
 func (f faults) add(texts []string) {
@@ -157,11 +160,11 @@ func TestTables(t *testing.T) {
 	table.note("a note")
 	want := "what    p50     µs\none     1.0  12345\nthree  10.5      -\n  a note\n"
 	if _, got, _ := strings.Cut(table.text(), " s)\n"); got != want {
-		t.Errorf("got\n%swant\n%s", got, want)
+		t.Errorf("table in columns: got\n%swant\n%s", got, want)
 	}
 	want = "\na title:\n\n| what | p50 | µs |\n| --- | ---: | ---: |\n| one | 1.0 | 12345 |\n| three | 10.5 | - |\n\n- a note\n"
 	if got := table.markdown(); got != want {
-		t.Errorf("got\n%swant\n%s", got, want)
+		t.Errorf("table in markdown: got\n%swant\n%s", got, want)
 	}
 }
 
@@ -175,7 +178,7 @@ func TestSpread(t *testing.T) {
 		want string
 	}{{0, "[- - - - 0]"}, {1, "[100.0 100.0 100.0 100.0 1]"}, {2, "[99.0 100.0 100.0 100.0 2]"}, {100, "[50.0 90.0 99.0 100.0 100]"}} {
 		if got := fmt.Sprint(spread(times[:c.n])); got != c.want {
-			t.Errorf("%d times: %s, want %s", c.n, got, c.want)
+			t.Errorf("spread of %d times = %s, want %s", c.n, got, c.want)
 		}
 	}
 }

@@ -16,15 +16,15 @@ import (
 	"jettison/e2e/vm"
 )
 
-// reactor is a node on which one trial follows another: each brings a node to just above the threshold, has it crossed, and sees
-// from outside of whoever reacts what becomes of the victim.
+// reactor is a node for a series of trials. Each brings the node just above the threshold, crosses
+// it, and observes the victim independently of the killer.
 type reactor struct {
 	*node
-	others  []*vm.Pod // beside the victim; they are to live
-	spinner *vm.Pod   // frozen but while it is to starve a victim; nil: there is none
+	others  []*vm.Pod // other pods than the victim, which must live
+	spinner *vm.Pod   // frozen except while it starves a victim; nil: none
 }
 
-// room is left above the threshold while a pod is made: the runtime needs some 30 MiB for it.
+// room is left above the threshold while a pod starts: the runtime needs about 30 MiB for it.
 const room = 120 * mib
 
 // newReactor boots a node for trials.
@@ -34,14 +34,15 @@ func newReactor(b *testing.B, o vm.Options) *reactor {
 		b.Skip("takes long: run make bench-react")
 	}
 	r := &reactor{node: startNodeWith(b, o)}
-	// A trial in which the kernel kills is counted, and says so in the table.
+	// A trial with a kernel kill is counted, and shown in the table.
 	r.oomMeant = true
 	r.traceSignals()
 	r.startOthers()
 	return r
 }
 
-// startOthers runs pods that hold what they asked for, so that each is after the victim in every order.
+// startOthers runs pods that use their requests, so that each ranks after the victim in every
+// order.
 func (r *reactor) startOthers() {
 	r.others = []*vm.Pod{
 		r.holding(vm.NewPod("guaranteed", "96Mi", "96Mi", "alloc -size 32Mi"), 32*mib),
@@ -49,10 +50,11 @@ func (r *reactor) startOthers() {
 	}
 }
 
-// trialsVariable is set by make bench-react: how often each row of a table is tried; empty: as often as it wants by itself.
+// trialsVariable is set by make bench-react: the number of trials of each row of a table; empty:
+// each row's default.
 const trialsVariable = "JETTISON_TRIALS"
 
-// trials is how often a row is tried that wants so many by itself.
+// trials returns the number of trials of a row with a default.
 func trials(usual int) int {
 	if n, err := strconv.Atoi(os.Getenv(trialsVariable)); err == nil && n > 0 {
 		return n
@@ -60,11 +62,11 @@ func trials(usual int) int {
 	return usual
 }
 
-// part runs a part of a benchmark as one of its own, to be selected by name. After one that failed the node is not what the next
-// one takes it for.
+// part runs a part of a benchmark as its own sub-benchmark, to be selected by name. It is skipped
+// after a failed part: the node is in an unknown state.
 func (r *reactor) part(b *testing.B, name string, run func()) {
 	if b.Failed() {
-		b.Logf("%s is left out: an earlier part has failed", name)
+		b.Logf("%s is skipped: an earlier part failed", name)
 		return
 	}
 	b.Run(name, func(b *testing.B) {
@@ -77,48 +79,49 @@ func (r *reactor) part(b *testing.B, name string, run func()) {
 	})
 }
 
-// load is what is tried: who the victim is, and how the threshold is crossed.
+// load describes a trial: the victim, and how the threshold is crossed.
 type load struct {
 	name     string
 	pod      *v1.Pod
-	holds    int64  // bytes that the victim has before
+	holds    int64  // bytes that the victim has before the crossing
 	headroom int64  // bytes above the threshold at the start
-	rate     string // what it leaks a second from then on; empty: memory outside of all pods is what crosses
-	back     int64  // bytes that its death gives back; 0: not watched
+	rate     string // its leak per second; empty: memory outside of all pods crosses the threshold
+	back     int64  // bytes that its death frees; 0: not watched
 	starve   func(victim *vm.Pod)
-	feed     func() // undoes what starve did to others; nil: nothing
+	feed     func() // reverts starve; nil: nothing
 }
 
 // push is how far below the threshold memory outside of all pods goes.
 const push = 4 * mib
 
-// killer is who reacts.
+// killer is a program that reacts to a met threshold.
 type killer interface {
-	// signal is what it compares with the threshold, as guestapi.Lower.
+	// signal is the figure that it compares with the threshold, as in guestapi.Lower.
 	signal() string
-	// cgroup of the victim that is empty once it has done its work.
+	// cgroup returns the victim's cgroup that is empty after the kill.
 	cgroup(victim *vm.Pod) string
 	// arm is called with the node just above the threshold.
 	arm()
 	// disarm is called when the trial is over.
 	disarm()
-	// wait returns when it has reacted, with the stamp of that, or with why not.
+	// wait returns when the killer has reacted, with the time of its kill, or with the reason why
+	// it did not.
 	wait(victim *vm.Pod) (killed int64, fault string)
 }
 
-// outcome of a trial. Stamps are CLOCK_MONOTONIC of the guest.
+// outcome is the outcome of a trial. Stamps are CLOCK_MONOTONIC of the guest.
 type outcome struct {
 	guestapi.Sample
-	killed    int64 // by the killer's word, or where it gives none the kernel's; 0: it did not react
-	signalled int64 // SIGKILL's way to the victim, by the kernel's word; 0: there was none
+	killed    int64 // as the killer reports, else as the kernel does; 0: it did not react
+	signalled int64 // SIGKILL to the victim, as the kernel traced it; 0: none
 	faults    []string
 }
 
-// early bounds how often a trial is begun anew because the threshold was crossed before it began: so near to it, what the runtime does
-// after it has started a pod can be enough.
+// early bounds the retries of a trial with the threshold crossed before it began: this near to it,
+// the runtime's work after a pod's start can suffice.
 const early = 5
 
-// try is one trial.
+// try runs one trial, with retries.
 func (r *reactor) try(k killer, l load) outcome {
 	r.t.Helper()
 	for range early {
@@ -132,7 +135,7 @@ func (r *reactor) try(k killer, l load) outcome {
 	return outcome{faults: []string{"killed before it began"}}
 }
 
-// attempt is one trial; false: the victim was gone when it was to begin.
+// attempt runs one trial. It returns false if the victim was gone before the start.
 func (r *reactor) attempt(k killer, l load) (o outcome, ok bool) {
 	r.t.Helper()
 	r.level(defaultThreshold+room+l.holds, k.signal())
@@ -157,7 +160,7 @@ func (r *reactor) attempt(k killer, l load) (o outcome, ok bool) {
 	}
 	request := guestapi.SampleRequest{Threshold: defaultThreshold, By: k.signal(), Cgroup: k.cgroup(victim)}
 	if l.back > 0 {
-		request.Whole = defaultThreshold - push + l.back*4/5 // the rest is noise: the runtime cleans up meanwhile
+		request.Whole = defaultThreshold - push + l.back*4/5 // the rest is noise: the runtime cleans up at the same time
 	}
 	r.shell("echo > /sys/kernel/tracing/trace")
 	stop, err := r.Sample(r.ctx, request)
@@ -166,7 +169,7 @@ func (r *reactor) attempt(k killer, l load) (o outcome, ok bool) {
 		return o, false
 	}
 	if err := r.cross(l, fifo, k.signal()); err != nil {
-		r.t.Logf("%s: killed before it was told to leak (%v), tried again", l.name, err)
+		r.t.Logf("%s: killed before its leak began (%v), tried again", l.name, err)
 		_, _ = stop()
 		return o, false
 	}
@@ -186,10 +189,11 @@ func (r *reactor) attempt(k killer, l load) (o outcome, ok bool) {
 	return o, true
 }
 
-// settled is how much a cgroup's memory may change from one look to the next, a tenth of a second later, for it to have settled.
+// settled is the largest change of a settled cgroup's memory within a tenth of a second.
 const settled = 64 << 10
 
-// settles waits until a pod has so much memory and takes no more: what it still takes later could cross the threshold.
+// settles waits until a pod has so much memory and its memory is stable: later growth could cross
+// the threshold.
 func (r *reactor) settles(p *vm.Pod, size int64) {
 	r.t.Helper()
 	last := int64(0)
@@ -204,13 +208,13 @@ func (r *reactor) settles(p *vm.Pod, size int64) {
 		}
 		change := current - last
 		if last = current; current < size || max(change, -change) > settled {
-			return fmt.Errorf("%d KiB, %d more than a moment before", current>>10, change>>10)
+			return fmt.Errorf("memory is %d KiB, %d more than a moment before", current>>10, change>>10)
 		}
 		return nil
 	})
 }
 
-// bury undoes what a trial has done to the node.
+// bury reverts the effects of a trial on the node.
 func (r *reactor) bury(victim *vm.Pod, k killer, l load) {
 	r.t.Helper()
 	if l.feed != nil {
@@ -221,10 +225,10 @@ func (r *reactor) bury(victim *vm.Pod, k killer, l load) {
 	if err := victim.Remove(r.ctx); err != nil {
 		r.t.Fatal(err)
 	}
-	victim.Fate = vm.Any // the audit need not look at hundreds of them
+	victim.Expected = vm.Any // the audit skips the hundreds of victims
 }
 
-// cross has the threshold crossed.
+// cross makes the threshold be crossed.
 func (r *reactor) cross(l load, fifo, signal string) error {
 	if l.rate != "" {
 		return r.WriteFile(r.ctx, fifo, []byte(l.rate+"\n"))
@@ -233,7 +237,7 @@ func (r *reactor) cross(l load, fifo, signal string) error {
 	return err
 }
 
-// level has memory outside of all pods make so much available.
+// level adjusts memory outside of all pods until so much is available.
 func (r *reactor) level(available int64, signal string) guestapi.Memory {
 	r.t.Helper()
 	m, err := r.Ballast(r.ctx, guestapi.BallastRequest{Available: available, By: signal})
@@ -246,16 +250,18 @@ func (r *reactor) level(available int64, signal string) guestapi.Memory {
 // wholeLimit is how long the victim's memory may take to come back after its death is known.
 const wholeLimit = 10 * time.Second
 
-// awaitLevel waits until so much is available, or has not come to be. The guest answers without a process of its own.
+// awaitLevel waits until so much is available, or a timeout. The guest answers without starting a
+// process.
 func (r *reactor) awaitLevel(available int64, signal string) {
 	_ = r.Eventually(r.ctx, wholeLimit, "the memory is back", r.isAvailable(available, signal))
 }
 
-// innocent is the fault of a killer that kills somebody beside the victim.
+// innocent is the fault of a killer that kills a pod other than the victim.
 const innocent = "innocent killed"
 
-// examine looks for what must not have been: a kill by the kernel's own OOM killer, a signal to another pod's process, one that is gone. A
-// victim that does not die at once is signalled again, by then also in tasks that it did not have before.
+// examine finds forbidden events: a kernel OOM kill, a signal to another pod's process, a missing
+// process. A victim that does not die immediately gets more signals, then also in tasks that it did
+// not have before.
 func (r *reactor) examine(o *outcome, pids, others map[int]bool, before guestapi.Memory) {
 	r.t.Helper()
 	after, err := r.Memory(r.ctx)
@@ -267,7 +273,7 @@ func (r *reactor) examine(o *outcome, pids, others map[int]bool, before guestapi
 	}
 	for _, s := range r.signals() {
 		switch {
-		case s.comm != "workload" || s.from == "workload": // the first process of a pid namespace takes all others with it (zap_pid_ns_processes)
+		case s.comm != "workload" || s.from == "workload": // a pid namespace ends with its first process (zap_pid_ns_processes)
 		case others[s.pid]:
 			o.fault(innocent)
 			r.t.Logf("%+v is one of %v", s, others)
@@ -299,7 +305,8 @@ func (o *outcome) fault(text string) {
 	}
 }
 
-// processes are those of pods, as the guest's first process numbers them; none: they are dead.
+// processes returns the processes of pods, as the guest's root namespace numbers them; none: they
+// are dead.
 func (r *reactor) processes(pods ...*vm.Pod) map[int]bool {
 	r.t.Helper()
 	pids := map[int]bool{}
@@ -317,14 +324,14 @@ func (r *reactor) processes(pods ...*vm.Pod) map[int]bool {
 	return pids
 }
 
-// revive puts others in the place of those that were killed for nothing, and counted.
+// revive replaces the innocent pods that were killed and counted.
 func (r *reactor) revive() {
 	r.t.Helper()
 	for _, p := range r.others {
 		if err := p.Remove(r.ctx); err != nil {
 			r.t.Fatal(err)
 		}
-		p.Fate = vm.Any
+		p.Expected = vm.Any
 	}
 	r.startOthers()
 }

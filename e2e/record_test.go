@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// What the agent recorded while it evicted is decided by replay as it was by the agent; another policy would have done
-// otherwise, and replay says where.
+// replay decides on the agent's recording of an eviction as the agent did. With another policy it
+// decides otherwise, and reports the difference.
 func TestARecordIsDecidedAgain(t *testing.T) {
 	n := startNode(t)
 	n.startAgent("", "--record=/run/jettison/frames.jsonl.gz")
@@ -38,7 +38,7 @@ func TestARecordIsDecidedAgain(t *testing.T) {
 			Evictions  []struct{ UID, Signal string }
 		}
 		if err := json.Unmarshal(line, &d); err != nil {
-			t.Fatalf("%v: %s", err, line)
+			t.Fatalf("parse a line of replay: %v: %s", err, line)
 		}
 		pressure = pressure || slices.Contains(d.Conditions, "MemoryPressure")
 		for _, e := range d.Evictions {
@@ -46,7 +46,7 @@ func TestARecordIsDecidedAgain(t *testing.T) {
 		}
 	}
 	if len(evicted) == 0 || evicted[0] != string(victim.Object.UID) || !pressure {
-		t.Errorf("replay evicts %v, want %s first; memory pressure %v:\n%s", evicted, victim.Object.UID, pressure, decided)
+		t.Errorf("evictions of replay = %v, want %s first; memory pressure %v:\n%s", evicted, victim.Object.UID, pressure, decided)
 	}
 	other := filepath.Join(t.TempDir(), "other.yaml")
 	if err := os.WriteFile(other, []byte("apiVersion: jettison/v1alpha1\nkind: AgentConfiguration\nevictionHard: {memory.available: 1Mi}\n"), 0o644); err != nil {
@@ -65,7 +65,7 @@ func jettison(t *testing.T, args ...string) []byte {
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("jettison %v: %v: %s", args, err, stderr.Bytes())
+		t.Fatalf("jettison with arguments %v failed: %v: %s", args, err, stderr.Bytes())
 	}
 	return out
 }

@@ -9,8 +9,9 @@ import (
 	"jettison/e2e/vm"
 )
 
-// configured puts a file into the folder that stands for the agent's ConfigMap as a kubelet does: into a folder of its own, to which a link
-// leads that is swapped at once (k8s.io/kubernetes pkg/volume/util/atomic_writer.go).
+// configured writes a version of the config as a kubelet updates a ConfigMap: into a new folder, to
+// which a symbolic link is switched atomically (k8s.io/kubernetes
+// pkg/volume/util/atomic_writer.go).
 func (n *node) configured(version, text string) {
 	n.t.Helper()
 	const folder = "/etc/jettison"
@@ -22,8 +23,8 @@ func (n *node) configured(version, text string) {
 		folder, version))
 }
 
-// reloads asserts what metrics and `jettison status` say of the configuration that holds: whether it is the newest, and how often one was
-// taken and not.
+// reloads asserts what metrics and `jettison status` report of the active configuration: whether it
+// is the newest, and how many reloads succeeded and failed.
 func (n *node) reloads(newest bool, taken, failed int) {
 	n.t.Helper()
 	values, _ := n.samples(n.answers("/metrics"))
@@ -37,7 +38,7 @@ func (n *node) reloads(newest bool, taken, failed int) {
 		`jettison_config_reloads_total{outcome="failed"}`: float64(failed),
 	} {
 		if got, ok := values[name]; !ok || got != want {
-			n.t.Errorf("%s is %v, want %v", name, got, want)
+			n.t.Errorf("metric %s = %v, want %v", name, got, want)
 		}
 	}
 	out := n.shell("/usr/local/bin/jettison status; true")
@@ -45,11 +46,11 @@ func (n *node) reloads(newest bool, taken, failed int) {
 		n.t.Errorf("the newest one holds: %v, and status says\n%s", newest, out)
 	}
 	if _, err := n.agent.Exec(n.ctx, "/jettison", "health"); err != nil {
-		n.t.Errorf("the probe that has an agent started anew: %v", err)
+		n.t.Errorf("liveness probe after the reload: %v", err)
 	}
 }
 
-// threshold asserts that a hard threshold of memory.available holds.
+// threshold asserts the hard threshold of memory.available that is in effect.
 func (n *node) threshold(size int) {
 	n.t.Helper()
 	want := fmt.Sprintf("memory.available<%dMi", size)
@@ -58,12 +59,13 @@ func (n *node) threshold(size int) {
 			return
 		}
 	}
-	n.t.Errorf("%s does not hold: %+v", want, n.state().Signals)
+	n.t.Errorf("threshold %s is not in effect: %+v", want, n.state().Signals)
 }
 
-// The configuration of a running agent changes as a ConfigMap's does. A wrong one leaves what holds, and log, metrics and status say so; a
-// right one holds at once, also at SIGHUP, and the next pod goes by its threshold. Who is held off is so still: as long as the pressure lasts,
-// which it does here by a soft threshold that is always met, and nobody goes for.
+// The configuration of a running agent changes as a ConfigMap's does. A wrong one leaves the active
+// one in effect, and log, metrics and status report that. A right one is in effect immediately,
+// also at SIGHUP, and the next eviction uses its threshold. Hold-offs last across reloads while the
+// pressure does. Here a soft threshold that is always met, and evicts no pod, keeps the pressure.
 func TestPromiseTheConfigurationChangesWhileItRuns(t *testing.T) {
 	n := startNode(t)
 	const low, high = 100, 220 // MiB
@@ -74,18 +76,18 @@ func TestPromiseTheConfigurationChangesWhileItRuns(t *testing.T) {
 	n.agentSays("runtime events connected", 1)
 	n.holding(vm.NewPod("burstable", "64Mi", "", "alloc -size 32Mi"), 32*mib)
 	n.fillTo(280 * mib)
-	leaks := func(name string) *vm.Pod { // none of BestEffort is let in
+	leaks := func(name string) *vm.Pod { // the gate rejects BestEffort pods
 		return n.run(vm.NewPod(name, "16Mi", "", "alloc -rate 20Mi -size 4Gi"))
 	}
 	first := leaks("first")
-	first.Fate = vm.Any // it is started again
+	first.Expected = vm.Any // it is restarted
 	n.agentSays("evicted", 1)
 	n.keptOut(first)
 
 	n.configured("2", file("evictionHrad: {memory.available: 220Mi}"))
 	line := n.agentSays("configuration reload failed", 1)
 	if why := fmt.Sprint(line.Fields["error"]); !strings.Contains(why, `unknown field "evictionHrad": did you mean "evictionHard"?`) {
-		t.Errorf("why it is not taken: %s", why)
+		t.Errorf("reason of the failed reload = %s, want the wrong field", why)
 	}
 	n.reloads(false, 0, 1)
 	n.threshold(low)
@@ -94,13 +96,13 @@ func TestPromiseTheConfigurationChangesWhileItRuns(t *testing.T) {
 	n.configured("3", hard(high))
 	line = n.agentSays("configuration reloaded", 1)
 	if changed := fmt.Sprint(line.Fields["changed"]); changed != "[evictionHard]" {
-		t.Errorf("changed: %s", changed)
+		t.Errorf("changed fields in the log = %s, want the threshold", changed)
 	}
 	n.reloads(true, 1, 1)
 	n.threshold(high)
 	n.keptOut(first)
 
-	n.shell("kill -HUP " + n.mainProcess(n.agent.Pod)) // nothing has changed, and it is asked for
+	n.shell("kill -HUP " + n.mainProcess(n.agent.Pod)) // a requested reload without a change
 	n.agentSays("configuration reloaded", 2)
 	n.reloads(true, 2, 1)
 	n.keptOut(first)
@@ -110,18 +112,18 @@ func TestPromiseTheConfigurationChangesWhileItRuns(t *testing.T) {
 	n.dies(second)
 	line = n.agentSays("evicted", 2)
 	if line.Fields["victim"] != second.String() || line.Fields["threshold"] != float64(high*mib) {
-		t.Errorf("the agent says %v", line.Fields)
+		t.Errorf("agent logged %v, want the eviction by the new threshold", line.Fields)
 	}
 	if s := stop(); s.Crossed != 0 {
-		t.Errorf("%d MiB were left when it went: it went by the threshold before", s.Lowest/mib)
+		t.Errorf("lowest available memory = %d MiB: the earlier threshold was used", s.Lowest/mib)
 	}
 	n.keptOut(first)
 }
 
-// keptOut asserts that a pod which was evicted is not let in.
+// keptOut asserts that the gate rejects an evicted pod.
 func (n *node) keptOut(p *vm.Pod) {
 	n.t.Helper()
 	if _, err := n.Run(n.ctx, p.Object); err == nil || !strings.Contains(err.Error(), "low on resource: memory") {
-		n.t.Errorf("%s is started again: %v", p, err)
+		n.t.Errorf("restart of evicted pod %s = %v, want a rejection", p, err)
 	}
 }

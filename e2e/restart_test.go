@@ -11,8 +11,9 @@ import (
 	"jettison/e2e/vm"
 )
 
-// The agent is killed in the middle of an eviction. The one that follows goes on with it: the pod gets what is left of its grace period,
-// nobody else is chosen, and the eviction has one record, which it ends. The kernel's log has a line of it.
+// The agent is killed in the middle of an eviction. The next agent resumes it: the pod gets the
+// rest of its grace period, no other pod is chosen, and the eviction keeps its one record, which
+// the agent completes. The kernel's log has one line about it.
 func TestPromiseAnAgentThatIsKilledGoesOn(t *testing.T) {
 	n := startNode(t)
 	const soft, orderly = 250 * mib, 25 * time.Second
@@ -37,7 +38,7 @@ evictionMaxPodGracePeriod: 60`)
 	}
 	n.dies(holder)
 	if took := since(told, stop().Empty); took < orderly {
-		t.Errorf("dead %v after it was told to end, it needs %v", took, orderly)
+		t.Errorf("pod died %v after SIGTERM, it needs %v", took, orderly)
 	}
 	n.evictedFor("memory.available", holder)
 
@@ -51,7 +52,7 @@ evictionMaxPodGracePeriod: 60`)
 			return fmt.Errorf("%w in %s", err, text)
 		}
 		if record.Pod.UID != string(holder.Object.UID) || record.Outcome != api.OutcomeBack {
-			return fmt.Errorf("record %+v", record)
+			return fmt.Errorf("unexpected record of the eviction: %+v", record)
 		}
 		return nil
 	})

@@ -9,7 +9,7 @@ import (
 	"jettison/e2e/vm"
 )
 
-// Without a kubelet the agent keeps the logs of live containers small, and no line is lost on the way.
+// Without a kubelet the agent rotates the logs of live containers, and loses no line.
 func TestRotatedLogsLoseNoLine(t *testing.T) {
 	n := startNode(t)
 	n.startAgent(config("containerLogMaxSize: 100Ki\ncontainerLogMaxFiles: 50"))
@@ -18,7 +18,7 @@ func TestRotatedLogsLoseNoLine(t *testing.T) {
 	dir := path.Dir(p.LogPath("main"))
 	n.until("all lines are written and in files", func() error {
 		if got := n.number(fmt.Sprintf("cd %s && { cat 0.log; for f in 0.log.*; do case $f in *.gz) busybox zcat $f;; *) cat $f;; esac; done; } 2>/dev/null | grep -c ' xxx' || true", dir)); got != lines {
-			return fmt.Errorf("%d lines", got)
+			return fmt.Errorf("logs have %d lines", got)
 		}
 		return nil
 	})
@@ -30,7 +30,7 @@ func TestRotatedLogsLoseNoLine(t *testing.T) {
 		}
 	}
 	if compressed == 0 || len(files) < 3 {
-		t.Errorf("%v: want some compressed and one that is not", files)
+		t.Errorf("log files = %v, want some compressed and one that is not", files)
 	}
 	t.Logf("%v; %v", files, n.agentSays("rotated logs", 1).Fields)
 }

@@ -14,7 +14,7 @@ import (
 	"jettison/e2e/vm"
 )
 
-// answers is what the agent answers at a path of its socket.
+// answers returns the agent's answer at a path of its socket.
 func (n *node) answers(path string) string {
 	n.t.Helper()
 	text, err := n.AskAgent(n.ctx, path)
@@ -24,7 +24,8 @@ func (n *node) answers(path string) string {
 	return string(text)
 }
 
-// samples are those of a text of Prometheus by name and labels, and its lines HELP and TYPE by name of family.
+// samples parses a Prometheus text into samples by name and labels, and HELP and TYPE lines by name
+// of family.
 func (n *node) samples(text string) (values map[string]float64, families map[string]string) {
 	n.t.Helper()
 	values, families = map[string]float64{}, map[string]string{}
@@ -39,18 +40,19 @@ func (n *node) samples(text string) (values map[string]float64, families map[str
 		}
 		fields := strings.Fields(line[at:]) // a value, and a time
 		if len(fields) == 0 {
-			n.t.Fatalf("no sample: %q", line)
+			n.t.Fatalf("line is not a sample: %q", line)
 		}
 		v, err := strconv.ParseFloat(fields[0], 64)
 		if err != nil {
-			n.t.Fatalf("%v in %q", err, line)
+			n.t.Fatalf("parse a sample's value: %v in %q", err, line)
 		}
 		values[line[:at]] = v
 	}
 	return values, families
 }
 
-// resourceTolerances are by family what may lie between the kubelet's figure and the agent's, as tolerances has it of Summaries.
+// resourceTolerances has the largest expected difference between the kubelet's figure and the
+// agent's by family, as tolerances has it for Summaries.
 var resourceTolerances = map[string]float64{
 	"node_cpu_usage_seconds_total": 25, "pod_cpu_usage_seconds_total": 1, "container_cpu_usage_seconds_total": 1,
 	"node_memory_working_set_bytes": 48 * mib, "pod_memory_working_set_bytes": 2 * mib, "container_memory_working_set_bytes": 2 * mib,
@@ -58,8 +60,8 @@ var resourceTolerances = map[string]float64{
 	"container_start_time_seconds": 2, // one has it from the runtime, the other from the cgroup
 }
 
-// differences are what the kubelet's resource metrics have and the agent's have not, or otherwise. The agent's own pod is left out: to be
-// asked costs it something.
+// differences returns the resource metrics that only one of kubelet and agent has, or that differ.
+// It skips the agent's own pod, because each query costs the agent resources.
 func (n *node) differences(kubelet, ours string) (out []string) {
 	n.t.Helper()
 	theirs, theirFamilies := n.samples(kubelet)
@@ -83,14 +85,14 @@ func (n *node) differences(kubelet, ours string) (out []string) {
 	return out
 }
 
-// What the agent serves as a kubelet does is what the kubelet beside it serves, field by field.
+// The agent serves what the kubelet on the same node serves, field by field.
 func TestKubeletAndTheSocketAgree(t *testing.T) {
 	n := startKubeletNode(t, vm.KubeletOptions{})
 	names := n.idlePods()
 	n.startAgent(config("staticPodPath: " + vm.StaticPods))
 	n.agentSays("started", 1)
 	if text := n.answers(api.PathMetrics); strings.Contains(text, "\nkubelet_") {
-		t.Errorf("a name of the kubelet's is served: %s", text)
+		t.Errorf("the agent serves a metric name of the kubelet: %s", text)
 	}
 	var rows []row
 	var wrong []string
@@ -103,13 +105,13 @@ func TestKubeletAndTheSocketAgree(t *testing.T) {
 		}
 		wrong = n.differences(string(resource), n.answers(api.PathResource))
 		after := n.summary([]byte(n.answers(api.PathSummary)))
-		rows = compare(before, comparable(kubelet, n.agent.Object.Name, ""), after) // of networks the socket tells nothing
+		rows = compare(before, comparable(kubelet, n.agent.Object.Name, ""), after) // the socket reports no networks
 		missing := missingPods(rows, names)
 		if len(missing) == 0 && len(wrong) == 0 && !slices.ContainsFunc(rows, func(r row) bool { return !r.ok }) {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Errorf("the kubelet and the socket differ; the kubelet knows nothing of %v; resource metrics:\n%s", missing, strings.Join(wrong, "\n"))
+			t.Errorf("figures of kubelet and socket differ; kubelet has no figures of %v; resource metrics:\n%s", missing, strings.Join(wrong, "\n"))
 			break
 		}
 	}
@@ -117,13 +119,14 @@ func TestKubeletAndTheSocketAgree(t *testing.T) {
 	if err := printRows(&table, rows); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("the kubelet beside the agent's socket:\n%s", &table)
+	t.Logf("figures of the kubelet and the agent's socket:\n%s", &table)
 }
 
-// scrapers are how many read metrics at the same time, once a second each.
+// scrapers is the number of concurrent metrics clients, each with one scrape per second.
 const scrapers = 20
 
-// scrape has so many scrapers read until the returned function ends them; that tells how many answers there were.
+// scrape runs the scrapers until the returned function stops them and returns the number of
+// answers.
 func (n *node) scrape(b *testing.B) (stop func() (answers int)) {
 	var all sync.WaitGroup
 	var mu sync.Mutex
@@ -156,17 +159,19 @@ func (n *node) scrape(b *testing.B) (stop func() (answers int)) {
 	}
 }
 
-// Limits of how much later the agent may kill while its metrics are read, as multiples of what it takes without.
+// Limits of how much later the agent may kill while its metrics are scraped, as multiples of the
+// time without.
 const maxScrapedP50, maxScrapedP95 = 1.2, 1.5
 
-// BenchmarkScrapes measures what BenchmarkReactCrossing does, in turn with and without 20 clients that read /metrics once a second each, and
-// prints what a scrape costs.
+// BenchmarkScrapes measures like BenchmarkReactCrossing, alternately with and without 20 clients
+// that read /metrics once a second each, and prints the cost of a scrape.
 func BenchmarkScrapes(b *testing.B) {
 	r := newReactor(b, vm.Options{MiB: 1536})
 	k := r.startReacting("")
 	t := newSampledTable(fmt.Sprintf("kernel %s, crossed to kill while %d clients read metrics, ms", r.Kernel, scrapers), "metrics", "p50", "p90", "p99", "max", "count", "wrong")
-	// As in BenchmarkReactBesieged: a pod that leaks gets no turn on an emulated CPU beside them, and one that has yet to take its memory none
-	// either. They come once it has.
+	// As in BenchmarkReactBesieged: with the scrapers, a leaking pod gets no CPU time on the
+	// emulated machine, nor does one that still has to allocate. The scrapers start after the
+	// allocation.
 	l := load{name: "scraped", pod: holdingPod(1, 128*mib), holds: 128 * mib, headroom: 12 * mib}
 	kills, wrong := map[bool][]time.Duration{}, map[bool]faults{false: {}, true: {}}
 	for range trials(24) {
@@ -174,7 +179,7 @@ func BenchmarkScrapes(b *testing.B) {
 			stop := func() int { return 0 }
 			if l.starve = nil; scraped {
 				l.starve = func(*vm.Pod) {
-					stop() // of an attempt that was begun anew
+					stop() // scrapers of an earlier attempt
 					stop = r.scrape(b)
 				}
 			}
@@ -200,13 +205,13 @@ func BenchmarkScrapes(b *testing.B) {
 	t.note("read / not read: p50 %.2f, at most %.1f; p95 %.2f, at most %.1f", p50, maxScrapedP50, p95, maxScrapedP95)
 	t.print()
 	r.scrapeCost(b)
-	if !(p50 <= maxScrapedP50 && p95 <= maxScrapedP95) { // where there is none, too
-		b.Errorf("p50 is %.2f and p95 %.2f of what they are without", p50, p95)
+	if !(p50 <= maxScrapedP50 && p95 <= maxScrapedP95) { // also true for NaN
+		b.Errorf("time to the kill with scrapers: p50 is %.2f and p95 %.2f of those without", p50, p95)
 	}
 	once(b)
 }
 
-// scrapeCost prints what a scrape costs of CPU: what the agent used with scrapers, less what it used without.
+// scrapeCost prints the CPU cost of a scrape: the agent's usage with scrapers, less that without.
 func (n *node) scrapeCost(b *testing.B) {
 	agent := n.mainProcess(n.agent.Pod)
 	ticks := func() float64 { // utime and stime, fields 14 and 15, in hundredths of a second (proc_pid_stat(5))

@@ -23,23 +23,23 @@ func (n *node) stats(args ...string) v1alpha1.Summary {
 	}
 	var s v1alpha1.Summary
 	if err := json.Unmarshal(out, &s); err != nil {
-		n.t.Fatalf("%v: %.2000s", err, out)
+		n.t.Fatalf("parse the output of jettison stats: %v: %.2000s", err, out)
 	}
 	return s
 }
 
-// number runs a line of shell in the guest that prints one.
+// number runs a line of shell in the guest that prints a number.
 func (n *node) number(line string) uint64 {
 	n.t.Helper()
 	text := strings.TrimSpace(n.shell(line))
 	v, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		n.t.Fatalf("%s: %v", line, err)
+		n.t.Fatalf("parse the number printed by %s: %v", line, err)
 	}
 	return v
 }
 
-// between holds figures of a Summary against the guest's own tools, asked before and after it.
+// between compares a figure of a Summary with the guest's own tools, read before and after it.
 type between struct {
 	what      string
 	ask       string // shell that prints the number
@@ -60,9 +60,9 @@ func (n *node) holdAgainst(rows []between) v1alpha1.Summary {
 		got := r.ours(s)
 		switch {
 		case got == nil:
-			n.t.Errorf("%s: absent, the guest says %d to %d", r.what, low, high)
+			n.t.Errorf("%s: missing in the summary, the guest has %d to %d", r.what, low, high)
 		case *got+r.tolerance < low || *got > high+r.tolerance:
-			n.t.Errorf("%s: %d, the guest says %d to %d", r.what, *got, low, high)
+			n.t.Errorf("%s: %d in the summary, the guest has %d to %d", r.what, *got, low, high)
 		default:
 			n.t.Logf("%-44s %12d  guest %d to %d (± %d)", r.what, *got, low, high, r.tolerance)
 		}
@@ -80,7 +80,7 @@ func podOf(s v1alpha1.Summary, name string) v1alpha1.PodStats {
 	return v1alpha1.PodStats{}
 }
 
-// Every figure of `jettison stats` is what the guest's own tools say.
+// Every figure of `jettison stats` equals that of the guest's own tools.
 func TestPromiseStatsAreWhatTheNodeSays(t *testing.T) {
 	n := startNode(t)
 	n.startAgent("")
@@ -97,7 +97,7 @@ func TestPromiseStatsAreWhatTheNodeSays(t *testing.T) {
 		_, sent := n.traffic(sender)
 		files := n.shell("du -k " + onDisk.EmptyDir("data") + "/file " + inMemory.EmptyDir("data") + "/file 2>&1 | awk '{s+=$1} END {print s}'")
 		if total, _ := strconv.Atoi(strings.TrimSpace(files)); total < 12<<10 || sent < 4*mib {
-			return fmt.Errorf("%s KiB written, %d bytes sent", files, sent)
+			return fmt.Errorf("pods have %s KiB written, %d bytes sent", files, sent)
 		}
 		return nil
 	})
@@ -119,12 +119,12 @@ func TestPromiseStatsAreWhatTheNodeSays(t *testing.T) {
 			return &v
 		}, 0, 0},
 		{"node: memory.available", "awk '/^anon |^file / {a+=$2} /^inactive_file/ {a-=$2} END {print " + strconv.FormatUint(n.number("awk '/^MemTotal/ {print $2*1024}' /proc/meminfo"), 10) + "-a}' /sys/fs/cgroup/memory.stat",
-			func(s v1alpha1.Summary) *uint64 { return s.Node.Memory.AvailableBytes }, 24 * mib, 0}, // the process that looks is there too, 20 MiB
+			func(s v1alpha1.Summary) *uint64 { return s.Node.Memory.AvailableBytes }, 24 * mib, 0}, // the reading process itself uses 20 MiB
 		{"node: nodefs available", "stat -f -c '%a*%S' /var/lib/kubelet | { IFS='*' read a b; echo $((a*b)); }", func(s v1alpha1.Summary) *uint64 { return s.Node.Fs.AvailableBytes }, mib, 0},
 		{"node: nodefs capacity", "df -k /var/lib/kubelet | awk 'NR==2 {print $2*1024}'", func(s v1alpha1.Summary) *uint64 { return s.Node.Fs.CapacityBytes }, 0, 0},
 		{"node: nodefs inodesFree", "df -i /var/lib/kubelet | awk 'NR==2 {print $4}'", func(s v1alpha1.Summary) *uint64 { return s.Node.Fs.InodesFree }, 64, 0},
 		{"node: imagefs available", "stat -f -c '%a*%S' /var/lib/containerd | { IFS='*' read a b; echo $((a*b)); }", func(s v1alpha1.Summary) *uint64 { return s.Node.Runtime.ImageFs.AvailableBytes }, mib, 0},
-		{"node: tasks", "awk '{split($4,a,\"/\"); print a[2]}' /proc/loadavg", func(s v1alpha1.Summary) *uint64 { return u64(s.Node.Rlimit.NumOfRunningProcesses) }, 16, 0}, // threads of the look itself
+		{"node: tasks", "awk '{split($4,a,\"/\"); print a[2]}' /proc/loadavg", func(s v1alpha1.Summary) *uint64 { return u64(s.Node.Rlimit.NumOfRunningProcesses) }, 16, 0}, // threads of the reading process
 		{"node: pid_max or threads-max", "sort -n /proc/sys/kernel/pid_max /proc/sys/kernel/threads-max | head -1", func(s v1alpha1.Summary) *uint64 { return u64(s.Node.Rlimit.MaxPID) }, 0, 0},
 		{"node: CPU seconds", "awk '/^usage_usec/ {print int($2/1000000)}' /sys/fs/cgroup/cpu.stat", func(s v1alpha1.Summary) *uint64 { v := *s.Node.CPU.UsageCoreNanoSeconds / 1e9; return &v }, 1, 0},
 		{"guaranteed: working set", stat(guaranteed), func(s v1alpha1.Summary) *uint64 { return podOf(s, "guaranteed").Memory.WorkingSetBytes }, mib, 0},
@@ -140,7 +140,7 @@ func TestPromiseStatsAreWhatTheNodeSays(t *testing.T) {
 		{"sender: bytes sent", "awk '/eth0/ {print $10}' /proc/" + n.mainProcess(sender) + "/net/dev", func(s v1alpha1.Summary) *uint64 { return podOf(s, "sender").Network.TxBytes }, 0, 0},
 	})
 	if used := podOf(s, "in-memory").EphemeralStorage.UsedBytes; used == nil || *used > mib {
-		t.Errorf("a volume in memory counts as disk: %v", used)
+		t.Errorf("volume in memory is counted as disk usage: %v", used)
 	}
 	if podOf(s, "guaranteed").Network != nil {
 		t.Error("a pod on the host's network has figures of its own")
@@ -157,13 +157,14 @@ func TestPromiseStatsAreWhatTheNodeSays(t *testing.T) {
 	t.Logf("jettison stats:\n%s", table)
 }
 
-// A runtime that hangs and a file system whose statfs never returns take only their own figures with them, and are named.
+// A runtime that hangs, or a file system with a statfs that never returns, makes only its own
+// figures missing, and is named.
 func TestPromiseMemorySignalsSurviveWhatHangs(t *testing.T) {
 	n := startNode(t)
 	n.startAgent("")
 	pod := n.holding(vm.NewPod("guaranteed", "96Mi", "96Mi", "alloc -size 32Mi"), 32*mib)
 	n.run(vm.NewPod("besteffort", "", "", "sleep"))
-	program := "/proc/" + n.mainProcess(n.agent.Pod) + "/root/jettison" // there is no other way in while the runtime hangs
+	program := "/proc/" + n.mainProcess(n.agent.Pod) + "/root/jettison" // the only way while the runtime hangs
 	release, err := n.HangMount(n.ctx, "/var/lib/dead")
 	if err != nil {
 		t.Fatal(err)
@@ -177,7 +178,7 @@ func TestPromiseMemorySignalsSurviveWhatHangs(t *testing.T) {
 	began := time.Now()
 	res, err := n.Exec(n.ctx, program, "stats", "-o", "json", "--config", "/etc/hangs.yaml", "--wait", "2s")
 	if err != nil || res.Code != 0 {
-		t.Fatalf("exit code %d, %v: %s", res.Code, err, res.Stderr)
+		t.Fatalf("jettison stats: exit code %d, %v: %s", res.Code, err, res.Stderr)
 	}
 	t.Logf("answered after %.1f s; stderr:\n%s", time.Since(began).Seconds(), res.Stderr)
 	var s v1alpha1.Summary
@@ -185,29 +186,30 @@ func TestPromiseMemorySignalsSurviveWhatHangs(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s.Node.Memory.AvailableBytes == nil || s.Node.Memory.WorkingSetBytes == nil || s.Node.Rlimit.NumOfRunningProcesses == nil {
-		t.Errorf("node: %+v", s.Node)
+		t.Errorf("memory figures of the node = %+v, want them present", s.Node)
 	}
 	if s.Node.Fs != nil || s.Node.Runtime.ImageFs != nil {
-		t.Errorf("figures of what hangs: %+v, %+v", s.Node.Fs, s.Node.Runtime.ImageFs)
+		t.Errorf("figures of the hanging sources = %+v, %+v, want none", s.Node.Fs, s.Node.Runtime.ImageFs)
 	}
 	measured := false
-	for _, p := range s.Pods { // by what the kernel tells: the runtime has not named them
+	for _, p := range s.Pods { // by cgroup names: the runtime has not named the pods
 		measured = measured || p.PodRef.UID == string(pod.Object.UID) && p.Memory.WorkingSetBytes != nil && *p.Memory.WorkingSetBytes > 32*mib
 	}
 	if len(s.Pods) != 3 || !measured {
-		t.Errorf("pods: %+v", s.Pods)
+		t.Errorf("pods of the summary = %+v, want all by their cgroups", s.Pods)
 	}
 	for _, want := range []string{"statfs /var/lib/dead: no answer for", "get version of runtime", "hangs", "image file system of the runtime:"} {
 		if !strings.Contains(string(res.Stderr), want) {
-			t.Errorf("stderr does not say %q", want)
+			t.Errorf("stderr of jettison stats lacks %q", want)
 		}
 	}
 	res, err = n.Exec(n.ctx, program, "check", "--config", "/etc/hangs.yaml", "--wait", "2s")
 	if err != nil || res.Code != 1 || !strings.Contains(string(res.Stdout), "memory.available") || !strings.Contains(string(res.Stdout), "no answer for") {
-		t.Errorf("check: exit code %d, %v\n%s%s", res.Code, err, res.Stdout, res.Stderr)
+		t.Errorf("jettison check: exit code %d, %v\n%s%s", res.Code, err, res.Stdout, res.Stderr)
 	}
 	t.Logf("check:\n%s%s", res.Stdout, res.Stderr)
-	// The agent goes on as well: what leaks in a pod's cgroup now, which the runtime never told of, is killed by what the kernel tells.
+	// The agent also continues: it kills a leaking process in a pod's cgroup that the runtime never
+	// reported, by reading the kernel's cgroups.
 	n.shell("mkdir /sys/fs/cgroup/kubepods/besteffort/podleak")
 	leak, err := n.Start(n.ctx, "/var/log/leak.log", "/bin/sh", "-c",
 		"echo $$ > /sys/fs/cgroup/kubepods/besteffort/podleak/cgroup.procs && exec /usr/local/bin/workload alloc -rate 50Mi -size 2Gi")
@@ -219,7 +221,7 @@ func TestPromiseMemorySignalsSurviveWhatHangs(t *testing.T) {
 			return err
 		}
 		if res, err := n.Exec(n.ctx, "/bin/kill", "-0", strconv.Itoa(leak)); err != nil || res.Code == 0 {
-			return fmt.Errorf("it still runs (%v)", err)
+			return fmt.Errorf("the leaking process still runs (%v)", err)
 		}
 		return nil
 	})

@@ -14,7 +14,7 @@ func (n *node) zram(size int64) {
 	n.shell(fmt.Sprintf("echo %d > /sys/block/zram0/disksize && busybox mkswap /dev/zram0 && busybox swapon /dev/zram0", size))
 }
 
-// squeezed is the agent's count-th line about memory that it had pods give back.
+// squeezed returns the agent's count-th log line about a proactive reclaim.
 func (n *node) squeezed(count int) vm.LogLine {
 	n.t.Helper()
 	line := n.agentSays("reclaimed memory", count)
@@ -23,31 +23,32 @@ func (n *node) squeezed(count int) vm.LogLine {
 	return line
 }
 
-// number is a field of a line of the agent's log.
+// number returns a numeric field of a line of the agent's log.
 func number(l vm.LogLine, field string) float64 {
 	v, _ := l.Fields[field].(float64)
 	return v
 }
 
-// nobodyIsEvicted asserts that the agent has evicted nobody so far.
+// nobodyIsEvicted asserts that the agent has evicted no pod so far.
 func (n *node) nobodyIsEvicted() {
 	n.t.Helper()
 	for _, l := range n.agentLog() {
 		if l.Msg == "evicted" || l.Msg == "evicting" {
-			n.t.Errorf("%s: %v", l.Msg, l.Fields)
+			n.t.Errorf("agent logged an eviction, want none: %s: %v", l.Msg, l.Fields)
 		}
 	}
 }
 
-// A pod that sleeps holds memory, another one takes more than the node has left above the threshold. With swap in compressed memory the
-// sleeper's goes there, and nobody has to go.
+// A sleeping pod has memory, and another pod allocates more than is left above the threshold. With
+// compressed swap in memory the agent has the sleeper's memory swapped out, and evicts no pod.
 func TestSqueezingColdMemoryAvertsAnEviction(t *testing.T) {
 	n := startNode(t)
 	n.zram(512 * mib)
 	n.holding(vm.NewPod("sleeper", "", "", "alloc -size 200Mi"), 200*mib)
 	n.startAgent(config("evictionHard: {memory.available: 100Mi}"))
 	n.fillTo(60 * mib)
-	// 50 MiB more than there are, no faster than an emulated CPU compresses them beside another node on the same machine: 4 MiB a second.
+	// 50 MiB more than available, at no more than the 4 MiB a second at which an emulated CPU
+	// compresses while another node runs on the same machine.
 	n.holding(vm.NewPod("worker", "256Mi", "", "alloc -rate 3Mi -size 110Mi"), 100*mib)
 	line := n.squeezed(1)
 	if line.Fields["kind"] != "anonymous memory" || line.Fields["effective"] != true {
@@ -57,39 +58,41 @@ func TestSqueezingColdMemoryAvertsAnEviction(t *testing.T) {
 	n.nobodyIsEvicted()
 }
 
-// Without swap there is page cache at most, which counts as available before it is reclaimed: the agent tries twice and gives up.
+// Without swap only page cache can be reclaimed, which already counts as available. The agent tries
+// twice and disables proactive reclaim.
 func TestSqueezingTurnsItselfOffWithoutSwap(t *testing.T) {
 	n := startNode(t)
 	n.startAgent(config("evictionHard: {memory.available: 100Mi}"))
 	n.holding(vm.NewPod("reader", "", "", "fill -size 160Mi /layer + sleep"), 160*mib)
 	n.shell("sync")
-	n.fillTo(defaultThreshold + 20*mib) // twice the threshold is left when the worker begins, and half of that when it is done
+	n.fillTo(defaultThreshold + 20*mib) // leaves twice the threshold when the worker starts, and half of that when it ends
 	n.holding(vm.NewPod("worker", "256Mi", "", "alloc -rate 4Mi -size 70Mi"), 60*mib)
 	line := n.agentSays("proactive reclaim paused", 1)
 	if line.Fields["kind"] != "page cache" || line.Duration("for") != 5*time.Minute {
-		t.Errorf("%v", line.Fields)
+		t.Errorf("unexpected log line of the proactive reclaim: %v", line.Fields)
 	}
-	vain := 0 // a first one of a few MiB may pay
+	vain := 0 // a first one of a few MiB may free enough
 	for _, l := range n.agentLog() {
 		if l.Msg == "reclaimed memory" && l.Fields["effective"] == false {
 			vain++
 		}
 	}
 	if vain < 2 {
-		t.Errorf("it is off after %d squeezes that did not pay", vain)
+		t.Errorf("proactive reclaim disabled after %d reclaims that freed too little, want at least 2", vain)
 	}
 	n.memoryIsBack()
 	n.nobodyIsEvicted()
 }
 
-// A leak at full speed is ended as fast as without swap: whatever is being reclaimed, the kill does not wait for it.
+// The agent ends a fast leak as fast as without swap: the kill does not wait for a reclaim in
+// progress.
 func TestSqueezingDelaysNoKill(t *testing.T) {
 	n := startNode(t)
 	n.zram(512 * mib)
 	n.holding(vm.NewPod("sleeper", "512Mi", "", "alloc -size 200Mi"), 200*mib)
 	n.startAgent(config("evictionHard: {memory.available: 100Mi}"))
 	n.fillTo(90 * mib)
-	// Slow enough to be squeezed for, until it is fast.
+	// Slow enough for a proactive reclaim, then fast.
 	leaker := n.run(vm.NewPod("leaker", "", "", "alloc -rate 20Mi -size 60Mi + alloc -rate 10Mi -size 10Mi + alloc -rate 60Mi -size 2Gi"))
 	stop := n.watch(leaker)
 	n.dies(leaker)
@@ -97,7 +100,7 @@ func TestSqueezingDelaysNoKill(t *testing.T) {
 	n.memoryIsBack()
 	evicted := n.evictedFor("memory.available", leaker)
 	if took := since(seen.Crossed, seen.Empty); seen.Crossed != 0 && (seen.Empty == 0 || took > 2*time.Second) {
-		t.Errorf("dead %v after the threshold was met", took)
+		t.Errorf("pod died %v after the threshold was met", took)
 	}
 	t.Logf("crossed to empty %v; %v", since(seen.Crossed, seen.Empty), evicted.Fields["crossedToKill"])
 	for _, l := range n.agentLog() {

@@ -11,7 +11,8 @@ import (
 	"jettison/e2e/vm"
 )
 
-// rounds of a bench that the package stats holds: enough for a p50 that stays where it is from run to run.
+// rounds is the number of rounds of package stats' benchmarks: enough for a p50 that is stable
+// across runs.
 const rounds = "30x"
 
 // measureInGuest runs a benchmark of a package in the guest and prints its tables.
@@ -27,21 +28,23 @@ func (n *node) measureInGuest(pkg, name string) {
 	fmt.Printf("\nkernel %s, %s of %s\n%s", n.Kernel, name, pkg, out)
 }
 
-// BenchmarkMemoryView compares the memory view with raw reads and with what other agents read cgroups with.
+// BenchmarkMemoryView compares the memory view with raw reads and with the cgroup readers of other
+// agents.
 func BenchmarkMemoryView(b *testing.B) {
 	n := startNode(b)
 	n.measureInGuest("./stats/read", "BenchmarkMemoryView")
-	for b.Loop() { // the rounds are the guest's; a benchmark that never loops would be run twice
+	for b.Loop() { // the guest does the rounds; a benchmark that never loops would run twice
 	}
 }
 
-// BenchmarkFullSummary compares the full look at 110 pods of two containers with the runtime's own statistics. Starting them
-// takes most of its time.
+// BenchmarkFullSummary compares the full look at 110 pods of two containers with the runtime's own
+// statistics. Starting the pods takes most of its time.
 func BenchmarkFullSummary(b *testing.B) {
 	n := startNodeWith(b, vm.Options{MiB: 6144})
 	for i := range 110 {
 		pod := vm.NewPod("pod"+strconv.Itoa(i), "", "", "")
-		// Not the workload: 220 of its heartbeats would keep the emulated core so busy that it would be them that is measured.
+		// Not the workload: the heartbeats of 220 containers would dominate the measurement on the
+		// emulated core.
 		pod.Spec.Containers = []v1.Container{{Name: "first", Image: vm.ImagePause}, {Name: "second", Image: vm.ImagePause}}
 		n.run(pod)
 		if i%10 == 9 {

@@ -12,8 +12,9 @@ import (
 	"jettison/e2e/vm"
 )
 
-// A pod fills the disk with a file that has no name any more: it was unlinked while it is open, or mapped. No walk of directories finds it.
-// The pod that holds it goes, not the one beside it, of which more is known.
+// A pod fills the disk with a file without a name: unlinked while it is open or mapped. No
+// directory walk finds it. The agent evicts the pod that holds it, not another pod with more
+// visible files.
 func TestFilesWithoutANameAreTheirHolders(t *testing.T) {
 	n := startNode(t)
 	n.shell("sync")
@@ -29,10 +30,10 @@ func TestFilesWithoutANameAreTheirHolders(t *testing.T) {
 	} {
 		began := time.Now()
 		holder := n.run(withEmptyDir(vm.NewPod(c.name, "32Mi", "", c.behaviour), "data", v1.EmptyDirVolumeSource{}))
-		holder.Fate = vm.Dies
+		holder.Expected = vm.Dies
 		line := n.agentSays("evicted", i+1)
 		if line.Fields["signal"] != "nodefs.available" || line.Fields["victim"] != holder.String() {
-			t.Fatalf("the agent says %v, want the eviction of %s for nodefs.available", line.Fields, holder)
+			t.Fatalf("agent logged %v, want the eviction of %s for nodefs.available", line.Fields, holder)
 		}
 		n.dies(holder)
 		n.isBack(rootDir, disk{available: before.available - 150*mib})
@@ -41,7 +42,8 @@ func TestFilesWithoutANameAreTheirHolders(t *testing.T) {
 	n.shell("test -s " + innocent.EmptyDir("data") + "/file")
 }
 
-// A file of the node's own fills the disk. No pod holds it, so none goes: the node has the condition, and the agent says why.
+// A file of the node itself fills the disk. No pod holds it, so none is evicted: the node has the
+// condition, and the agent logs the reason.
 func TestNoPodDiesForAFileOfTheNode(t *testing.T) {
 	n := startNode(t)
 	n.shell("sync")
@@ -49,19 +51,19 @@ func TestNoPodDiesForAFileOfTheNode(t *testing.T) {
 	n.startAgent(config("evictionHard: {memory.available: 100Mi, nodefs.available: %dMi}", before.available/mib-300))
 	n.writing("first", "fill -allocate -size 50Mi /data/file", "file")
 	n.writing("second", "fill -size 32Ki /data/file", "file")
-	time.Sleep(15 * time.Second) // what they hold is measured while the disk is quiet
+	time.Sleep(15 * time.Second) // the pods' usage is measured while the disk is quiet
 	n.shell("/usr/local/bin/workload fill -allocate -size 500Mi /root/file >/dev/null 2>&1 &")
 	n.agentSays("threshold met without eviction", 1)
 	for deadline := time.Now().Add(40 * time.Second); time.Now().Before(deadline); time.Sleep(time.Second) {
 		for _, l := range n.agentLog() {
 			if l.Msg == "evicted" || l.Msg == "evicting" {
-				t.Fatalf("%s was to go for a file of the node: %v", l.Fields["victim"], l.Fields)
+				t.Fatalf("agent evicts %s for a file of the node: %v", l.Fields["victim"], l.Fields)
 			}
 		}
 	}
 	if !slices.ContainsFunc(n.agentLog(), func(l vm.LogLine) bool {
 		return strings.Contains(fmt.Sprint(l.Fields["reason"]), "something else uses the rest")
 	}) {
-		t.Error("the agent does not say why no pod goes")
+		t.Error("agent logged no reason for not evicting a pod")
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"jettison/e2e/vm"
 )
 
-// Pods that must never be evicted use more than anybody else, and over their requests; the one ordinary pod goes, although
-// it uses less.
+// Protected pods use more than all others, and exceed their requests. The agent evicts the one
+// ordinary pod, although it uses less.
 func TestPromiseSomePodsAreNeverVictims(t *testing.T) {
 	n := startNode(t)
 	n.startAgent("")
@@ -29,7 +29,7 @@ func TestPromiseSomePodsAreNeverVictims(t *testing.T) {
 	system.Namespace = "kube-system"
 	n.holding(system, 120*mib)
 
-	// A tenant's own word that it is critical counts for nothing.
+	// A tenant's own claim that it is critical has no effect.
 	tenant := vm.NewPod("tenant", "", "", "alloc -rate 20Mi -size 4Gi")
 	tenant.Annotations["jettison/priority"] = "2000000000"
 	n.fillTo(110 * mib)
@@ -37,7 +37,8 @@ func TestPromiseSomePodsAreNeverVictims(t *testing.T) {
 
 	n.dies(victim)
 	n.memoryIsBack()
-	// Each of the protected would have gone first: they use more, and over their requests. (In the log the victim is the first.)
+	// Without protection each of these would rank first: they use more, and exceed their requests.
+	// (In the log the victim is first in the ranking.)
 	ranking, _ := n.agentSays("evicted", 1).Fields["ranking"].([]any)
 	used := map[any]float64{}
 	for _, r := range ranking {
@@ -51,7 +52,8 @@ func TestPromiseSomePodsAreNeverVictims(t *testing.T) {
 	}
 }
 
-// A pod of three containers that ignores SIGTERM, keeps forking while it dies and has many processes goes as a whole.
+// A pod of three containers that ignores SIGTERM, keeps forking while it dies and has many
+// processes is killed as a whole.
 func TestPromiseAPodThatResistsGoesAsAWhole(t *testing.T) {
 	n := startNode(t)
 	n.startAgent("")
@@ -70,27 +72,28 @@ func TestPromiseAPodThatResistsGoesAsAWhole(t *testing.T) {
 	n.until("the runtime calls each of its containers killed", func() error { return victim.Ended(n.ctx, 137) })
 }
 
-// Memory on tmpfs counts as the pod's own; where the pod's container holds it, killing the pod brings it back.
+// Memory on tmpfs counts as the pod's own. If the pod's container holds it, killing the pod frees
+// it.
 func TestATmpfsHogIsEvicted(t *testing.T) {
 	n := startNode(t)
 	n.startAgent("")
 	n.holding(vm.NewPod("neighbour", "64Mi", "", "alloc -size 32Mi"), 32*mib)
 	n.fillTo(150 * mib)
-	hog := vm.NewPod("hog", "", "", "fill -rate 20Mi -size 56Mi /dev/shm/file + alloc -rate 10Mi -size 4Gi") // /dev/shm holds 64 MiB
+	hog := vm.NewPod("hog", "", "", "fill -rate 20Mi -size 56Mi /dev/shm/file + alloc -rate 10Mi -size 4Gi") // /dev/shm has 64 MiB
 	victim := n.run(hog)
 	n.dies(victim)
 	n.memoryIsBack()
 	// What lay in /dev/shm comes back, too, though nobody removes the sandbox: containerd keeps it mounted until then.
 	line := n.agentSays("unmounted pod shared memory", 1)
 	if bytes, _ := line.Fields["bytes"].(float64); line.Fields["uid"] != string(victim.Object.UID) || bytes < 32*mib {
-		t.Errorf("the agent says %v", line.Fields)
+		t.Errorf("agent logged %v, want the hog's shared memory unmounted", line.Fields)
 	}
 	if left := n.shell("grep " + victim.Sandbox + "/shm /proc/1/mountinfo; true"); left != "" {
-		t.Errorf("still mounted: %s", left)
+		t.Errorf("shared memory is still mounted: %s", left)
 	}
 }
 
-// A node with systemd as process 1 and as cgroup driver: slices, scopes, and a victim among them.
+// A node with systemd as process 1 and as cgroup driver: slices, scopes, and a victim in them.
 func TestALeakerOnANodeWithSystemdIsEvicted(t *testing.T) {
 	n := startNodeWith(t, vm.Options{Systemd: true})
 	n.startAgent("")
@@ -99,21 +102,21 @@ func TestALeakerOnANodeWithSystemdIsEvicted(t *testing.T) {
 	n.memoryIsBack()
 	line := n.agentSays("evicted", 1)
 	if got := line.Fields["victim"]; got != "default/leaker" {
-		t.Errorf("the agent says it evicted %v", got)
+		t.Errorf("evicted pod in the agent's log = %v, want the leaker", got)
 	}
 	if cgroup, _ := line.Fields["cgroup"].(string); cgroup != victim.Cgroup || !strings.HasSuffix(cgroup, ".slice") {
-		t.Errorf("the agent says the victim's cgroup is %q, want %q", cgroup, victim.Cgroup)
+		t.Errorf("victim's cgroup in the agent's log = %q, want %q", cgroup, victim.Cgroup)
 	}
 	for _, l := range n.agentLog() {
 		// What the threshold should be is measured, and true of a machine that is as slow as it was at that moment.
 		advice := strings.HasPrefix(l.Msg, "memory.available hard threshold smaller than needed")
 		if l.Fields["level"] != "INFO" && !advice {
-			t.Errorf("the agent complains: %v", l.Fields)
+			t.Errorf("agent logged a warning or error: %v", l.Fields)
 		}
 	}
 }
 
-// With every look a dear one, pods come and go under it: nothing is an error, nothing is logged about it.
+// Every look is a full one while pods start and end. The agent has no error and logs none.
 func TestPodsComeAndGoUnderTheAgent(t *testing.T) {
 	n := startNode(t)
 	n.startAgent("apiVersion: jettison/v1alpha1\nkind: AgentConfiguration\nevictionHard: {memory.available: 99%}\n", "--dry-run")
@@ -135,15 +138,15 @@ func TestPodsComeAndGoUnderTheAgent(t *testing.T) {
 	}
 }
 
-// A pod with the UID of a static pod, as the runtime lists it before anything else is known, keeps its life: the UID's
-// shape protects it when the agent has never heard of it.
+// A pod with the UID of a static pod lives, although the runtime does not know it: the form of its
+// UID protects it before the agent has its object.
 func TestAStaticPodUnknownToTheRuntimeLives(t *testing.T) {
 	n := startNode(t)
 	n.startAgent("")
 	if err := n.StopContainerd(n.ctx); err != nil {
 		t.Fatal(err)
 	}
-	// Made by hand, as no runtime is there to make it: a cgroup, and a process in it that holds memory.
+	// Made by hand, without the runtime: a cgroup, and a process in it that allocates memory.
 	hog := func(uid types.UID, size string) string {
 		dir := "/sys/fs/cgroup/kubepods/besteffort/pod" + string(uid)
 		n.shell("mkdir -p " + dir)
@@ -163,7 +166,7 @@ func TestAStaticPodUnknownToTheRuntimeLives(t *testing.T) {
 	ordinary := hog("12345678-1234-1234-1234-123456789abc", fmt.Sprintf("%dMi", half))
 	n.until("the ordinary pod is dead", func() error { return n.reads(ordinary, "populated 0") })
 	if err := n.reads(static, "populated 1"); err != nil {
-		t.Error("the static pod: ", err)
+		t.Error("static pod does not live: ", err)
 	}
 	if err := n.StartContainerd(n.ctx); err != nil {
 		t.Fatal(err)

@@ -21,7 +21,8 @@ func withEmptyDir(pod *v1.Pod, name string, source v1.EmptyDirVolumeSource) *v1.
 	return pod
 }
 
-// A pod's emptyDirs lie where a kubelet puts them, on disk or in a tmpfs of its own, and are gone after it.
+// A pod's emptyDirs are where a kubelet puts them, on disk or in a separate tmpfs, and are removed
+// with it.
 func TestPodsHaveEmptyDirs(t *testing.T) {
 	n := startNode(t)
 	limit := resource.MustParse("16Mi")
@@ -33,25 +34,25 @@ func TestPodsHaveEmptyDirs(t *testing.T) {
 		n.until(name+" is filled", func() error {
 			out, err := n.Shell(n.ctx, "wc -c < "+pod.EmptyDir(name)+"/file")
 			if err == nil && strings.TrimSpace(out) != fmt.Sprint(size) {
-				err = fmt.Errorf("it holds %s bytes", out)
+				err = fmt.Errorf("the volume has %s bytes", out)
 			}
 			return err
 		})
 	}
 	mount := n.shell("grep " + pod.EmptyDir("") + " /proc/mounts")
 	if strings.Count(mount, "\n") != 1 || !strings.Contains(mount, "/memory tmpfs ") || !strings.Contains(mount, "size=16384k") {
-		t.Errorf("want one tmpfs of 16 MiB:\n%s", mount)
+		t.Errorf("mounts of the pod: want one tmpfs of 16 MiB:\n%s", mount)
 	}
 	if err := pod.Remove(n.ctx); err != nil {
 		t.Fatal(err)
 	}
 	if left := n.shell("ls /var/lib/kubelet/pods; grep -c kubernetes.io /proc/mounts || true"); strings.TrimSpace(left) != "0" {
-		t.Errorf("left after the pod:\n%s", left)
+		t.Errorf("leftovers of the pod:\n%s", left)
 	}
 }
 
-// Beside a kubelet a volume in memory is the kubelet's to unmount. Until it has done so, its owner is dead and what it wrote is still
-// there: nobody else goes for that.
+// With a kubelet running, the kubelet unmounts a volume in memory. Until then its owner is dead and
+// its data still uses memory. The agent waits and evicts no other pod for that.
 func TestAVolumeInMemoryBesideAKubeletIsAwaited(t *testing.T) {
 	n := startNode(t)
 	n.shell("cp /usr/local/bin/workload /run/kubelet")
@@ -66,28 +67,28 @@ func TestAVolumeInMemoryBesideAKubeletIsAwaited(t *testing.T) {
 	n.fillTo(120 * mib)
 	object := vm.NewPod("files", "", "", "fill -rate 40Mi -size 160Mi /memory/file")
 	files := n.run(withEmptyDir(object, "memory", v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory}))
-	files.Fate = vm.Dies
+	files.Expected = vm.Dies
 	n.until("the owner of the volume is dead", func() error {
 		if n.deadOf([]*vm.Pod{files}) == 0 {
-			return errors.New("it lives")
+			return errors.New("the pod still lives")
 		}
 		return nil
 	})
 	began := time.Now()
-	if _, err := n.Start(n.ctx, "/var/log/meanwhile.log", "/usr/local/bin/workload", "alloc", "-size", "30Mi"); err != nil { // it is short still
+	if _, err := n.Start(n.ctx, "/var/log/meanwhile.log", "/usr/local/bin/workload", "alloc", "-size", "30Mi"); err != nil { // memory is still short
 		t.Fatal(err)
 	}
 	short := false
-	for time.Since(began) < 6*time.Second { // it is waited for 15 s
+	for time.Since(began) < 6*time.Second { // the agent waits for it for 15 s
 		if dead := n.deadOf(innocent); dead > 0 {
-			t.Fatalf("%d innocents are dead %v after the owner of the volume", dead, time.Since(began))
+			t.Fatalf("%d innocent pods died within %v after the owner of the volume", dead, time.Since(began))
 		}
 		m, err := n.Memory(n.ctx)
 		short = short || err == nil && m.Available() < defaultThreshold
 		time.Sleep(100 * time.Millisecond)
 	}
 	if !short {
-		t.Error("memory was not short before the volume was unmounted: nothing was awaited")
+		t.Error("memory was not short before the volume was unmounted: the agent did not wait for it")
 	}
 	if err := files.Remove(n.ctx); err != nil { // as a kubelet does
 		t.Fatal(err)
@@ -95,12 +96,12 @@ func TestAVolumeInMemoryBesideAKubeletIsAwaited(t *testing.T) {
 	n.until("memory is back", func() error {
 		m, err := n.Memory(n.ctx)
 		if err == nil && m.Available() < defaultThreshold {
-			err = fmt.Errorf("%d MiB available", m.Available()/mib)
+			err = fmt.Errorf("only %d MiB available", m.Available()/mib)
 		}
 		return err
 	})
 	n.evictedFor("memory.available", files)
 	if dead := n.deadOf(innocent); dead > 0 {
-		t.Errorf("%d innocents are dead", dead)
+		t.Errorf("%d innocent pods are dead, want none", dead)
 	}
 }

@@ -10,14 +10,15 @@ import (
 	"jettison/e2e/vm"
 )
 
-// Every behaviour of the workload, seen in the guest: a scenario that relies on one must not pass because it does nothing.
+// Every behaviour of the workload is checked in the guest, so that no scenario passes because its
+// workload does nothing.
 func TestWorkloadsDoWhatTheySay(t *testing.T) {
 	n := startNodeWith(t, vm.Options{PodPids: 600})
 	for _, c := range []struct {
 		behaviour string
 		limit     string
-		// evidence is a line of shell that prints a number; $CG is the pod's cgroup, $PID its main process, $BEAT the folder that the
-		// container sees as /beat, $LOG its log.
+		// evidence is a line of shell that prints a number. $CG is the pod's cgroup, $PID its main
+		// process, $BEAT the folder that the container sees as /beat, $LOG its log.
 		evidence string
 		least    int64
 	}{
@@ -62,7 +63,7 @@ func TestWorkloadsDoWhatTheySay(t *testing.T) {
 	}
 }
 
-// A workload that ends in an orderly way says when it was told to, and takes its time.
+// A workload that ends in an orderly way records the time of its SIGTERM, and ends later.
 func TestAWorkloadEndsInOrder(t *testing.T) {
 	n := startNode(t)
 	before, err := n.Memory(n.ctx)
@@ -70,18 +71,19 @@ func TestAWorkloadEndsInOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	pod := n.run(vm.NewPod("orderly", "", "", "on-sigterm -after 2s /beat/sigterm"))
-	pod.Fate = vm.Any // its sandbox lives on
+	pod.Expected = vm.Any // its sandbox keeps running
 	n.until("it runs", func() error { return pod.Check(n.ctx) })
 	n.shell("kill -TERM " + n.mainProcess(pod))
 	told := n.toldAt(pod)
 	n.until("it has ended", func() error { return pod.Ended(n.ctx, 0) })
 	after, err := n.Memory(n.ctx)
 	if err != nil || told < before.MonotonicNS || since(told, after.MonotonicNS) < 2*time.Second {
-		t.Errorf("told to end at %d, not between %d and two seconds before %d (%v)", told, before.MonotonicNS, after.MonotonicNS, err)
+		t.Errorf("SIGTERM recorded at %d, want between %d and two seconds before %d (%v)", told, before.MonotonicNS, after.MonotonicNS, err)
 	}
 }
 
-// A workload that ignores SIGTERM lives on after one; one that forks while it dies is always another process.
+// A workload that ignores SIGTERM survives one. One that forks while it dies always has another
+// main process.
 func TestWorkloadsThatResist(t *testing.T) {
 	n := startNode(t)
 	pod := n.run(vm.NewPod("resisting", "", "", "ignore-sigterm + fork-dying"))
@@ -89,15 +91,15 @@ func TestWorkloadsThatResist(t *testing.T) {
 	pid, first := n.mainProcess(pod), procs()
 	n.until("another process is there", func() error {
 		if now := procs(); now == first {
-			return fmt.Errorf("still %q", now)
+			return fmt.Errorf("main process is still %q", now)
 		}
 		return nil
 	})
 	n.shell("kill -TERM " + pid)
-	if err := pod.Check(n.ctx); err != nil { // its heart beats on
+	if err := pod.Check(n.ctx); err != nil { // its heartbeat continues
 		t.Error(err)
 	}
 	if now := n.mainProcess(pod); now != pid {
-		t.Errorf("the main process was %s and is %s", pid, now)
+		t.Errorf("main process was %s, is %s, want another one", pid, now)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"jettison/internal/node/config"
 )
 
-// alerts are what there is to fire, in the order of the file.
+// alerts are the alerts of the file, in its order.
 var alerts = []string{
 	"JettisonDown", "JettisonEvictionStorm", "JettisonBreakerOpen", "JettisonIneffective", "JettisonBlind", "JettisonOOMBeforeEviction",
 	"JettisonSlow", "JettisonConfigRefused", "JettisonGateLost", "JettisonPrioritiesUnknown", "JettisonClientSilent",
@@ -51,40 +51,41 @@ func rules(t *testing.T) []rule {
 		t.Fatal(err)
 	}
 	if len(file.Groups) != 1 {
-		t.Fatalf("%d groups, want one", len(file.Groups))
+		t.Fatalf("alert file has %d groups, want one", len(file.Groups))
 	}
 	return file.Groups[0].Rules
 }
 
-// Each alert says how bad it is, and names a section of the runbook that is there; the runbook has a section for each.
+// Each alert has a severity and a runbook link to an existing section. The runbook has a section
+// for each alert.
 func TestAlertsHaveTheirSection(t *testing.T) {
 	var names []string
 	runbook := read(t, "../../docs/operate/runbook.md")
 	for _, r := range rules(t) {
 		names = append(names, r.Alert)
 		if !slices.Contains([]string{"critical", "warning", "info"}, r.Labels["severity"]) || r.Annotations["summary"] == "" {
-			t.Errorf("%s: %+v", r.Alert, r)
+			t.Errorf("alert %s lacks a severity, summary or description: %+v", r.Alert, r)
 		}
 		if got, want := r.Annotations["runbook"], "docs/operate/runbook.md#"+strings.ToLower(r.Alert); got != want {
-			t.Errorf("%s: runbook %q, want %q", r.Alert, got, want)
+			t.Errorf("alert %s: runbook = %q, want %q", r.Alert, got, want)
 		}
 		if !strings.Contains(runbook, "\n### "+r.Alert+"\n") {
-			t.Errorf("the runbook has no section %s", r.Alert)
+			t.Errorf("the runbook has no section for %s", r.Alert)
 		}
 	}
 	if !slices.Equal(names, alerts) {
-		t.Errorf("alerts %v, want %v", names, alerts)
+		t.Errorf("alerts of the file = %v, want %v", names, alerts)
 	}
 }
 
-// own finds names of the agent's metrics.
+// own matches names of the agent's metrics.
 var own = regexp.MustCompile(`\bjettison_[a-z_]+\b`)
 
-// What alerts and dashboard ask for is there: by the page of all metrics.
+// The metrics that alerts and dashboard query are on the page of all metrics.
 func TestMetricsAreThere(t *testing.T) {
 	known, err := os.ReadFile("../../docs/reference/metrics.md")
 	if os.IsNotExist(err) {
-		t.Skip("NOT TESTED: there is no docs/reference/metrics.md")
+		t.Skip("NOT TESTED: docs/reference/metrics.md does not exist")
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -93,13 +94,14 @@ func TestMetricsAreThere(t *testing.T) {
 		for _, name := range own.FindAllString(read(t, file), -1) {
 			base := regexp.MustCompile(`_(bucket|sum|count)$`).ReplaceAllString(name, "")
 			if !strings.Contains(string(known), "`"+name+"`") && !strings.Contains(string(known), "`"+base+"`") {
-				t.Errorf("%s asks for %s, which the agent does not have", file, name)
+				t.Errorf("%s queries %s, which is no metric of the agent", file, name)
 			}
 		}
 	}
 }
 
-// The dashboard is one that Grafana imports: each panel has an id and a place of its own, a title, and asks the chosen source.
+// Grafana can import the dashboard: each panel has an id, a place of its own, a title, and queries
+// the selected source.
 func TestDashboard(t *testing.T) {
 	var d struct {
 		UID    string `json:"uid"`
@@ -124,27 +126,27 @@ func TestDashboard(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d.UID == "" || d.Title == "" || len(d.Templating.List) != 2 || d.Templating.List[0].Name != "datasource" || d.Templating.List[1].Name != "node" {
-		t.Errorf("%q %q, variables %+v", d.UID, d.Title, d.Templating.List)
+		t.Errorf("dashboard's uid %q, title %q, variables %+v", d.UID, d.Title, d.Templating.List)
 	}
 	ids, cells := map[int]bool{}, map[[2]int]string{}
 	for _, p := range d.Panels {
 		if ids[p.ID] || p.ID == 0 || p.Title == "" || p.Datasource["uid"] != "${datasource}" || len(p.Targets) == 0 {
-			t.Errorf("panel %d %q: its id is taken, or its title, source or question is missing", p.ID, p.Title)
+			t.Errorf("panel %d %q: duplicate id, or missing title, source or query", p.ID, p.Title)
 		}
 		ids[p.ID] = true
 		for _, target := range p.Targets {
 			if !strings.Contains(target.Expr, `node=~"$node"`) {
-				t.Errorf("panel %q asks of all nodes: %s", p.Title, target.Expr)
+				t.Errorf("panel %q queries all nodes: %s", p.Title, target.Expr)
 			}
 		}
 		g := p.GridPos
 		if g.W < 1 || g.H < 1 || g.X+g.W > 24 {
-			t.Errorf("panel %q: %+v", p.Title, g)
+			t.Errorf("panel %q has a bad position: %+v", p.Title, g)
 		}
 		for x := g.X; x < g.X+g.W; x++ {
 			for y := g.Y; y < g.Y+g.H; y++ {
 				if other := cells[[2]int{x, y}]; other != "" {
-					t.Fatalf("panels %q and %q lie over each other", p.Title, other)
+					t.Fatalf("panels %q and %q overlap each other", p.Title, other)
 				}
 				cells[[2]int{x, y}] = p.Title
 			}
@@ -152,21 +154,22 @@ func TestDashboard(t *testing.T) {
 	}
 }
 
-// The agent takes the configuration with which a cluster is scraped.
+// The agent accepts the configuration with which a cluster is scraped.
 func TestTheAgentTakesTheScrapedConfiguration(t *testing.T) {
 	c, err := config.Load(t.Context(), "../components/scrape/config.yaml")
 	if err != nil || c.Listen == "" || len(c.Warnings) > 0 {
-		t.Errorf("%+v, %v", c, err)
+		t.Errorf("load the scraped configuration = %+v, %v", c, err)
 	}
 }
 
-// scrapes finds the scrape configurations of the runbook, and ofPods what Debian's promtool is built without.
+// scrapes matches the scrape configurations of the runbook, and ofPods the part that Debian's
+// promtool is built without.
 var (
 	scrapes = regexp.MustCompile("(?s)```yaml\n(scrape_configs:.*?)```")
 	ofPods  = "    kubernetes_sd_configs:\n      - role: pod\n        namespaces: {names: [kube-system]}\n"
 )
 
-// promtool says that the rules are rules, and that each fires on what it is for.
+// promtool accepts the rules, and each fires in its case.
 func TestPromtool(t *testing.T) {
 	tool, err := filepath.Abs("../../bin/promtool")
 	if err != nil {
@@ -174,12 +177,12 @@ func TestPromtool(t *testing.T) {
 	}
 	if _, err := os.Stat(tool); err != nil {
 		if tool, err = exec.LookPath("promtool"); err != nil {
-			t.Skip("NOT TESTED: there is no promtool: make alerts")
+			t.Skip("NOT TESTED: no promtool: run make alerts")
 		}
 	}
 	for _, args := range [][]string{{"check", "rules", "alerts.yaml"}, {"test", "rules", "alerts_test.yaml", "alerts_day_test.yaml"}} {
 		if out, err := exec.Command(tool, args...).CombinedOutput(); err != nil {
-			t.Errorf("promtool %v: %v\n%s", args, err, out)
+			t.Errorf("promtool with arguments %v failed: %v\n%s", args, err, out)
 		}
 	}
 	found := scrapes.FindAllStringSubmatch(read(t, "../../docs/operate/runbook.md"), -1)
@@ -192,13 +195,13 @@ func TestPromtool(t *testing.T) {
 			t.Fatal(err)
 		}
 		if out, err := exec.Command(tool, "check", "config", "--syntax-only", file).CombinedOutput(); err != nil {
-			t.Errorf("promtool: %v\n%s\n%s", err, out, text[1])
+			t.Errorf("promtool rejects the scrape configuration: %v\n%s\n%s", err, out, text[1])
 		}
 	}
 	tests := read(t, "alerts_test.yaml") + read(t, "alerts_day_test.yaml")
 	for _, name := range alerts {
 		if !strings.Contains(tests, "alertname: "+name) {
-			t.Errorf("%s is not tested", name)
+			t.Errorf("alert %s has no test", name)
 		}
 	}
 }

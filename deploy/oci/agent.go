@@ -1,6 +1,6 @@
 package oci
 
-// Agent is the agent's image. The Dockerfile's final stage says the same, which a test holds it to.
+// Agent returns the agent's image. A test compares it with the Dockerfile's final stage.
 func Agent(binaries map[string]string) Image {
 	return Image{
 		Name:       "localhost/jettison:dev",
@@ -12,7 +12,7 @@ func Agent(binaries map[string]string) Image {
 	}
 }
 
-// Bridge is the bridge's image, likewise.
+// Bridge returns the bridge's image, tested in the same way.
 func Bridge(binaries map[string]string) Image {
 	return Image{
 		Name:       "localhost/jettison-bridge:dev",
@@ -24,7 +24,7 @@ func Bridge(binaries map[string]string) Image {
 	}
 }
 
-// Cluster is that of what a cluster has once, likewise.
+// Cluster returns the image of jettison-cluster, tested in the same way.
 func Cluster(binaries map[string]string) Image {
 	return Image{
 		Name:       "localhost/jettison-cluster:dev",
@@ -36,7 +36,7 @@ func Cluster(binaries map[string]string) Image {
 	}
 }
 
-// Images are those that are shipped, by the name of the binary.
+// Images are the shipped images, by the name of the binary.
 var Images = map[string]func(binaries map[string]string) Image{
 	"jettison": Agent, "jettison-bridge": Bridge, "jettison-cluster": Cluster,
 }

@@ -1,7 +1,7 @@
 // Package oci packs static binaries as container images without a daemon and without a network: an
-// OCI image layout in one tar file, as `ctr images import`, `podman load`, `skopeo` and `docker
-// load` (25.0 and later) take it. The same input gives the same bytes: no clock, no user name and
-// no map order gets in.
+// OCI image layout in one tar file, which `ctr images import`, `podman load`, `skopeo` and `docker
+// load` (25.0 and later) read. The same input gives the same bytes, independent of clock, user name
+// and map order.
 package oci
 
 import (
@@ -23,21 +23,21 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// Image says what to pack: one static binary for each architecture, on nothing.
+// Image describes an image: one static binary for each architecture, and nothing else.
 type Image struct {
-	Name       string            // reference to import it under, as "localhost/jettison:dev"
+	Name       string            // reference to import it under: "localhost/jettison:dev"
 	Binaries   map[string]string // GOARCH to the path of its binary
-	Path       string            // where the binary is in the image, as "/jettison"
+	Path       string            // the binary's path in the image: "/jettison"
 	Entrypoint []string
 	Cmd        []string
 	Labels     map[string]string
 }
 
-// architectures in the order in which they are written, whatever the order of the map.
+// architectures is the order in which architectures are written, independent of map order.
 var architectures = []string{"amd64", "arm64"}
 
-// Write packs the image into one tar file at path and returns the digest of its index. It writes
-// beside the path first and renames, so that a reader never sees half an image.
+// Write packs the image into one tar file at path and returns the digest of its index. It writes a
+// temporary file first and renames it, so that a reader never sees an incomplete image.
 func (i Image) Write(path string) (digest string, err error) {
 	index, err := i.index()
 	if err != nil {
@@ -73,7 +73,8 @@ func (i Image) Write(path string) (digest string, err error) {
 	return hash.String(), os.Rename(f.Name(), path)
 }
 
-// index is the layout's index.json: it names one image for one architecture, else an index of them.
+// index returns the layout's index.json: it names the image of a single architecture, else an index
+// of the images.
 func (i Image) index() (v1.ImageIndex, error) {
 	named := map[string]string{
 		"io.containerd.image.name":          i.Name, // containerd's importer
@@ -130,7 +131,8 @@ func (i Image) image(arch, binary string) (v1.Image, error) {
 	return mutate.ConfigFile(image, config)
 }
 
-// binaryLayer is a layer of one file, owned by root, executable by every user, of the year 1970.
+// binaryLayer returns a layer of one file, owned by root, executable by every user, with a time of
+// 1970.
 func binaryLayer(from, to string) (v1.Layer, error) {
 	content, err := os.ReadFile(from)
 	if err != nil {
@@ -153,8 +155,8 @@ func binaryLayer(from, to string) (v1.Layer, error) {
 	}, tarball.WithMediaType(types.OCILayer))
 }
 
-// tarFolder writes every file below a folder in lexical order (fs.WalkDir's), with nothing of this
-// machine in the headers.
+// tarFolder writes every file below a folder in lexical order (fs.WalkDir's), with headers that are
+// independent of this machine.
 func tarFolder(w io.Writer, folder fs.FS) error {
 	t := tar.NewWriter(w)
 	err := fs.WalkDir(folder, ".", func(name string, d fs.DirEntry, err error) error {
@@ -178,7 +180,7 @@ func tarFolder(w io.Writer, folder fs.FS) error {
 	return t.Close()
 }
 
-// regular is the header of a file, the same whenever it is made.
+// regular returns the header of a file, independent of the time.
 func regular(name string, mode int64, size int) *tar.Header {
 	return &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: int64(size),
 		ModTime: time.Unix(0, 0), Format: tar.FormatUSTAR}

@@ -45,7 +45,7 @@ func TestTheSameInputGivesTheSameBytes(t *testing.T) {
 		}
 	}
 	if !bytes.Equal(texts[0], texts[1]) || digests[0] != digests[1] {
-		t.Errorf("two packings differ: %s and %s", digests[0], digests[1])
+		t.Errorf("digests of two packings differ: %s and %s", digests[0], digests[1])
 	}
 	if err := os.WriteFile(in["arm64"], []byte("another binary"), 0o600); err != nil {
 		t.Fatal(err)
@@ -120,7 +120,7 @@ func images(t *testing.T, index v1.ImageIndex) map[string]v1.Image {
 	return out
 }
 
-// An image is the binary on nothing, for each architecture, under the name that its DaemonSet asks for.
+// An image has only the binary, for each architecture, under the name in its DaemonSet.
 func TestImages(t *testing.T) {
 	for name, manifest := range map[string]string{
 		"jettison": "../base/daemonset.yaml", "jettison-bridge": "../components/bridge/daemonset.yaml", "jettison-cluster": "../cluster/deployment.yaml",
@@ -142,12 +142,12 @@ func testImage(t *testing.T, program, file string) {
 		t.Fatal(err)
 	}
 	if len(manifest.Manifests) != 1 || !strings.Contains(string(daemonset), "image: "+name+"\n") {
-		t.Errorf("the archive names %q in %d entries; the DaemonSet asks for another image", name, len(manifest.Manifests))
+		t.Errorf("the archive has name %q in %d entries, want the DaemonSet's image", name, len(manifest.Manifests))
 	}
 	for arch, image := range images(t, index) {
 		layers, err := image.Layers()
 		if err != nil || len(layers) != 1 {
-			t.Fatalf("%s: %d layers, %v, want one", arch, len(layers), err)
+			t.Fatalf("%s: image has %d layers (%v), want one", arch, len(layers), err)
 		}
 		content, err := layers[0].Uncompressed()
 		if err != nil {
@@ -156,25 +156,26 @@ func testImage(t *testing.T, program, file string) {
 		r := tar.NewReader(content)
 		h, err := r.Next()
 		if err != nil || h.Name != program || h.Mode != 0o755 || h.Uid != 0 || h.ModTime.Unix() != 0 {
-			t.Errorf("%s: first file %+v, %v", arch, h, err)
+			t.Errorf("%s: first file of the layer = %+v, %v", arch, h, err)
 		}
 		if text, err := io.ReadAll(r); err != nil || string(text) != "binary for "+arch {
-			t.Errorf("%s: holds %q, %v", arch, text, err)
+			t.Errorf("%s: content of the binary = %q, %v", arch, text, err)
 		}
 		if _, err := r.Next(); err != io.EOF {
-			t.Errorf("%s: a second file (%v)", arch, err)
+			t.Errorf("%s: the layer has a second file (%v)", arch, err)
 		}
 		config, err := image.ConfigFile()
 		if err != nil || config.OS != "linux" || config.Architecture != arch {
-			t.Errorf("%s: config %+v, %v", arch, config, err)
+			t.Errorf("%s: config of the image = %+v, %v", arch, config, err)
 		}
 	}
 	if got := images(t, index); len(got) != len(in) {
-		t.Errorf("%d images, want %d", len(got), len(in))
+		t.Errorf("%d images in the index, want %d", len(got), len(in))
 	}
 }
 
-// A stage of the Dockerfile and this package's image are the same: base, files, entry point, command, labels. The last stage is the agent's.
+// A stage of the Dockerfile and this package's image are equal: base, files, entry point, command,
+// labels. The last stage is the agent's.
 func TestTheDockerfileSaysTheSame(t *testing.T) {
 	text, err := os.ReadFile("../../Dockerfile")
 	if err != nil {
@@ -184,7 +185,7 @@ func TestTheDockerfileSaysTheSame(t *testing.T) {
 		if got := stageOf(t, string(text), of); !reflect.DeepEqual(got, Image{
 			Path: want.Path, Entrypoint: want.Entrypoint, Cmd: want.Cmd, Labels: want.Labels,
 		}) {
-			t.Errorf("stage %s is %+v, want %+v", of, got, want)
+			t.Errorf("Dockerfile stage %s is %+v, want %+v", of, got, want)
 		}
 	}
 	if stages := strings.Split(string(text), "\nFROM "); !strings.HasPrefix(stages[len(stages)-1], "scratch\n") {
@@ -192,7 +193,7 @@ func TestTheDockerfileSaysTheSame(t *testing.T) {
 	}
 }
 
-// stageOf reads one stage of a Dockerfile, which copies one of the binaries that the stage "build" has built.
+// stageOf reads one stage of a Dockerfile, which copies one of the binaries of the stage "build".
 func stageOf(t *testing.T, text, of string) Image {
 	t.Helper()
 	var got Image
@@ -202,7 +203,7 @@ func stageOf(t *testing.T, text, of string) Image {
 		word, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 		list := func() (out []string) {
 			if err := json.Unmarshal([]byte(rest), &out); err != nil {
-				t.Fatalf("%s: %v", line, err)
+				t.Fatalf("parse a line of the Dockerfile, %s: %v", line, err)
 			}
 			return out
 		}
@@ -232,7 +233,7 @@ func stageOf(t *testing.T, text, of string) Image {
 			got.Cmd = list()
 		case "", "#", "FROM":
 		default:
-			t.Errorf("%s: an instruction that this test does not know: compare it with the packed image", word)
+			t.Errorf("%s: unknown instruction: extend this test to compare it with the packed image", word)
 		}
 	}
 	return got
@@ -246,10 +247,10 @@ func TestBadImages(t *testing.T) {
 	} {
 		path := filepath.Join(t.TempDir(), "image.tar")
 		if _, err := Agent(in).Write(path); err == nil {
-			t.Errorf("%s: packed", name)
+			t.Errorf("%s: image was packed, want an error", name)
 		}
 		if left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "*")); len(left) != 0 {
-			t.Errorf("%s: left %v behind", name, left)
+			t.Errorf("%s: failed packing left files %v", name, left)
 		}
 	}
 }

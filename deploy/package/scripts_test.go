@@ -1,4 +1,5 @@
-// Package packaged tests the scripts of the Debian package, as far as they need no systemd; the scenarios of e2e install it.
+// Package packaged tests the scripts of the Debian package, as far as they need no systemd. The
+// scenarios of e2e install the package.
 package packaged
 
 import (
@@ -12,7 +13,8 @@ import (
 	"jettison/internal/base/atomicfile"
 )
 
-// A purge leaves nothing, but for what belongs to an agent that runs here all the same: a DaemonSet's has the same folders.
+// A purge leaves no file, except those of another agent that runs here: a DaemonSet's agent has the
+// same folders.
 func TestPurge(t *testing.T) {
 	text, err := os.ReadFile("postrm")
 	if err != nil {
@@ -26,12 +28,12 @@ func TestPurge(t *testing.T) {
 		cmd := exec.Command("sh", "-s", "purge")
 		cmd.Stdin = strings.NewReader(script)
 		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("%v: %s", err, out)
+			t.Errorf("run the postrm script: %v: %s", err, out)
 		}
 		for _, name := range []string{"state", "run", "etc"} {
 			_, err := os.Stat(filepath.Join(dir, name))
 			if left := err == nil; left != strings.Contains(strings.Join(want, " "), name) {
-				t.Errorf("%s is left: %v", name, left)
+				t.Errorf("%s exists after the purge: %v, want otherwise", name, left)
 			}
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// bridged is what an overlay with the bridge makes beside the agent's.
+// bridged has the objects that an overlay with the bridge renders in addition to the agent's.
 type bridged struct {
 	agent, bridge appsv1.DaemonSet
 	config        v1.ConfigMap
@@ -65,10 +65,10 @@ func bridgeOf(t *testing.T, folder string) *bridged {
 			into = out.bindings[is.Metadata.Name]
 		}
 		if into == nil {
-			t.Fatalf("%s makes a %s %s", folder, is.Kind, is.Metadata.Name)
+			t.Fatalf("%s renders an object that is not expected: %s %s", folder, is.Kind, is.Metadata.Name)
 		}
 		if err := yaml.UnmarshalStrict([]byte(one), into); err != nil {
-			t.Errorf("%s: %s: %v", folder, is.Kind, err)
+			t.Errorf("%s: strict decoding of rendered %s: %v", folder, is.Kind, err)
 		}
 	}
 	return out
@@ -79,7 +79,7 @@ func withBridge(t *testing.T) *bridged {
 	return bridgeOf(t, filepath.Join("..", "overlays", "bridge"))
 }
 
-// withComponent renders the overlay with a component of another's kustomization beside it.
+// withComponent renders the overlay with one more component in its kustomization.
 func withComponent(t *testing.T, component string) *bridged {
 	t.Helper()
 	fs, err := filesys.NewTmpConfirmedDir()
@@ -97,7 +97,8 @@ components: [../components/`+component+`]
 	return bridgeOf(t, own)
 }
 
-// The bridge has a token, and no privilege but the socket's group; the agent has the group, and no token.
+// The bridge has a token, and no privilege but the socket's group. The agent has the group, and no
+// token.
 func TestTheBridge(t *testing.T) {
 	r := withBridge(t)
 	s := &r.bridge.Spec.Template.Spec
@@ -126,17 +127,17 @@ func TestTheBridge(t *testing.T) {
 		"not beside others": len(s.Tolerations) == 1 && s.Tolerations[0].Operator == v1.TolerationOpExists,
 	} {
 		if !ok {
-			t.Errorf("not so: %s", what)
+			t.Errorf("not true of the bridge's pod: %s", what)
 		}
 	}
 	node(t, c)
 	var config struct{ SocketGroup string }
 	if err := yaml.Unmarshal([]byte(r.config.Data["config.yaml"]), &config); err != nil || config.SocketGroup != "64113" || *s.SecurityContext.RunAsGroup != 64113 {
-		t.Errorf("the agent's socketGroup is %q (%v), the bridge's group %d", config.SocketGroup, err, *s.SecurityContext.RunAsGroup)
+		t.Errorf("agent's socketGroup is %q (%v), want the bridge's group %d", config.SocketGroup, err, *s.SecurityContext.RunAsGroup)
 	}
 }
 
-// What a bridge may ask, whole.
+// All rights of a bridge.
 func TestTheBridgesRights(t *testing.T) {
 	r := withBridge(t)
 	rule := func(group, resource string, verbs ...string) rbacv1.PolicyRule {
@@ -147,19 +148,20 @@ func TestTheBridgesRights(t *testing.T) {
 		rule("", "events", "create"),
 	}
 	if !reflect.DeepEqual(r.cluster.Rules, want) || r.cluster.AggregationRule != nil {
-		t.Errorf("cluster: %+v", r.cluster.Rules)
+		t.Errorf("rules of the cluster role = %+v", r.cluster.Rules)
 	}
 	if want := []rbacv1.PolicyRule{rule("coordination.k8s.io", "leases", "create", "patch")}; !reflect.DeepEqual(r.own.Rules, want) {
-		t.Errorf("own: %+v", r.own.Rules)
+		t.Errorf("rules of the namespaced role = %+v", r.own.Rules)
 	}
 	who := []rbacv1.Subject{{Kind: "ServiceAccount", Name: "jettison-bridge", Namespace: "jettison-system"}}
 	if !reflect.DeepEqual(r.toCluster.Subjects, who) || !reflect.DeepEqual(r.toOwn.Subjects, who) || r.own.Namespace != "jettison-system" ||
 		r.toOwn.Namespace != "jettison-system" || r.toCluster.RoleRef.Name != r.cluster.Name || r.toOwn.RoleRef.Name != r.own.Name {
-		t.Errorf("%+v, %+v", r.toCluster, r.toOwn)
+		t.Errorf("bindings of the roles = %+v, %+v", r.toCluster, r.toOwn)
 	}
 }
 
-// Each thing that a role lets a bridge write is bound to its node by a policy, which denies where it cannot be judged.
+// A policy restricts each write that a role allows a bridge to its node, and denies what it cannot
+// evaluate.
 func TestEveryWriteIsBound(t *testing.T) {
 	r := withBridge(t)
 	keepsEvicted(t, r.policies["jettison-evicted"], r.bindings["jettison-evicted"])
@@ -170,14 +172,14 @@ func TestEveryWriteIsBound(t *testing.T) {
 		b := r.bindings[name]
 		if b == nil || b.Spec.PolicyName != name || !slices.Equal(b.Spec.ValidationActions, []admissionv1.ValidationAction{admissionv1.Deny}) ||
 			b.Spec.MatchResources != nil || *p.Spec.FailurePolicy != admissionv1.Fail {
-			t.Errorf("%s is bound by %+v", name, b)
+			t.Errorf("policy %s is bound by %+v", name, b)
 		}
 		if len(p.Spec.MatchConditions) != 1 || p.Spec.MatchConditions[0].Expression !=
 			"request.userInfo.username == 'system:serviceaccount:jettison-system:jettison-bridge'" {
-			t.Errorf("%s is of %+v", name, p.Spec.MatchConditions)
+			t.Errorf("match conditions of policy %s = %+v", name, p.Spec.MatchConditions)
 		}
 		if p.Spec.Validations[0].Expression != "variables.node != ''" {
-			t.Errorf("%s takes a token without a node", name)
+			t.Errorf("policy %s accepts a token without a node", name)
 		}
 		for _, rule := range p.Spec.MatchConstraints.ResourceRules {
 			for _, resource := range rule.Resources {
@@ -192,39 +194,40 @@ func TestEveryWriteIsBound(t *testing.T) {
 			for _, verb := range rule.Verbs {
 				op := map[string]string{"patch": "UPDATE", "update": "UPDATE", "create": "CREATE", "delete": "DELETE"}[verb]
 				if op != "" && !bound[op+" "+resource] {
-					t.Errorf("no policy binds %s of %s", verb, resource)
+					t.Errorf("no policy restricts %s of %s", verb, resource)
 				}
 			}
 		}
 	}
 	if len(r.policies) != 4 || len(r.bindings) != 4 {
-		t.Errorf("%d policies, %d bindings", len(r.policies), len(r.bindings))
+		t.Errorf("%d policies, %d bindings, want as many", len(r.policies), len(r.bindings))
 	}
 }
 
-// keepsEvicted checks the policy that is of everybody's writes: it is of statuses of pods alone that a bridge has made Failed, and no other
-// write waits for it, or fails where it cannot be asked.
+// keepsEvicted checks the policy that applies to all users' writes: only to statuses of pods that a
+// bridge has set to Failed. No other write is delayed or fails if the policy cannot be evaluated.
 func keepsEvicted(t *testing.T, p *admissionv1.ValidatingAdmissionPolicy, b *admissionv1.ValidatingAdmissionPolicyBinding) {
 	t.Helper()
 	if p == nil || b == nil || b.Spec.PolicyName != p.Name || !slices.Equal(b.Spec.ValidationActions, []admissionv1.ValidationAction{admissionv1.Deny}) {
-		t.Fatalf("%+v is bound by %+v", p, b)
+		t.Fatalf("policy %+v is bound by %+v", p, b)
 	}
 	rules, when := p.Spec.MatchConstraints.ResourceRules, p.Spec.MatchConditions
 	if *p.Spec.FailurePolicy != admissionv1.Ignore || len(rules) != 1 || !slices.Equal(rules[0].Resources, []string{"pods", "pods/status"}) ||
 		!slices.Equal(rules[0].Operations, []admissionv1.OperationType{admissionv1.Update}) {
-		t.Errorf("it is of %+v", rules)
+		t.Errorf("policy applies to resources %+v", rules)
 	}
 	if len(when) != 1 || !strings.HasPrefix(when[0].Expression, "oldObject.status.?phase.orValue('') == 'Failed' && ('jettison/evicted' in oldObject.metadata") {
-		t.Errorf("it is asked when %+v", when)
+		t.Errorf("match conditions of the policy = %+v", when)
 	}
 	if v := p.Spec.Validations; len(v) != 3 || !strings.HasPrefix(v[0].Expression, "!('jettison/evicted' in object.metadata") ||
 		!strings.HasPrefix(v[1].Expression, "!variables.bound || object.status.?phase.orValue('') == 'Failed'") ||
 		!strings.Contains(v[2].Expression, "object.status.?reason.orValue('') != ''") {
-		t.Errorf("it takes %+v", v)
+		t.Errorf("validations of the policy = %+v", v)
 	}
 }
 
-// The component for clusters without those policies has a bridge that tells events, and may do nothing else.
+// In the component for clusters without those policies the bridge writes only events, and has no
+// other rights.
 func TestTheBridgeOfEventsAlone(t *testing.T) {
 	r := withComponent(t, "bridge-events")
 	want := []rbacv1.PolicyRule{
@@ -232,22 +235,22 @@ func TestTheBridgeOfEventsAlone(t *testing.T) {
 		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create"}},
 	}
 	if len(r.policies)+len(r.bindings) > 0 || !reflect.DeepEqual(r.cluster.Rules, want) || r.own.Name+r.toOwn.Name != "" {
-		t.Errorf("policies %v, rights %+v, of Leases %q %q", r.policies, r.cluster.Rules, r.own.Name, r.toOwn.Name)
+		t.Errorf("want no policies and rights for events: policies %v, rights %+v, of Leases %q %q", r.policies, r.cluster.Rules, r.own.Name, r.toOwn.Name)
 	}
 	if args := r.bridge.Spec.Template.Spec.Containers[0].Args; !slices.Equal(args, []string{"run", "--evicted-status=false", "--lease-namespace="}) {
-		t.Errorf("it runs as %q", args)
+		t.Errorf("arguments of the bridge = %q", args)
 	}
 }
 
-// The component for SELinux changes the bridge's type, and nothing else.
+// The component for SELinux changes only the bridge's type.
 func TestTheBridgeWhereSELinuxEnforces(t *testing.T) {
 	r, plain := withComponent(t, "bridge-selinux"), withBridge(t)
 	o := r.bridge.Spec.Template.Spec.SecurityContext.SELinuxOptions
 	if o == nil || o.Type != "spc_t" {
-		t.Errorf("%+v", o)
+		t.Errorf("SELinux options of the bridge = %+v", o)
 	}
 	r.bridge.Spec.Template.Spec.SecurityContext.SELinuxOptions = nil
 	if !reflect.DeepEqual(r, plain) {
-		t.Error("something else is another, too")
+		t.Error("the component changes more than the SELinux options")
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// clustered is what deploy/cluster makes, and nothing else.
+// clustered has all objects that deploy/cluster renders.
 type clustered struct {
 	nodes           appsv1.Deployment
 	config          v1.ConfigMap
@@ -51,16 +51,16 @@ func clusterOf(t *testing.T) *clustered {
 			"Role jettison-cluster": &out.own, "RoleBinding jettison-cluster": &out.toOwn, "PodDisruptionBudget jettison-cluster": &out.budget,
 		}[is.Kind+" "+is.Metadata.Namespace]
 		if into == nil {
-			t.Fatalf("%s makes a %s %s/%s", folder, is.Kind, is.Metadata.Namespace, is.Metadata.Name)
+			t.Fatalf("%s renders an object that is not expected: %s %s/%s", folder, is.Kind, is.Metadata.Namespace, is.Metadata.Name)
 		}
 		if err := yaml.UnmarshalStrict([]byte(one), into); err != nil {
-			t.Errorf("%s: %s: %v", folder, is.Kind, err)
+			t.Errorf("%s: strict decoding of rendered %s: %v", folder, is.Kind, err)
 		}
 	}
 	return out
 }
 
-// It runs twice, without privilege, and writes nothing until it is told to.
+// It has two replicas without privilege, and writes only if configured to.
 func TestTheCluster(t *testing.T) {
 	r := clusterOf(t)
 	s := &r.nodes.Spec.Template.Spec
@@ -89,12 +89,12 @@ func TestTheCluster(t *testing.T) {
 		"selected":                   reflect.DeepEqual(r.nodes.Spec.Selector.MatchLabels, r.budget.Spec.Selector.MatchLabels),
 	} {
 		if !ok {
-			t.Errorf("not so: %s", what)
+			t.Errorf("not true of the Deployment: %s", what)
 		}
 	}
 }
 
-// What it may ask, whole.
+// All rights of jettison-cluster nodes.
 func TestTheClustersRights(t *testing.T) {
 	r := clusterOf(t)
 	rule := func(group, resource string, verbs ...string) rbacv1.PolicyRule {
@@ -109,16 +109,16 @@ func TestTheClustersRights(t *testing.T) {
 		"own":    {r.own.Rules, []rbacv1.PolicyRule{rule("coordination.k8s.io", "leases", "get", "create", "update")}},
 	} {
 		if !reflect.DeepEqual(got.is, got.want) {
-			t.Errorf("%s: %+v", name, got.is)
+			t.Errorf("rules of the role %s = %+v", name, got.is)
 		}
 	}
 	who := []rbacv1.Subject{{Kind: "ServiceAccount", Name: r.account.Name, Namespace: r.account.Namespace}}
 	for _, subjects := range [][]rbacv1.Subject{r.toCluster.Subjects, r.toLeases.Subjects, r.toOwn.Subjects} {
 		if !reflect.DeepEqual(subjects, who) {
-			t.Errorf("%+v", subjects)
+			t.Errorf("subjects of the bindings = %+v", subjects)
 		}
 	}
 	if r.toCluster.RoleRef.Name != r.cluster.Name || r.toLeases.RoleRef.Name != r.leases.Name || r.toOwn.RoleRef.Name != r.own.Name {
-		t.Error("a binding of another role")
+		t.Error("a binding refers to another role")
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// descheduler is what a folder of it makes, decoded strictly.
+// descheduler has the objects of a folder, decoded strictly.
 type descheduler struct {
 	pod     v1.PodSpec
 	config  v1.ConfigMap
@@ -45,7 +45,7 @@ func deschedulerOf(t *testing.T, folder string) *descheduler {
 			"ServiceAccount": &v1.ServiceAccount{}, "ClusterRoleBinding": &rbacv1.ClusterRoleBinding{}, "RoleBinding": &rbacv1.RoleBinding{},
 		}[is.Kind]
 		if err := yaml.UnmarshalStrict([]byte(one), into); err != nil {
-			t.Errorf("%s: %s: %v", folder, is.Kind, err)
+			t.Errorf("%s: strict decoding of rendered %s: %v", folder, is.Kind, err)
 		}
 	}
 	switch folder {
@@ -67,24 +67,24 @@ func TestDeschedulersAreUnprivileged(t *testing.T) {
 			want[kind]++
 		}
 		if !maps.Equal(d.kinds, want) {
-			t.Errorf("%s makes %v, want %v", folder, d.kinds, want)
+			t.Errorf("objects rendered from %s = %v, want %v", folder, d.kinds, want)
 		}
 		c := d.pod.Containers[0]
 		if s := c.SecurityContext; *s.AllowPrivilegeEscalation || !*s.ReadOnlyRootFilesystem || !slices.Contains(s.Capabilities.Drop, "ALL") ||
 			!*d.pod.SecurityContext.RunAsNonRoot || d.pod.HostNetwork || d.pod.Volumes[0].ConfigMap == nil {
-			t.Errorf("%s: %+v", folder, d.pod)
+			t.Errorf("%s: pod is not unprivileged: %+v", folder, d.pod)
 		}
 		if d.pod.Volumes[0].ConfigMap.Name != d.config.Name || d.config.Data["policy.yaml"] == "" ||
 			!slices.Contains(c.Args, "--policy="+c.VolumeMounts[0].MountPath+"/policy.yaml") {
-			t.Errorf("%s: its policy is not where it looks: %v, %+v", folder, c.Args, d.pod.Volumes)
+			t.Errorf("%s: policy is not mounted at the path of the arguments: %v, %+v", folder, c.Args, d.pod.Volumes)
 		}
 		if elects := slices.Contains(c.Args, "--leader-elect"); elects != (folder == "deployment") {
-			t.Errorf("%s: %v", folder, c.Args)
+			t.Errorf("%s: unexpected arguments of the program: %v", folder, c.Args)
 		}
 	}
 }
 
-// It writes evictions, events of these, and where there are replicas its Lease: nothing else.
+// It writes only evictions, events about them, and with replicas its Lease.
 func TestWhatADeschedulerMayWrite(t *testing.T) {
 	d := deschedulerOf(t, "deployment")
 	var writes []string
@@ -100,6 +100,6 @@ func TestWhatADeschedulerMayWrite(t *testing.T) {
 	}
 	want := []string{"create pods/eviction ", "create events ", "create leases ", "update leases descheduler"}
 	if !slices.Equal(writes, want) {
-		t.Errorf("%q, want %q", writes, want)
+		t.Errorf("writes allowed to the descheduler = %q, want %q", writes, want)
 	}
 }

@@ -1,5 +1,5 @@
-// Command render prints what `kubectl apply -k` would apply: render FOLDER. It is a module of its
-// own, run in its folder.
+// Command render prints what `kubectl apply -k` would apply: render FOLDER. It is a separate
+// module, run in its folder.
 package main
 
 import (
@@ -23,8 +23,8 @@ func main() {
 	}
 }
 
-// render is the YAML of all that a folder makes, with kubectl's restrictions: nothing from outside
-// of it but other folders.
+// render returns the YAML of all objects of a folder, with kubectl's restrictions: only other
+// folders may be referenced.
 func render(fs filesys.FileSystem, folder string) ([]byte, error) {
 	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(fs, folder)
 	if err != nil {

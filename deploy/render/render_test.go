@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// rendered is what an overlay makes: nothing else.
+// rendered has all objects that an overlay renders.
 type rendered struct {
 	set    appsv1.DaemonSet
 	config v1.ConfigMap
@@ -24,7 +24,7 @@ type rendered struct {
 func (r *rendered) pod() *v1.PodSpec         { return &r.set.Spec.Template.Spec }
 func (r *rendered) container() *v1.Container { return &r.set.Spec.Template.Spec.Containers[0] }
 
-// decode renders a folder and decodes it strictly: a field that the API does not have, or has twice, is an error.
+// decode renders a folder and decodes it strictly: an unknown or duplicate field is an error.
 func decode(t *testing.T, fs filesys.FileSystem, folder string) *rendered {
 	t.Helper()
 	text, err := render(fs, folder)
@@ -43,19 +43,20 @@ func decode(t *testing.T, fs filesys.FileSystem, folder string) *rendered {
 			into = &out.config
 		}
 		if err := yaml.UnmarshalStrict([]byte(one), into); err != nil {
-			t.Errorf("%s: %s: %v", folder, kind.Kind, err)
+			t.Errorf("%s: strict decoding of rendered %s: %v", folder, kind.Kind, err)
 		}
 	}
 	if want := map[string]int{"DaemonSet": 1, "ConfigMap": 1}; !maps.Equal(seen, want) {
-		t.Fatalf("%s makes %v, want %v", folder, seen, want)
+		t.Fatalf("objects rendered from %s = %v, want %v", folder, seen, want)
 	}
 	if n := len(out.pod().Containers); n != 1 || len(out.pod().InitContainers) != 0 {
-		t.Fatalf("%s: %d containers, want the agent's alone", folder, n)
+		t.Fatalf("%s: pod has %d containers, want only the agent's", folder, n)
 	}
 	return out
 }
 
-// overlays are the folders that a user applies, each with where the runtime's folder of the node is mounted.
+// overlays are the folders that a user applies, each with the mount point of the runtime's folder
+// of the node.
 var overlays = map[string]struct {
 	host   string
 	mounts []string
@@ -77,8 +78,8 @@ func TestEveryOverlayIsListed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range folders {
-		if _, ok := overlays[f.Name()]; !ok && f.Name() != "bridge" { // which bridge_test.go tests
-			t.Errorf("overlay %s is not tested", f.Name())
+		if _, ok := overlays[f.Name()]; !ok && f.Name() != "bridge" { // bridge_test.go tests it
+			t.Errorf("overlay %s has no test", f.Name())
 		}
 	}
 }
@@ -103,7 +104,7 @@ func TestOverlays(t *testing.T) {
 				"a rollout ends in seconds": *s.TerminationGracePeriodSeconds <= 5,
 			} {
 				if !ok {
-					t.Errorf("not so: %s", what)
+					t.Errorf("not true of the agent's pod: %s", what)
 				}
 			}
 			labelled(t, r)
@@ -111,7 +112,7 @@ func TestOverlays(t *testing.T) {
 			node(t, c)
 			hostPaths(t, s, want.host, want.mounts)
 			if got, want := volume(s, "config").ConfigMap.Name, r.config.Name; got != want || !strings.HasPrefix(want, "jettison-") {
-				t.Errorf("the pod has ConfigMap %q, the generator makes %q, which ends in no checksum", got, want)
+				t.Errorf("ConfigMap of the pod = %q, of the generator = %q, want the same with a checksum", got, want)
 			}
 		})
 	}
@@ -124,7 +125,7 @@ func labelled(t *testing.T, r *rendered) {
 	} {
 		for _, key := range []string{"name", "component", "part-of", "managed-by"} {
 			if labels["app.kubernetes.io/"+key] == "" {
-				t.Errorf("%s: no label app.kubernetes.io/%s", what, key)
+				t.Errorf("%s: missing label app.kubernetes.io/%s", what, key)
 			}
 		}
 	}
@@ -139,15 +140,15 @@ func probed(t *testing.T, c *v1.Container) {
 	t.Helper()
 	for what, p := range map[string]*v1.Probe{"startup": c.StartupProbe, "readiness": c.ReadinessProbe, "liveness": c.LivenessProbe} {
 		want := []string{"/jettison", "health"}
-		if what == "readiness" { // of the two that end an agent none may ask for more than that it lives
+		if what == "readiness" { // the two probes that end an agent may check only that it lives
 			want = append(want, "--ready")
 		}
 		if p == nil || p.Exec == nil || !slices.Equal(p.Exec.Command, want) {
-			t.Errorf("%s probe: %+v, want %v", what, p, want)
+			t.Errorf("%s probe = %+v, want path %v", what, p, want)
 		}
 	}
 	if p := c.StartupProbe; p.PeriodSeconds*p.FailureThreshold < 60 {
-		t.Error("a start that waits for the runtime and the kubelet is ended by its probe")
+		t.Error("the startup probe ends an agent that waits for the runtime and the kubelet")
 	}
 }
 
@@ -158,7 +159,7 @@ func node(t *testing.T, c *v1.Container) {
 			return
 		}
 	}
-	t.Errorf("no NODE_NAME in %+v", c.Env)
+	t.Errorf("NODE_NAME is missing in %+v", c.Env)
 }
 
 func volume(s *v1.PodSpec, name string) *v1.Volume {
@@ -170,7 +171,7 @@ func volume(s *v1.PodSpec, name string) *v1.Volume {
 	return &v1.Volume{}
 }
 
-// written are the folders of the node that the agent writes to: all others are mounted read-only.
+// written are the node's folders that the agent writes to. All others are mounted read-only.
 var written = []string{"/sys/fs/cgroup", "/run/jettison", "/var/lib/jettison"}
 
 func hostPaths(t *testing.T, s *v1.PodSpec, runtime string, at []string) {
@@ -185,17 +186,17 @@ func hostPaths(t *testing.T, s *v1.PodSpec, runtime string, at []string) {
 			path = v.HostPath.Path
 		}
 		if m.ReadOnly == slices.Contains(written, path) {
-			t.Errorf("%s: read-only: %v", m.MountPath, m.ReadOnly)
+			t.Errorf("read-only flag of mount %s = %v", m.MountPath, m.ReadOnly)
 		}
 		if m.Name != "runtime" {
 			if path != "" && path != m.MountPath {
-				t.Errorf("%s of the node is at %s", path, m.MountPath)
+				t.Errorf("folder %s of the node is mounted at %s", path, m.MountPath)
 			}
 			continue
 		}
 		found = append(found, m.MountPath)
 		if path != runtime || m.MountPropagation == nil || *m.MountPropagation != v1.MountPropagationHostToContainer || *v.HostPath.Type != v1.HostPathDirectory {
-			t.Errorf("the runtime's folder: %+v of %+v, want %s, and its mounts as they come", m, v, runtime)
+			t.Errorf("runtime's folder: mount %+v of %+v, want %s with mount propagation from the host", m, v, runtime)
 		}
 	}
 	if !slices.Equal(found, at) {
@@ -203,12 +204,12 @@ func hostPaths(t *testing.T, s *v1.PodSpec, runtime string, at []string) {
 	}
 	for _, v := range s.Volumes {
 		if !used[v.Name] {
-			t.Errorf("volume %s is mounted nowhere", v.Name)
+			t.Errorf("volume %s has no mount", v.Name)
 		}
 	}
 }
 
-// capabilities that the agent has without `privileged`, each with its reason in the manifest.
+// capabilities are those of the agent without `privileged`. The manifest has the reason for each.
 var capabilities = []v1.Capability{
 	"CHOWN", "DAC_OVERRIDE", "FOWNER", "IPC_LOCK", "KILL", "SYS_ADMIN", "SYS_CHROOT", "SYS_NICE", "SYS_PTRACE", "SYS_RESOURCE",
 }
@@ -218,22 +219,22 @@ func TestWhoIsPrivileged(t *testing.T) {
 		s := overlay(t, name).container().SecurityContext
 		if name != "least-privilege" {
 			if s.Privileged == nil || !*s.Privileged || s.Capabilities != nil || s.SeccompProfile != nil {
-				t.Errorf("%s: %+v, want a privileged container and nothing more", name, s)
+				t.Errorf("%s: security context = %+v, want only privileged", name, s)
 			}
 			continue
 		}
 		if s.Privileged != nil || s.Capabilities == nil || !slices.Equal(s.Capabilities.Drop, []v1.Capability{"ALL"}) ||
 			!slices.Equal(s.Capabilities.Add, capabilities) {
-			t.Errorf("%s: %+v, want the capabilities %v alone", name, s, capabilities)
+			t.Errorf("%s: security context = %+v, want only the capabilities %v", name, s, capabilities)
 		}
 		if s.SeccompProfile == nil || s.SeccompProfile.Type != v1.SeccompProfileTypeRuntimeDefault ||
 			s.AppArmorProfile == nil || s.AppArmorProfile.Type != v1.AppArmorProfileTypeUnconfined {
-			t.Errorf("%s: seccomp %+v, AppArmor %+v", name, s.SeccompProfile, s.AppArmorProfile)
+			t.Errorf("%s: want both profiles unconfined: seccomp %+v, AppArmor %+v", name, s.SeccompProfile, s.AppArmorProfile)
 		}
 	}
 }
 
-// A configuration of the user's own comes by the same generator, and a change of it is a change of the pods.
+// A user's own configuration uses the same generator, and a change of it changes the pods.
 func TestAConfigurationOfOnesOwn(t *testing.T) {
 	name := func(threshold string) string {
 		fs, err := filesys.NewTmpConfirmedDir()
@@ -259,17 +260,18 @@ images:
 `)
 		r := decode(t, filesys.MakeFsOnDisk(), own)
 		if !strings.Contains(r.config.Data["config.yaml"], threshold) || r.container().Image != "registry.example/jettison:v1" {
-			t.Errorf("%+v, image %s", r.config, r.container().Image)
+			t.Errorf("user's configuration is not rendered: %+v, image %s", r.config, r.container().Image)
 		}
 		return volume(r.pod(), "config").ConfigMap.Name
 	}
 	if a, b := name("200Mi"), name("300Mi"); a == b {
-		t.Errorf("two configurations have the same name %s: a change would roll no pod", a)
+		t.Errorf("two configurations have the same name %s: a change would not restart the pods", a)
 	}
 }
 
-// With the component each agent serves its metrics on the network: certificate, key and token are mounted where the configuration that goes
-// with it has them, Prometheus finds the port, and what a configuration of the user's own says else stays.
+// With the component each agent serves its metrics on the network. Certificate, key and token are
+// mounted at the paths of the added configuration, Prometheus discovers the port, and the user's
+// other settings stay.
 func TestScrape(t *testing.T) {
 	fs, err := filesys.NewTmpConfirmedDir()
 	if err != nil {
@@ -298,18 +300,18 @@ configMapGenerator:
 	mount := slices.IndexFunc(c.VolumeMounts, func(m v1.VolumeMount) bool { return m.Name == "scrape" && m.ReadOnly })
 	secret := volume(r.pod(), "scrape").Secret
 	if mount < 0 || secret == nil || secret.SecretName != "jettison-scrape" || *secret.DefaultMode != 0o400 || secret.Optional != nil {
-		t.Fatalf("%+v, volume %+v", c.VolumeMounts, secret)
+		t.Fatalf("mount of the secret = %+v, volume %+v", c.VolumeMounts, secret)
 	}
 	at := c.VolumeMounts[mount].MountPath
 	if len(c.Ports) != 1 || c.Ports[0].Name != "metrics" {
-		t.Fatalf("ports %+v", c.Ports)
+		t.Fatalf("ports of the container = %+v", c.Ports)
 	}
 	for _, want := range []string{
 		fmt.Sprintf("listen: 0.0.0.0:%d\n", c.Ports[0].ContainerPort), "tlsCertFile: " + at + "/tls.crt\n",
 		"tlsPrivateKeyFile: " + at + "/tls.key\n", "bearerTokenFile: " + at + "/token\n", "maxPods: 7\n",
 	} {
 		if !strings.Contains(text, want) {
-			t.Errorf("no %q in %q", want, text)
+			t.Errorf("the rendered configuration lacks %q: %q", want, text)
 		}
 	}
 	probed(t, c)
@@ -338,6 +340,6 @@ func write(t *testing.T, path, text string) {
 
 func TestAFolderThatIsNone(t *testing.T) {
 	if _, err := render(filesys.MakeFsOnDisk(), "nowhere"); err == nil || !strings.Contains(fmt.Sprint(err), "render nowhere: ") {
-		t.Errorf("%v", err)
+		t.Errorf("render of a missing folder = %v, want an error", err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Say reports progress, a line a call. It may be called from one goroutine at a time only.
+// Say reports progress, one line per call. Calls must not be concurrent.
 type Say func(format string, args ...any)
 
 // cacheDir is the project's folder in the user's cache directory ($XDG_CACHE_HOME, else ~/.cache).
@@ -24,9 +24,9 @@ func cacheDir() (string, error) {
 	return filepath.Join(base, "jettison"), nil
 }
 
-// Cached returns the folder kept under key and, where there is none, has build fill it. What build left behind when it
-// failed or was killed is never taken for the whole: it works in a folder beside, which is renamed at the end. Processes
-// that want the same key wait for one another.
+// Cached returns the folder kept under key. If it does not exist, it calls build to fill it. build
+// works in a temporary folder that is renamed at the end, so leftovers of a failed or killed build
+// are never used. Processes that need the same key wait for each other.
 func Cached(key string, say Say, build func(dir string) error) (string, error) {
 	base, err := cacheDir()
 	if err != nil {
@@ -50,7 +50,7 @@ func Cached(key string, say Say, build func(dir string) error) (string, error) {
 		return "", fmt.Errorf("lock %s: %w", lock.Name(), err)
 	}
 	if _, err := os.Stat(final); err == nil {
-		return final, nil // another process has built it meanwhile
+		return final, nil // another process has built it
 	}
 	half := final + ".half"
 	if err := os.RemoveAll(half); err != nil {
@@ -71,7 +71,7 @@ func Cached(key string, say Say, build func(dir string) error) (string, error) {
 	return final, nil
 }
 
-// patiently runs what may take minutes and says every ten seconds that it still does.
+// patiently runs a function that may take minutes and reports progress every ten seconds.
 func patiently(what string, say Say, run func() error) error {
 	start, done := time.Now(), make(chan error, 1)
 	go func() { done <- run() }()
@@ -87,8 +87,8 @@ func patiently(what string, say Say, run func() error) error {
 	}
 }
 
-// Prune removes the entries matching a pattern that were not used for so long. An image that a running QEMU has open
-// stays readable to it.
+// Prune removes the entries matching a pattern that were not used for so long. A running QEMU can
+// still read an image that it has open.
 func Prune(pattern string, unused time.Duration) {
 	base, err := cacheDir()
 	if err != nil {
@@ -102,7 +102,7 @@ func Prune(pattern string, unused time.Duration) {
 	}
 }
 
-// Digest names a set of inputs by what is in them: a version for a word, the content for a file.
+// Digest names a set of inputs by their content: words, such as versions, and the content of files.
 func Digest(words []string, files []string) (string, error) {
 	h := sha256.New()
 	for _, w := range words {

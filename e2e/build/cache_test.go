@@ -11,7 +11,8 @@ import (
 
 func quiet(string, ...any) {}
 
-// What a failed or killed build left behind is never taken for the whole, and the next one starts afresh.
+// Leftovers of a failed or killed build are never used, and the next build starts in an empty
+// folder.
 func TestAHalfBuiltEntryIsNotTaken(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	broken := errors.New("broken")
@@ -21,11 +22,11 @@ func TestAHalfBuiltEntryIsNotTaken(t *testing.T) {
 		}
 		return broken
 	}); !errors.Is(err, broken) {
-		t.Fatalf("got %v", err)
+		t.Fatalf("error of the failed build = %v, want broken", err)
 	}
 	dir, err := Cached("part-1", quiet, func(dir string) error {
 		if left, _ := os.ReadDir(dir); len(left) != 0 {
-			t.Errorf("the second build finds %v", left)
+			t.Errorf("second build starts with files %v, want none", left)
 		}
 		return os.WriteFile(filepath.Join(dir, "whole"), nil, 0o644)
 	})
@@ -35,12 +36,12 @@ func TestAHalfBuiltEntryIsNotTaken(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "whole")); err != nil {
 		t.Error(err)
 	}
-	if _, err := Cached("part-1", quiet, func(string) error { t.Error("built twice"); return nil }); err != nil {
+	if _, err := Cached("part-1", quiet, func(string) error { t.Error("the entry was built twice"); return nil }); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// Two that want the same part at once build it once.
+// Two processes that need the same part at the same time build it once.
 func TestOneBuildForAll(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	var builds atomic.Int32
@@ -57,7 +58,7 @@ func TestOneBuildForAll(t *testing.T) {
 	}
 	all.Wait()
 	if builds.Load() != 1 {
-		t.Errorf("built %d times", builds.Load())
+		t.Errorf("the part was built %d times, want 1", builds.Load())
 	}
 }
 
@@ -75,15 +76,15 @@ func TestDigestNamesContent(t *testing.T) {
 	}
 	seen := map[string]bool{one("a", "x"): true}
 	if !seen[one("a", "x")] {
-		t.Error("the same input, another digest")
+		t.Error("digests of the same input differ")
 	}
 	for _, other := range []string{one("b", "x"), one("a", "y"), one("a", "x", "x")} {
 		if seen[other] {
-			t.Errorf("%s stands for two inputs", other)
+			t.Errorf("digest %s is the same for two inputs", other)
 		}
 		seen[other] = true
 	}
 	if _, err := Digest(nil, []string{"/nowhere"}); err == nil {
-		t.Error("a file that is gone has a digest")
+		t.Error("digest of a missing file succeeds, want an error")
 	}
 }

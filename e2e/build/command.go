@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Run runs a command in a folder, with more environment, and returns its output; on failure the error carries the end of what it wrote
-// to stderr.
+// Run runs a command in a folder, with more environment, and returns its output. The error of a
+// failed command has the end of its stderr.
 func Run(ctx context.Context, dir string, env []string, name string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
@@ -27,7 +27,7 @@ func Run(ctx context.Context, dir string, env []string, name string, args ...str
 	return out, nil
 }
 
-// Tail is the end of a text: so many bytes.
+// Tail returns the last n bytes of a text.
 func Tail(text string, n int) string {
 	if len(text) > n {
 		return "..." + text[len(text)-n:]
@@ -35,7 +35,7 @@ func Tail(text string, n int) string {
 	return text
 }
 
-// ModuleRoot is the folder of this checkout's go.mod.
+// ModuleRoot returns the folder of this checkout's go.mod.
 func ModuleRoot(ctx context.Context) (string, error) {
 	out, err := Run(ctx, "", nil, "go", "list", "-m", "-f", "{{.Dir}}", "jettison")
 	if err != nil {

@@ -12,14 +12,14 @@ import (
 	"strings"
 )
 
-// Versions of what is built. A library of Kubernetes' release has its number under v0; etcd's is the one that the release itself
-// requires, so that nothing else moves.
+// Versions of the built programs. A library of Kubernetes' release has the same number under v0.
+// etcd's version is the one that the release requires, so that no other dependency changes.
 const (
 	KubernetesVersion = "v1.36.3"
 	EtcdVersion       = "v3.6.8"
 )
 
-// command is where Kubernetes has its programs.
+// command is the import path of Kubernetes' programs.
 const command = "k8s.io/kubernetes/cmd/"
 
 // Kubelet builds the kubelet, three minutes the first time, and returns its folder.
@@ -43,8 +43,9 @@ func ControlPlane(ctx context.Context, say Say) (string, error) {
 	})
 }
 
-// kubernetes builds packages of Kubernetes and etcd into a folder. k8s.io/kubernetes cannot be had by go install, as it replaces
-// modules, so a module is made that requires it: always the same one, so that no package is compiled twice.
+// kubernetes builds packages of Kubernetes and etcd into a folder. `go install` cannot build
+// k8s.io/kubernetes, because it replaces modules. So a module is generated that requires it: always
+// the same one, so that each package is compiled once.
 func kubernetes(ctx context.Context, dir string, packages ...string) error {
 	module, env := filepath.Join(dir, "module"), []string{"GOFLAGS=-mod=mod", "GOWORK=off", "CGO_ENABLED=0"}
 	if err := os.Mkdir(module, 0o755); err != nil {
@@ -60,7 +61,7 @@ func kubernetes(ctx context.Context, dir string, packages ...string) error {
 	}
 	var download struct{ GoMod string }
 	if err := json.Unmarshal(said, &download); err != nil {
-		return fmt.Errorf("read where k8s.io/kubernetes is: %w", err)
+		return fmt.Errorf("find the module k8s.io/kubernetes: %w", err)
 	}
 	text, err := os.ReadFile(download.GoMod)
 	if err != nil {
@@ -73,20 +74,21 @@ func kubernetes(ctx context.Context, dir string, packages ...string) error {
 	if err := write(string(text)); err != nil {
 		return err
 	}
-	flags := "-ldflags=-s -w -X k8s.io/component-base/version.gitVersion=" + KubernetesVersion // the numbers at /version come of it
+	flags := "-ldflags=-s -w -X k8s.io/component-base/version.gitVersion=" + KubernetesVersion // /version reports it
 	_, err = Run(ctx, module, env, "go", append([]string{"build", "-trimpath", flags, "-o", dir + "/"}, packages...)...)
 	return err
 }
 
-// languageLine are the lines of go.mod that say how its main packages are compiled.
+// languageLine matches the lines of go.mod that set how its main packages are compiled.
 var languageLine = regexp.MustCompile(`(?m)^(go|godebug) .*$`)
 
-// stagingLine is a library that k8s.io/kubernetes requires out of its own tree.
+// stagingLine matches a library that k8s.io/kubernetes requires from its own tree.
 var stagingLine = regexp.MustCompile(`(?m)^\s*(k8s\.io/[a-z-]+) v0\.0\.0$`)
 
-// clusterModule makes, of the go.mod of k8s.io/kubernetes, that of a module which requires it with its libraries as they were released.
-// Those that it replaces and does not require are left out: not all of them were released. A library that is replaced and not required
-// here would be of version v0.0.0 until a later command completes go.mod, and then everything would be compiled again.
+// clusterModule derives, from the go.mod of k8s.io/kubernetes, that of a module which requires it
+// with its released libraries. It omits libraries that are replaced and not required: not all of
+// them were released. A library that is replaced here without being required would have version
+// v0.0.0 until a later command completes go.mod, and then everything would be compiled again.
 func clusterModule(source []byte) ([]byte, error) {
 	staging := stagingLine.FindAllSubmatch(source, -1)
 	language := languageLine.FindAll(source, -1)

@@ -2,7 +2,8 @@ package build
 
 import "testing"
 
-// The module that Kubernetes is built from requires what Kubernetes requires out of its own tree, and replaces nothing else.
+// The generated module requires the libraries that Kubernetes requires from its own tree, and
+// replaces nothing else.
 func TestTheClustersModule(t *testing.T) {
 	const source = `module k8s.io/kubernetes
 
@@ -36,9 +37,9 @@ replace k8s.io/kubelet => k8s.io/kubelet v0.36.3
 `
 	got, err := clusterModule([]byte(source))
 	if err != nil || string(got) != want {
-		t.Errorf("%v\n%s", err, got)
+		t.Errorf("generated go.mod differs (error %v):\n%s", err, got)
 	}
 	if _, err := clusterModule([]byte("module other\n\ngo 1.26\n")); err == nil {
-		t.Error("another module's go.mod is taken")
+		t.Error("go.mod of another module is accepted, want an error")
 	}
 }

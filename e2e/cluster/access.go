@@ -58,21 +58,21 @@ func (c *Cluster) secrets() (err error) {
 		}
 	}
 	cert, err := tls.X509KeyPair(admin.cert, admin.key)
-	// Serving certificates that parts have made for themselves are not verified.
+	// Self-signed serving certificates of the parts are not verified.
 	c.http = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{cert}},
 	}}
 	return err
 }
 
-// config is that of the bearer of a client certificate. A negative QPS is no limit.
+// config returns the configuration of a client with a certificate. A negative QPS means no limit.
 func (c *Cluster) config(p pair) *rest.Config {
 	return &rest.Config{Host: c.url(APIServer), QPS: -1, TLSClientConfig: rest.TLSClientConfig{
 		CAData: c.ca.pair.cert, CertData: p.cert, KeyData: p.key,
 	}}
 }
 
-// As is the configuration of a user in these groups, by a client certificate.
+// As returns the configuration of a user in these groups, with a client certificate.
 func (c *Cluster) As(user string, groups ...string) *rest.Config {
 	c.t.Helper()
 	c.own()
@@ -83,21 +83,21 @@ func (c *Cluster) As(user string, groups ...string) *rest.Config {
 	return c.config(p)
 }
 
-// Token asks the API server for a token of a service account, as a kubelet does for a pod. It is bound to a Pod, which makes it one of the
-// pod's node, or to a Node, or to nothing (nil): authentication.kubernetes.io/node-name among the extra fields of who bears it says which
-// node.
+// Token requests a token of a service account from the API server, as a kubelet does for a pod. It
+// is bound to a Pod, which binds it to the pod's node, or to a Node, or to nothing (nil). The extra
+// field authentication.kubernetes.io/node-name of the token's user names the node.
 func (c *Cluster) Token(namespace, account string, bound *authv1.BoundObjectReference) string {
 	c.t.Helper()
-	day := int64(24 * 3600) // nobody renews it
+	day := int64(24 * 3600) // tests do not renew tokens
 	request := &authv1.TokenRequest{Spec: authv1.TokenRequestSpec{ExpirationSeconds: &day, BoundObjectRef: bound}}
 	answer, err := c.Client.CoreV1().ServiceAccounts(namespace).CreateToken(c.t.Context(), account, request, metav1.CreateOptions{})
 	if err != nil {
-		c.t.Fatalf("token of service account %s/%s: %v", namespace, account, err)
+		c.t.Fatalf("request a token of service account %s/%s: %v", namespace, account, err)
 	}
 	return answer.Status.Token
 }
 
-// NodeToken is Token bound to a node that is there.
+// NodeToken returns a Token bound to an existing node.
 func (c *Cluster) NodeToken(namespace, account, node string) string {
 	c.t.Helper()
 	n, err := c.Client.CoreV1().Nodes().Get(c.t.Context(), node, metav1.GetOptions{})
@@ -107,20 +107,20 @@ func (c *Cluster) NodeToken(namespace, account, node string) string {
 	return c.Token(namespace, account, &authv1.BoundObjectReference{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: n.UID})
 }
 
-// PodToken is Token bound to a pod that is there.
+// PodToken returns a Token bound to an existing pod.
 func (c *Cluster) PodToken(pod *v1.Pod) string {
 	c.t.Helper()
 	return c.Token(pod.Namespace, pod.Spec.ServiceAccountName, &authv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID})
 }
 
-// Bearer is the configuration of who bears a token.
+// Bearer returns the configuration of a client with a token.
 func (c *Cluster) Bearer(token string) *rest.Config {
 	out := rest.AnonymousClientConfig(c.Admin)
 	out.BearerToken, out.QPS = token, -1
 	return out
 }
 
-// Kubeconfig is a configuration as a file, for programs.
+// Kubeconfig returns a configuration as a file, for programs.
 func Kubeconfig(c *rest.Config) ([]byte, error) {
 	return clientcmd.Write(clientcmdapi.Config{
 		Clusters: map[string]*clientcmdapi.Cluster{"test": {Server: c.Host, CertificateAuthorityData: c.CAData}},
@@ -131,15 +131,15 @@ func Kubeconfig(c *rest.Config) ([]byte, error) {
 	})
 }
 
-// own skips a test of what only a cluster that was started here has: its processes and its authority's key.
+// own skips a test that needs a cluster started here, with its processes and its authority's key.
 func (c *Cluster) own() {
 	c.t.Helper()
 	if c.dir == "" {
-		c.t.Skip("needs a cluster of its own: make e2e-cluster")
+		c.t.Skip("needs a separate cluster: run make e2e-cluster")
 	}
 }
 
-// existing is a cluster that somebody else runs.
+// existing returns a cluster that was started outside of the tests.
 func existing(t testing.TB, file string) *Cluster {
 	t.Helper()
 	admin, err := clientcmd.BuildConfigFromFlags("", file)
@@ -159,7 +159,7 @@ func existing(t testing.TB, file string) *Cluster {
 	return c
 }
 
-// Kubectl runs kubectl as the administrator, with a text on its stdin, and returns what it wrote.
+// Kubectl runs kubectl as the administrator, with a text on its stdin, and returns its output.
 func (c *Cluster) Kubectl(ctx context.Context, stdin string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, filepath.Join(c.bin, "kubectl"), append([]string{"--kubeconfig=" + c.kubeconf}, args...)...)
 	var out, complaint bytes.Buffer

@@ -18,8 +18,8 @@ import (
 
 const mib = 1 << 20
 
-// A Deployment's pod leaks on a node where the agent is as its DaemonSet makes it: the agent evicts that pod and nothing else, and the
-// kernel's OOM killer has nothing to do.
+// A Deployment's pod leaks on a node with the agent from its DaemonSet. The agent evicts only that
+// pod, and the kernel's OOM killer kills none.
 func TestTheAgentEvictsOnACluster(t *testing.T) {
 	c := Start(t, Options{Controllers: MostControllers, Scheduler: true})
 	n := c.Join(NodeOptions{})
@@ -42,7 +42,7 @@ func TestTheAgentEvictsOnACluster(t *testing.T) {
 				return nil
 			}
 		}
-		return fmt.Errorf("its log ends with %s", text[max(0, len(text)-1000):])
+		return fmt.Errorf("agent's log ends with %s", text[max(0, len(text)-1000):])
 	})
 	t.Log(line)
 	c.Eventually(workloadDeadline, "the API has the leaker's end", func(ctx context.Context) (err error) {
@@ -50,18 +50,19 @@ func TestTheAgentEvictsOnACluster(t *testing.T) {
 		return err
 	})
 	if !strings.Contains(line, "victim=default/"+victim+" ") {
-		t.Errorf("%s was killed, and the agent says %s", victim, line)
+		t.Errorf("pod %s was killed, but the agent logged %s", victim, line)
 	}
 	for name, before := range neighbours {
 		after, err := c.Client.CoreV1().Pods(before.Namespace).Get(t.Context(), before.Name, metav1.GetOptions{})
 		if err != nil || after.UID != before.UID || restarts(*after) != 0 {
-			t.Errorf("%s did not live: %v, restarts %d", name, err, restarts(*after))
+			t.Errorf("pod %s did not survive: %v, restarts %d", name, err, restarts(*after))
 		}
 	}
 }
 
-// installAgent applies the agent's DaemonSet as an operator does, and waits until it is ready. It returns how much a leaker is to take. On
-// a machine that has more memory than a test may take the agent is told a threshold that is near.
+// installAgent applies the agent's DaemonSet as an operator does, and waits until it is ready. It
+// returns the size of the leak that crosses the threshold. On a machine with more memory than a
+// test may use, the agent gets a threshold near the available memory.
 func installAgent(t *testing.T, c *Cluster, n *Node) (size string) {
 	t.Helper()
 	root, err := build.ModuleRoot(t.Context())
@@ -73,13 +74,14 @@ func installAgent(t *testing.T, c *Cluster, n *Node) (size string) {
 		folder, size = nearThreshold(t, c, n.Name, folder), "1Gi"
 	}
 	if out, err := c.Kubectl(t.Context(), "", "apply", "-k", folder); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("apply the agent's manifests: %v\n%s", err, out)
 	}
 	c.DaemonSetReady("kube-system", "jettison")
 	return size
 }
 
-// nearThreshold makes an overlay of an overlay: with a configuration whose threshold is half a gibibyte below what is available.
+// nearThreshold makes an overlay on top of an overlay, with a threshold half a gibibyte below the
+// available memory.
 func nearThreshold(t *testing.T, c *Cluster, node, overlay string) (folder string) {
 	t.Helper()
 	text, err := c.Client.CoreV1().RESTClient().Get().AbsPath("/api/v1/nodes/" + node + "/proxy/stats/summary").DoRaw(t.Context())
@@ -112,17 +114,17 @@ func nearThreshold(t *testing.T, c *Cluster, node, overlay string) (folder strin
 	return folder
 }
 
-// agentPod is the agent's, of which there is one.
+// agentPod returns the agent's pod, of which one must exist.
 func agentPod(t *testing.T, c *Cluster) v1.Pod {
 	t.Helper()
 	pods, err := c.Pods(t.Context(), "kube-system", "app.kubernetes.io/name=jettison")
 	if err != nil || len(pods) != 1 {
-		t.Fatalf("%d pods of the agent, %v", len(pods), err)
+		t.Fatalf("pods of the agent = %d, want 1 (%v)", len(pods), err)
 	}
 	return pods[0]
 }
 
-// neighbours are the pods that are to live, by a name for people.
+// neighbours returns the pods that must survive, by a readable name.
 func neighbours(t *testing.T, c *Cluster) map[string]v1.Pod {
 	t.Helper()
 	pods, err := c.Pods(t.Context(), "default", "app=web")
@@ -136,7 +138,7 @@ func neighbours(t *testing.T, c *Cluster) map[string]v1.Pod {
 	return out
 }
 
-// killed is the pod of a selector of which a container was killed.
+// killed returns the pod of a selector with a killed container.
 func killed(ctx context.Context, c *Cluster, selector string) (name string, err error) {
 	pods, err := c.Pods(ctx, "default", selector)
 	if err != nil {
@@ -151,7 +153,7 @@ func killed(ctx context.Context, c *Cluster, selector string) (name string, err 
 			}
 		}
 	}
-	return "", errors.New("no container of it was killed")
+	return "", errors.New("no container of the pods was killed")
 }
 
 func restarts(p v1.Pod) (n int32) {

@@ -13,12 +13,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// away is how long the API server is.
+// away is the duration of the API server's outage.
 const away = 10 * time.Minute
 
-// Three pods are evicted while the API server is away for ten minutes, and come back once their hold-offs are over: they live, and are told to
-// have outlived it. A fourth is evicted while the API server hangs and the bridge dies: it is Failed once both are back, unless it is back
-// itself by then. Each of the four has one event, and the Deployment has its pods.
+// Three pods are evicted during a ten-minute outage of the API server, and restart when their
+// hold-offs end: they live, and the bridge reports that they survived. A fourth is evicted while
+// the API server hangs and the bridge is killed: it becomes Failed when both are back, unless it
+// restarted first. Each of the four has one event, and the Deployment has its pods.
 func TestWhatIsEvictedWhileTheAPIIsAwayIsTold(t *testing.T) {
 	c := Start(t, Options{Controllers: MostControllers, Scheduler: true})
 	c.own()
@@ -41,7 +42,7 @@ func TestWhatIsEvictedWhileTheAPIIsAwayIsTold(t *testing.T) {
 	c.Again(APIServer)
 	for _, p := range all[:3] {
 		if c.settled(p) {
-			t.Errorf("%s had come back, and is Failed", p.Name)
+			t.Errorf("pod %s had restarted and is Failed, want it running", p.Name)
 		}
 	}
 
@@ -60,7 +61,8 @@ func TestWhatIsEvictedWhileTheAPIIsAwayIsTold(t *testing.T) {
 	c.eachOnce(all)
 }
 
-// cameBackFirst checks that an evicted pod that lives ran before a bridge was there to have it Failed.
+// cameBackFirst checks that a surviving evicted pod restarted before a bridge could set it to
+// Failed.
 func (c *Cluster) cameBackFirst(pod v1.Pod) {
 	c.t.Helper()
 	is, err := c.Client.CoreV1().Pods(pod.Namespace).Get(c.t.Context(), pod.Name, metav1.GetOptions{})
@@ -69,13 +71,13 @@ func (c *Cluster) cameBackFirst(pod v1.Pod) {
 	}
 	ran := is.Status.ContainerStatuses[0].State.Running
 	bridge := c.podsOf(bridgeNamespace, "app.kubernetes.io/name=jettison-bridge")[0].Status.ContainerStatuses[0].State.Running
-	const knows = 10 * time.Second // a bridge has the node's pods by then
+	const knows = 10 * time.Second // a bridge has listed the node's pods by then
 	if ran == nil || bridge == nil || ran.StartedAt.After(bridge.StartedAt.Add(knows)) {
-		c.t.Errorf("%s was not made Failed, and runs since %+v; the bridge since %+v", pod.Name, ran, bridge)
+		c.t.Errorf("pod %s is not Failed, runs since %+v, the bridge since %+v", pod.Name, ran, bridge)
 	}
 }
 
-// comesBack waits until a program runs in an evicted pod of a node again, as its kernel has it.
+// comesBack waits until the node's kernel shows a process of an evicted pod again.
 func (c *Cluster) comesBack(n *Node, pod v1.Pod) {
 	c.t.Helper()
 	c.Eventually(away, pod.Name+" runs again", func(ctx context.Context) error {
@@ -83,13 +85,13 @@ func (c *Cluster) comesBack(n *Node, pod v1.Pod) {
 			for p in $(cat $f); do [ -p /proc/$p/root/leak ] && echo runs && exit; done
 		done; true`, pod.UID, strings.ReplaceAll(string(pod.UID), "-", "_")))
 		if err == nil && !strings.Contains(out, "runs") {
-			err = errors.New("nothing of it does")
+			err = errors.New("no process of the pod runs")
 		}
 		return err
 	})
 }
 
-// settled waits until the API has what became of an evicted pod: that it is Failed, or lives.
+// settled waits until the API server has the outcome of an evicted pod: Failed or recovered.
 func (c *Cluster) settled(pod v1.Pod) (failed bool) {
 	c.t.Helper()
 	var is v1.Pod
@@ -105,7 +107,7 @@ func (c *Cluster) settled(pod v1.Pod) (failed bool) {
 			FieldSelector: "source=jettison,reason=EvictionOutlived,involvedObject.uid=" + string(pod.UID),
 		})
 		if err == nil && len(list.Items) == 0 {
-			err = fmt.Errorf("its phase is %s", p.Status.Phase)
+			err = fmt.Errorf("pod's phase is %s", p.Status.Phase)
 		}
 		return err
 	})
@@ -113,17 +115,17 @@ func (c *Cluster) settled(pod v1.Pod) (failed bool) {
 		c.hasStatus(is)
 		return true
 	}
-	c.t.Logf("%s has come back, and lives: restarts %d, phase %s", pod.Name, restarts(is), is.Status.Phase)
+	c.t.Logf("pod %s restarted and lives: restarts %d, phase %s", pod.Name, restarts(is), is.Status.Phase)
 	return false
 }
 
-// evicted waits until the agent has records of so many evictions that are over.
+// evicted waits until the agent has records of so many completed evictions.
 func (c *Cluster) evicted(n *Node, count int) {
 	c.t.Helper()
 	c.Eventually(workloadDeadline, fmt.Sprintf("%d pods are evicted", count), func(ctx context.Context) error {
 		s, err := n.API().State(ctx)
 		if err == nil && (len(s.Evicted) < count || len(s.Underway) > 0) {
-			err = fmt.Errorf("%d are, %d are under way", len(s.Evicted), len(s.Underway))
+			err = fmt.Errorf("%d completed evictions, %d in progress", len(s.Evicted), len(s.Underway))
 		}
 		return err
 	})
@@ -147,7 +149,7 @@ func (c *Cluster) eachOnce(pods []v1.Pod) {
 			is = append(is, string(e.InvolvedObject.UID))
 		}
 		if slices.Sort(is); !slices.Equal(is, want) {
-			return fmt.Errorf("events of %v, want %v", is, want)
+			return fmt.Errorf("events of pods %v, want %v", is, want)
 		}
 		return nil
 	})

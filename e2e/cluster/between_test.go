@@ -29,19 +29,19 @@ import (
 	"jettison/api"
 )
 
-// between stands between a bridge and the API server: it holds requests up, answers them itself, and drops watches. Whatever it lets through is
-// the API server's.
+// between is a proxy between a bridge and the API server. It delays requests, answers them itself,
+// and drops watches. All other answers are the API server's.
 type between struct {
-	config *rest.Config // of a bridge that asks here
+	config *rest.Config // of a bridge that connects to the proxy
 
 	mu      sync.Mutex
-	answers map[string][]answer // what is asked, by its name of those below, gets these first
+	answers map[string][]answer // answers to the next requests, by the names below
 	asked   map[string]int
 	watches map[int]context.CancelFunc
 	served  int
 }
 
-// Names of what a bridge asks.
+// Names of a bridge's requests.
 const (
 	patchesOf = "patch "       // and a pod's name
 	getsOf    = "get "         // and a pod's name
@@ -49,15 +49,15 @@ const (
 	watches   = "watch"        // of pods
 )
 
-// answer is what becomes of one request.
+// answer describes the answer to one request.
 type answer struct {
-	code       int           // 0: the API server's own, once release is closed
-	retryAfter int           // seconds; 0: it is not said
-	arrived    chan struct{} // closed when the request is here; nil: nobody asks
-	release    chan struct{} // nil: it hangs until the bridge gives up, where code is 0
+	code       int           // 0: the API server's own, after release is closed
+	retryAfter int           // seconds; 0: not sent
+	arrived    chan struct{} // closed when the request arrives; nil: not observed
+	release    chan struct{} // nil with code 0: hangs until the bridge gives up
 }
 
-// standBetween lets a bridge of a node ask an API server by way of between.
+// standBetween starts a proxy between a node's bridge and the API server.
 func standBetween(t *testing.T, c *Cluster, node string) *between {
 	t.Helper()
 	config := c.Bearer(c.NodeToken(bridgeNamespace, bridgeAccount, node))
@@ -69,7 +69,7 @@ func standBetween(t *testing.T, c *Cluster, node string) *between {
 	roots.AppendCertsFromPEM(config.CAData)
 	forward := &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(to) },
-		FlushInterval: -1, // a watch tells at once
+		FlushInterval: -1, // watches are passed on immediately
 		Transport:     &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}},
 		ErrorHandler:  func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) }, // the connection breaks off
 	}
@@ -83,7 +83,7 @@ func standBetween(t *testing.T, c *Cluster, node string) *between {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.TLS = &tls.Config{Certificates: []tls.Certificate{serving}} // by plain HTTP no bridge gives its token away
+	s.TLS = &tls.Config{Certificates: []tls.Certificate{serving}} // a bridge sends no token over plain HTTP
 	s.StartTLS()
 	t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
 	b.config = rest.CopyConfig(config)
@@ -93,7 +93,7 @@ func standBetween(t *testing.T, c *Cluster, node string) *between {
 
 var statusOfPod = regexp.MustCompile(`^/api/v1/namespaces/default/pods/([^/]+)/status$`)
 
-// what a request asks.
+// what returns the name of a request.
 func what(r *http.Request) string {
 	if m := statusOfPod.FindStringSubmatch(r.URL.Path); m != nil && r.Method == http.MethodPatch {
 		return patchesOf + m[1]
@@ -130,7 +130,7 @@ func (b *between) serve(w http.ResponseWriter, r *http.Request, forward http.Han
 	}
 	select {
 	case <-a.release:
-	case <-gaveUp(r): // a nil release: it hangs
+	case <-gaveUp(r): // a nil release: the request hangs
 		return
 	}
 	if asks == watches {
@@ -141,7 +141,8 @@ func (b *between) serve(w http.ResponseWriter, r *http.Request, forward http.Han
 	forward.ServeHTTP(w, r)
 }
 
-// gaveUp is closed when whoever asks has gone, which a server sees once it has read all that was sent.
+// gaveUp is closed when the client has closed the connection, which a server notices after reading
+// the whole request.
 func gaveUp(r *http.Request) <-chan struct{} {
 	body, err := io.ReadAll(r.Body)
 	if err == nil {
@@ -150,14 +151,14 @@ func gaveUp(r *http.Request) <-chan struct{} {
 	return r.Context().Done()
 }
 
-// passes is the release of what is not held up.
+// passes is the release of requests that are not delayed.
 var passes = func() chan struct{} {
 	c := make(chan struct{})
 	close(c)
 	return c
 }()
 
-// watched notes how a watch is dropped, until it has ended.
+// watched registers a watch for drop until it has ended.
 func (b *between) watched(cancel context.CancelFunc) (ended func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -172,7 +173,7 @@ func (b *between) watched(cancel context.CancelFunc) (ended func()) {
 	}
 }
 
-// drop breaks off all watches.
+// drop closes all watches.
 func (b *between) drop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -181,21 +182,21 @@ func (b *between) drop() {
 	}
 }
 
-// next has the next requests of a kind answered so.
+// next sets the answers to the next requests of a kind.
 func (b *between) next(asks string, answers ...answer) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.answers[asks] = append(b.answers[asks], answers...)
 }
 
-// times is how often something was asked.
+// times returns the number of requests of a kind.
 func (b *between) times(asks string) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.asked[asks]
 }
 
-// refuse answers as an API server does.
+// refuse answers with an error as an API server does.
 func refuse(w http.ResponseWriter, a answer) {
 	reasons := map[int]metav1.StatusReason{
 		http.StatusConflict: metav1.StatusReasonConflict, http.StatusGone: metav1.StatusReasonExpired,
@@ -213,8 +214,9 @@ func refuse(w http.ResponseWriter, a answer) {
 	})
 }
 
-// A pod is deleted, replaced under the same name, ends by itself, or changes while the patch that makes it Failed is on its way to the API
-// server: nobody but the victim is failed, and that only where it still runs. What happened is told of each, once.
+// A pod is deleted, replaced under the same name, ends by itself, or changes while the patch that
+// sets it to Failed is in flight. The bridge fails only the victim, and only if it still runs. It
+// reports each outcome once.
 func TestAPodThatChangesWhileItsPatchIsInFlight(t *testing.T) {
 	c, a := Start(t, Options{}), speakForAnAgent(t)
 	installBridge(t, c)
@@ -255,7 +257,7 @@ func TestAPodThatChangesWhileItsPatchIsInFlight(t *testing.T) {
 			_, err := pods.Update(ctx, p, metav1.UpdateOptions{})
 			return err
 		}, "Failed Evicted"},
-		{"reported", func(ctx context.Context, p *v1.Pod) error { // its kubelet tells that the container died
+		{"reported", func(ctx context.Context, p *v1.Pod) error { // its kubelet reports that the container died
 			p.Status.ContainerStatuses[0].State = v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: 137}}
 			_, err := pods.UpdateStatus(ctx, p, metav1.UpdateOptions{})
 			return err
@@ -270,12 +272,12 @@ func TestAPodThatChangesWhileItsPatchIsInFlight(t *testing.T) {
 			select {
 			case <-held.arrived:
 			case <-time.After(startDeadline):
-				t.Fatal("the bridge writes nothing")
+				t.Fatal("the bridge has sent no patch")
 			}
-			if !waited { // others have their turn when the pod itself can be read
+			if !waited { // the bridge continues with other pods if it can read this one
 				c.Eventually(startDeadline, "the bridge asks whether others would be answered", func(context.Context) error {
 					if b.times(getsOf+p.Name) == 0 {
-						return errors.New("it waits")
+						return errors.New("the pod is still in the retry queue")
 					}
 					return nil
 				})
@@ -296,25 +298,25 @@ func TestAPodThatChangesWhileItsPatchIsInFlight(t *testing.T) {
 			switch {
 			case one.want == "":
 				if err == nil {
-					t.Errorf("there is %+v", is)
+					t.Errorf("a pod exists under the name, want none: %+v", is)
 				}
 				return
 			case err != nil:
 				t.Fatal(err)
 			}
 			if got := strings.TrimSpace(string(is.Status.Phase) + " " + is.Status.Reason); got != one.want {
-				t.Errorf("it is %q, want %q", got, one.want)
+				t.Errorf("phase and reason = %q, want %q", got, one.want)
 			}
 			if ours := one.want == "Failed Evicted"; ours != (is.ResourceVersion != before) || ours != (is.Annotations[api.AnnotationEvicted] == r.ID) {
-				t.Errorf("version %s after %s, annotations %v", is.ResourceVersion, before, is.Annotations)
+				t.Errorf("resourceVersion = %s, want that before: %s; annotations %v", is.ResourceVersion, before, is.Annotations)
 			}
 		}
 		t.Run(one.name, func(t *testing.T) { test(t, one.name, true) })
-		t.Run(one.name+" while nobody waits", func(t *testing.T) { test(t, one.name+"-late", false) })
+		t.Run(one.name+" with an empty queue", func(t *testing.T) { test(t, one.name+"-late", false) })
 	}
 }
 
-// hasEvents waits until the API has these events of a record, and no others.
+// hasEvents waits until the API server has exactly these events of a record.
 func (c *Cluster) hasEvents(r api.Record, reasons ...string) {
 	c.t.Helper()
 	c.Eventually(startDeadline, "the events of "+r.Pod.Name+" are there", func(ctx context.Context) error {
@@ -329,14 +331,14 @@ func (c *Cluster) hasEvents(r api.Record, reasons ...string) {
 			}
 		}
 		if slices.Sort(is); !slices.Equal(is, reasons) {
-			return fmt.Errorf("%v", is)
+			return fmt.Errorf("events of the record = %v", is)
 		}
 		return nil
 	})
 }
 
-// The API answers 409, 410, 429, 500, 503, nothing at all, or drops the watch, while a pod's eviction is told: the bridge's log names it, and
-// the eviction is told once.
+// The API server answers 409, 410, 429, 500, 503, not at all, or drops the watch, while a bridge
+// reports a pod's eviction. The bridge logs the failure and reports the eviction once.
 func TestWhatAnAPIServerMayAnswer(t *testing.T) {
 	c, a := Start(t, Options{}), speakForAnAgent(t)
 	installBridge(t, c)
@@ -346,7 +348,7 @@ func TestWhatAnAPIServerMayAnswer(t *testing.T) {
 		name   string
 		status []answer // of the patch of the pod's status
 		event  []answer
-		watch  []answer // of the next watch of pods, once the one there is was dropped
+		watch  []answer // of the next watch of pods, after the present one was dropped
 		said   string   // by the log
 	}{
 		{name: "conflict", status: []answer{{code: 409}, {code: 409}}},
@@ -372,7 +374,7 @@ func TestWhatAnAPIServerMayAnswer(t *testing.T) {
 				b.drop()
 				c.Eventually(startDeadline, "the bridge watches again", func(context.Context) error {
 					if n := b.times(watches); n <= before+len(one.watch) {
-						return fmt.Errorf("it has asked %d times since", n-before)
+						return fmt.Errorf("bridge sent only %d requests since then", n-before)
 					}
 					return nil
 				})
@@ -381,16 +383,16 @@ func TestWhatAnAPIServerMayAnswer(t *testing.T) {
 			c.Eventually(startDeadline, "the bridge knows the pod", a.knowsOf(p))
 			r := a.tell(p)
 			c.Eventually(startDeadline, one.name+" is told", evicted(c, r))
-			// Once more where the pod changed after the bridge had heard of it, which the API server refuses.
+			// One more if the pod changed after the bridge read it, which the API server rejects.
 			if n, want := b.times(patchesOf+one.name), 1+len(one.status); n < want || n > want+1 {
-				t.Errorf("its status was written %d times, want %d", n, want)
+				t.Errorf("patches of the pod's status = %d, want %d", n, want)
 			}
 			log, err := os.ReadFile(bridge.log)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if said := string(log[from:]); !strings.Contains(said, one.said) {
-				t.Errorf("the log does not say %q:\n%s", one.said, said)
+				t.Errorf("the log of the bridge lacks %q:\n%s", one.said, said)
 			}
 		})
 	}

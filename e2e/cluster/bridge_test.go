@@ -19,11 +19,13 @@ import (
 	"jettison/e2e/build"
 )
 
-// steady is how long an evicted pod is watched once nothing is told of it any more: the kubelet's late reports come within 12 s.
+// steady is how long a failed pod must stay unchanged: the kubelet's late status reports come
+// within 12 s.
 const steady = 20 * time.Second
 
-// One of three pods of a Deployment leaks, on a node where agent and bridge are as their DaemonSets make them: the API has it as evicted, in
-// the kubelet's words, and never again as another; its owner makes one in its place, and nobody else has anything of it.
+// One of three pods of a Deployment leaks, on a node with agent and bridge from their DaemonSets.
+// The API server has the pod as evicted, with the kubelet's texts, and it keeps that status. Its
+// owner replaces it, and no other pod changes.
 func TestPromiseAnEvictionIsSeenOnTheCluster(t *testing.T) {
 	c := Start(t, Options{Controllers: MostControllers, Scheduler: true})
 	c.own()
@@ -44,7 +46,7 @@ func TestPromiseAnEvictionIsSeenOnTheCluster(t *testing.T) {
 		c.lives(p)
 	}
 	if after := c.podsOf("default", "app=shop"); len(after) != 4 {
-		t.Errorf("%d pods, want the evicted one and three", len(after))
+		t.Errorf("pods of the Deployment = %d, want the evicted one and three", len(after))
 	}
 	c.whenTold(victim)
 	c.nodeTells(n)
@@ -67,33 +69,33 @@ func (c *Cluster) installBridge(n *Node) {
 		c.t.Fatal(err)
 	}
 	if out, err := c.Kubectl(ctx, "", "apply", "-k", filepath.Join(root, "deploy/overlays/bridge")); err != nil {
-		c.t.Fatalf("%v\n%s", err, out)
+		c.t.Fatalf("apply the manifests of agent and bridge: %v\n%s", err, out)
 	}
 	c.DaemonSetReady("kube-system", "jettison")
 	c.DaemonSetReady("jettison-system", "jettison-bridge")
 	c.Eventually(workloadDeadline, "the agent has been told of all pods", func(ctx context.Context) error {
 		s, err := n.API().State(ctx)
 		if err == nil && (s.Pods.ClientSynced == nil || s.Pods.Objects == 0) {
-			err = fmt.Errorf("%+v", s.Pods)
+			err = fmt.Errorf("pods in the agent's state = %+v", s.Pods)
 		}
 		return err
 	})
 }
 
-// podsOf are a selector's pods, of which there must be one at least.
+// podsOf returns a selector's pods, of which at least one must exist.
 func (c *Cluster) podsOf(namespace, selector string) []v1.Pod {
 	c.t.Helper()
 	pods, err := c.Pods(c.t.Context(), namespace, selector)
 	if err != nil || len(pods) == 0 {
-		c.t.Fatalf("%d pods are %s, %v", len(pods), selector, err)
+		c.t.Fatalf("pods with %[2]s = %[1]d, want at least one (%[3]v)", len(pods), selector, err)
 	}
 	return pods
 }
 
-// leak has the program of a pod that waits at its FIFO leak so many bytes a second.
+// leak makes the program of a pod, which waits at its FIFO, leak so many bytes a second.
 func (n *Node) leak(t testing.TB, pod types.UID, rate string) {
 	t.Helper()
-	// A container's cgroup lies in the pod's; the pause program has no FIFO.
+	// A container's cgroup is below the pod's. The pause program has no FIFO.
 	script := fmt.Sprintf(`for f in $(find /sys/fs/cgroup -path '*pod%s*' -o -path '*pod%s*' | grep 'cgroup.procs$'); do
 		for p in $(cat $f); do [ -p /proc/$p/root/leak ] && echo %s > /proc/$p/root/leak && echo told; done
 	done; true`, pod, strings.ReplaceAll(string(pod), "-", "_"), rate)
@@ -101,7 +103,7 @@ func (n *Node) leak(t testing.TB, pod types.UID, rate string) {
 	defer cancel()
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
-	for { // a program that runs may not have made its FIFO yet
+	for { // a running program may not have made its FIFO yet
 		out, err := n.Shell(ctx, script)
 		if err == nil && strings.Contains(out, "told") {
 			return
@@ -109,18 +111,18 @@ func (n *Node) leak(t testing.TB, pod types.UID, rate string) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			t.Fatalf("have pod %s leak: %q, %v", pod, out, err)
+			t.Fatalf("start the leak of pod %s: %q, %v", pod, out, err)
 		}
 	}
 }
 
-// awaitFailed waits until the API has a pod as failed.
+// awaitFailed waits until a pod's phase is Failed at the API server.
 func (c *Cluster) awaitFailed(pod v1.Pod) (out v1.Pod) {
 	c.t.Helper()
 	c.Eventually(workloadDeadline, pod.Name+" is Failed", func(ctx context.Context) error {
 		p, err := c.Client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 		if err == nil && p.Status.Phase != v1.PodFailed {
-			err = fmt.Errorf("its phase is %s", p.Status.Phase)
+			err = fmt.Errorf("pod's phase is %s", p.Status.Phase)
 		}
 		if err == nil {
 			out = *p
@@ -130,7 +132,7 @@ func (c *Cluster) awaitFailed(pod v1.Pod) (out v1.Pod) {
 	return out
 }
 
-// lowOnMemory is the kubelet's message, with the container that is over its request.
+// lowOnMemory matches the kubelet's message, with the container that is over its request.
 var lowOnMemory = regexp.MustCompile(`^The node was low on resource: memory\. Threshold quantity: \S+, available: \S+\. ` +
 	`Container main was using [1-9]\d*\S*, request is 0, has larger consumption of memory\. $`)
 
@@ -138,10 +140,10 @@ var lowOnMemory = regexp.MustCompile(`^The node was low on resource: memory\. Th
 func (c *Cluster) hasStatus(p v1.Pod) {
 	c.t.Helper()
 	if p.Status.Reason != "Evicted" || !lowOnMemory.MatchString(p.Status.Message) {
-		c.t.Errorf("reason %q, message %q", p.Status.Reason, p.Status.Message)
+		c.t.Errorf("reason %q, message %q, want the kubelet's of an eviction", p.Status.Reason, p.Status.Message)
 	}
 	if p.Annotations["jettison/evicted"] == "" {
-		c.t.Errorf("annotations %v", p.Annotations)
+		c.t.Errorf("annotations of the evicted pod = %v", p.Annotations)
 	}
 	want := map[v1.PodConditionType]string{
 		v1.DisruptionTarget: "True EvictionByJettison", v1.PodReady: "False PodFailed", v1.ContainersReady: "False PodFailed",
@@ -152,7 +154,7 @@ func (c *Cluster) hasStatus(p v1.Pod) {
 		}
 	}
 	if len(want) > 0 {
-		c.t.Errorf("conditions %+v, missing %v", p.Status.Conditions, want)
+		c.t.Errorf("conditions = %+v, missing %v of them", p.Status.Conditions, want)
 	}
 }
 
@@ -170,41 +172,41 @@ func (c *Cluster) hasEviction(p v1.Pod) {
 			seen[e.InvolvedObject.Kind+" "+e.Reason]++
 			if e.Reason == "Evicted" && (e.InvolvedObject.UID != p.UID || e.Annotations["starved_resource"] != "memory" ||
 				e.Annotations["offending_containers"] != "main" || e.Annotations["offending_containers_usage"] == "") {
-				return fmt.Errorf("%+v", e)
+				return fmt.Errorf("unexpected event %+v", e)
 			}
 		}
 		if seen["Pod Evicted"] != 1 || seen["Node EvictionThresholdMet"] != 1 {
-			return fmt.Errorf("%v", seen)
+			return fmt.Errorf("events of the pod = %v", seen)
 		}
 		return nil
 	})
 }
 
-// lives checks that a pod is what it was.
+// lives checks that a pod is unchanged.
 func (c *Cluster) lives(before v1.Pod) {
 	c.t.Helper()
 	after, err := c.Client.CoreV1().Pods(before.Namespace).Get(c.t.Context(), before.Name, metav1.GetOptions{})
 	if err != nil || after.UID != before.UID || restarts(*after) != restarts(before) || after.Status.Phase != v1.PodRunning {
-		c.t.Errorf("%s did not live: %v, restarts %d, phase %s", before.Name, err, restarts(*after), after.Status.Phase)
+		c.t.Errorf("pod %s did not survive: %v, restarts %d, phase %s", before.Name, err, restarts(*after), after.Status.Phase)
 	}
 }
 
-// sight is what a watch told of a pod.
+// sight is a state of a pod that a watch reported.
 type sight struct {
 	at    time.Time
 	uid   types.UID
 	words string
 }
 
-// sights is all that a watch has told.
+// sights has all states that a watch reported.
 type sights struct {
 	mu   sync.Mutex
 	all  []sight
-	died map[types.UID]bool // of these a container has ended since
-	more chan struct{}      // closed when there is more, and made anew
+	died map[types.UID]bool // pods with a container that has ended since
+	more chan struct{}      // closed and replaced when there is more
 }
 
-// watch looks at a namespace's pods until the test ends.
+// watch watches a namespace's pods until the test ends.
 func (c *Cluster) watch(namespace string) *sights {
 	c.t.Helper()
 	w, err := c.Client.CoreV1().Pods(namespace).Watch(c.t.Context(), metav1.ListOptions{})
@@ -236,7 +238,7 @@ func (s *sights) add(p *v1.Pod) {
 	s.more = make(chan struct{})
 }
 
-// of is what was told of a pod, without repetitions, and when the last of it was.
+// of returns the reported states of a pod, without repetitions, and the time of the last.
 func (s *sights) of(pod types.UID) (words []string, last time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -248,23 +250,24 @@ func (s *sights) of(pod types.UID) (words []string, last time.Time) {
 	return slices.Compact(words), last
 }
 
-// steady waits until nothing has been told of a failed pod for long enough, and checks that it has failed once, and stayed so with its reason.
+// steady waits until a failed pod's status has not changed for long enough, and checks that it
+// failed once and kept its reason.
 func (c *Cluster) steady(s *sights, pod types.UID) {
 	c.t.Helper()
 	c.Eventually(workloadDeadline, "nothing more is told of the pod", func(context.Context) error {
 		if _, last := s.of(pod); time.Since(last) < steady {
-			return errors.New("something was told just now")
+			return errors.New("the pod's status has just changed")
 		}
 		return nil
 	})
 	words, _ := s.of(pod)
 	if want := []string{"Running", "Failed Evicted"}; !slices.Equal(words, want) {
-		c.t.Errorf("the pod was %q, want %q", words, want)
+		c.t.Errorf("states of the pod = %q, want %q", words, want)
 	}
-	c.t.Logf("the pod was %q", words)
+	c.t.Logf("states of the pod: %q", words)
 }
 
-// whenTold logs how long after the kill the pod was failed, by the guest's clock.
+// whenTold logs how long after the kill the pod was set to Failed, by the guest's clock.
 func (c *Cluster) whenTold(pod v1.Pod) {
 	c.t.Helper()
 	bridge := c.podsOf("jettison-system", "app.kubernetes.io/name=jettison-bridge")[0]
@@ -280,11 +283,12 @@ func (c *Cluster) whenTold(pod v1.Pod) {
 		}
 	}
 	if !said {
-		c.t.Errorf("the bridge's log does not say that %s is failed:\n%s", pod.Name, text)
+		c.t.Errorf("bridge's log lacks the failed pod %s:\n%s", pod.Name, text)
 	}
 }
 
-// nodeTells checks what the bridge says of its node after an eviction for memory.
+// nodeTells checks the conditions and annotations that the bridge reports of its node after an
+// eviction for memory.
 func (c *Cluster) nodeTells(n *Node) {
 	c.t.Helper()
 	c.Eventually(workloadDeadline, "the node's conditions and load are told", func(ctx context.Context) error {
@@ -297,11 +301,11 @@ func (c *Cluster) nodeTells(n *Node) {
 			is[condition.Type] = condition.Status
 		}
 		if is["JettisonMemoryPressure"] != v1.ConditionTrue || is["JettisonDiskPressure"] != v1.ConditionFalse || is["JettisonPIDPressure"] != v1.ConditionFalse {
-			return fmt.Errorf("conditions %v", is)
+			return fmt.Errorf("node's conditions = %v", is)
 		}
 		lease, err := c.Client.CoordinationV1().Leases("jettison-system").Get(ctx, n.Name, metav1.GetOptions{})
 		if err == nil && lease.Annotations["jettison/load"] == "" {
-			err = fmt.Errorf("annotations %v", lease.Annotations)
+			err = fmt.Errorf("annotations of the Lease = %v", lease.Annotations)
 		}
 		if err == nil {
 			c.t.Log("load: ", lease.Annotations["jettison/load"])

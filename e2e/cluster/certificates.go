@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// authority signs the certificates of one cluster. Its keys are ECDSA: a pair takes less than a millisecond to make.
+// authority signs the certificates of one cluster. Its keys are ECDSA: making a pair takes less
+// than a millisecond.
 type authority struct {
 	cert *x509.Certificate
 	key  crypto.Signer
@@ -24,7 +25,7 @@ type authority struct {
 // pair is a certificate and its key, as PEM.
 type pair struct{ cert, key []byte }
 
-// lifetime of a certificate, from an hour ago: a guest's clock may differ.
+// lifetime is the validity of a certificate, from an hour ago: a guest's clock may differ.
 const lifetime = 10 * 24 * time.Hour
 
 func newKey() (*ecdsa.PrivateKey, []byte, error) {
@@ -87,7 +88,8 @@ func (a *authority) sign(subject pkix.Name, hosts []string, usage x509.ExtKeyUsa
 	return pair{pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), keyPEM}, err
 }
 
-// accountKeys are what the tokens of service accounts are signed with (key), and checked (cert: a public key, PKIX).
+// accountKeys returns the keys that sign (key) and verify (cert: a public key, PKIX) the tokens of
+// service accounts.
 func accountKeys() (pair, error) {
 	key, keyPEM, err := newKey()
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// deschedulerAccount is who jettison-cluster deschedule is.
+// deschedulerAccount is the service account of jettison-cluster deschedule.
 var deschedulerAccount = account{"kube-system", "jettison-descheduler"}
 
 // descheduling is a cluster with a scheduler and controllers, and the program with its roles.
@@ -30,7 +30,7 @@ type descheduling struct {
 	members       *members
 }
 
-// startDescheduling starts one with these nodes. The Deployment of the manifests is taken away again.
+// startDescheduling starts a cluster with these nodes. It removes the Deployment of the manifests.
 func startDescheduling(t testing.TB, nodes ...string) *descheduling {
 	t.Helper()
 	log, args := audited(t)
@@ -41,7 +41,7 @@ func startDescheduling(t testing.TB, nodes ...string) *descheduling {
 		out, err = c.Kubectl(t.Context(), "", "-n", "kube-system", "delete", "deployment", "jettison-descheduler")
 	}
 	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("apply the descheduler's manifests: %v\n%s", err, out)
 	}
 	c.may(deschedulerAccount, "create", "", "pods/eviction", "")
 	c.may(deschedulerAccount, "create", "coordination.k8s.io", "leases", deschedulerAccount.namespace)
@@ -50,7 +50,7 @@ func startDescheduling(t testing.TB, nodes ...string) *descheduling {
 	}
 }
 
-// policy writes a policy of one strategy for the pods with a label app, or for all.
+// policy writes a policy of one strategy for the pods with a label app, or for all pods.
 func (d *descheduling) policy(strategy, args, app string) (path string) {
 	d.t.Helper()
 	point, selector := "deschedule", ""
@@ -77,7 +77,7 @@ profiles:
 	return path
 }
 
-// planned is a plan as it is printed.
+// planned is a printed plan.
 type planned struct {
 	Evictions []struct{ Name, UID, Node, Strategy string }
 	Skipped   []struct{ Name, Reason string }
@@ -90,31 +90,31 @@ func (p *planned) uids() (out []string) {
 	return out
 }
 
-// plan makes a dry run, which writes nothing.
+// plan makes a dry run, which must not write.
 func (d *descheduling) plan(policy string) (p planned) {
 	d.t.Helper()
 	before := len(d.log.wrote(deschedulerAccount))
 	out, complaint, code := command(d.t, d.program, "deschedule", "--policy="+policy, "--kubeconfig="+d.conf, "--dry-run", "-o", "json")
 	if err := json.Unmarshal([]byte(out), &p); code != 0 || err != nil {
-		d.t.Fatalf("exit code %d, %v: %s%s", code, err, out, complaint)
+		d.t.Fatalf("dry run: exit code %d, %v: %s%s", code, err, out, complaint)
 	}
 	if after := len(d.log.wrote(deschedulerAccount)); after != before {
-		d.t.Errorf("a dry run writes: %q", d.log.wrote(deschedulerAccount))
+		d.t.Errorf("writes of a dry run = %q, want none", d.log.wrote(deschedulerAccount))
 	}
 	return p
 }
 
-// act makes one cycle, and returns the UIDs of those that were evicted, in order, and what was logged.
+// act runs one cycle and returns the UIDs of the evicted pods, in order, and the log.
 func (d *descheduling) act(policy string) (uids []string, log string) {
 	d.t.Helper()
 	_, log, code := command(d.t, d.program, "deschedule", "--policy="+policy, "--kubeconfig="+d.conf, "--log-json")
 	if code != 0 {
-		d.t.Fatalf("exit code %d: %s", code, log)
+		d.t.Fatalf("exit code of the cycle = %d: %s", code, log)
 	}
 	for line := range strings.Lines(log) {
 		var said struct{ Msg, UID string }
 		if err := json.Unmarshal([]byte(line), &said); err != nil {
-			d.t.Fatalf("%v: %s", err, line)
+			d.t.Fatalf("parse a log line: %v: %s", err, line)
 		}
 		if said.Msg == "pod evicted" {
 			uids = append(uids, said.UID)
@@ -123,17 +123,17 @@ func (d *descheduling) act(policy string) (uids []string, log string) {
 	return uids, log
 }
 
-// does makes a dry run and then a cycle, which has to do just that, and returns the plan.
+// does makes a dry run, asserts that a cycle then does exactly the same, and returns the plan.
 func (d *descheduling) does(policy string) planned {
 	d.t.Helper()
 	p := d.plan(policy)
 	if got, log := d.act(policy); !slices.Equal(got, p.uids()) {
-		d.t.Errorf("planned %v, evicted %v: %s", p.Evictions, got, log)
+		d.t.Errorf("evicted pods differ from the plan: planned %v, evicted %v: %s", p.Evictions, got, log)
 	}
 	return p
 }
 
-// where are the pods of a Deployment by their nodes, those that go left out.
+// where counts the pods of a Deployment by their nodes, without terminating ones.
 func (d *descheduling) where(ctx context.Context, app string) (map[string]int, error) {
 	pods, err := d.Pods(ctx, "default", "app="+app)
 	out := map[string]int{}
@@ -145,13 +145,13 @@ func (d *descheduling) where(ctx context.Context, app string) (map[string]int, e
 	return out, err
 }
 
-// lie waits until a Deployment's pods lie on nodes as is said.
+// lie waits until a Deployment's pods are distributed over the nodes as wanted.
 func (d *descheduling) lie(app, how string, as func(on map[string]int) bool) {
 	d.t.Helper()
 	d.Eventually(workloadDeadline, app+" lies so: "+how, func(ctx context.Context) error {
 		on, err := d.where(ctx, app)
 		if err == nil && !as(on) {
-			err = fmt.Errorf("%v", on)
+			err = fmt.Errorf("pods by node = %v", on)
 		}
 		return err
 	})
@@ -163,7 +163,7 @@ func (d *descheduling) budgetAllows(name string, want int32) {
 	d.Eventually(startDeadline, fmt.Sprintf("budget %s allows %d", name, want), func(ctx context.Context) error {
 		b, err := d.Client.PolicyV1().PodDisruptionBudgets("default").Get(ctx, name, metav1.GetOptions{})
 		if err == nil && (b.Status.DisruptionsAllowed != want || b.Status.ExpectedPods == 0) {
-			err = fmt.Errorf("its status is %+v", b.Status)
+			err = fmt.Errorf("budget's status is %+v", b.Status)
 		}
 		return err
 	})
@@ -176,8 +176,9 @@ func (d *descheduling) kubectl(args ...string) {
 	}
 }
 
-// A dry run prints the very plan that a run carries out, budgets and all. Of two replicas one acts, cycle by cycle, as budgets have room
-// again; when it is killed the other goes on. No pod is evicted twice.
+// A dry run prints exactly the plan that a run carries out, budgets included. Of two replicas only
+// the leader acts, one cycle after another as budgets allow. When it is killed, the other
+// continues. No pod is evicted twice.
 func TestADryRunIsWhatIsDone(t *testing.T) {
 	d := startDescheduling(t, "a")
 	d.budget("some", 2)
@@ -198,7 +199,7 @@ func TestADryRunIsWhatIsDone(t *testing.T) {
 		of[app]++
 	}
 	if len(p.Evictions) != 7 || of["web"] != 6 || of["some"] != 1 {
-		t.Errorf("planned %v", of)
+		t.Errorf("planned evictions by Deployment = %v", of)
 	}
 	why := map[string]int{}
 	for _, s := range p.Skipped {
@@ -208,7 +209,7 @@ func TestADryRunIsWhatIsDone(t *testing.T) {
 		}
 	}
 	if why["kept"] != 3 || why["some"] != 2 {
-		t.Errorf("budgets keep %v: %v", why, p.Skipped)
+		t.Errorf("pods skipped because of budgets = %v: %v", why, p.Skipped)
 	}
 	d.lie("web", "off the tainted node", func(on map[string]int) bool { return on["a"] == 0 && on["b"]+on["c"] == 6 })
 
@@ -221,7 +222,7 @@ func TestADryRunIsWhatIsDone(t *testing.T) {
 	d.lie("some", "off the tainted node, one after the other", func(on map[string]int) bool { return on["a"] == 0 && on["b"]+on["c"] == 3 })
 	leads := func(r *replica) bool { return strings.Contains(r.log(), "descheduling cycle finished") }
 	if leads(one) == leads(two) {
-		t.Fatalf("both plan, or none: %s\n%s", one.log(), two.log())
+		t.Fatalf("want exactly one planning replica, logs: %s\n%s", one.log(), two.log())
 	}
 	if leads(two) {
 		one, two = two, one
@@ -232,27 +233,28 @@ func TestADryRunIsWhatIsDone(t *testing.T) {
 	d.lie("some", "on the last node", func(on map[string]int) bool { return on["c"] == 3 })
 	d.lie("kept", "where its budget keeps it", func(on map[string]int) bool { return on["a"] == 3 })
 	if !leads(two) {
-		t.Errorf("the other has not planned: %s", two.log())
+		t.Errorf("the standby has not planned after the leader's end: %s", two.log())
 	}
 	evicted := only(d.log.wrote(deschedulerAccount), "create pods/eviction")
 	if unique := slices.Compact(slices.Clone(evicted)); len(unique) != len(evicted) {
-		t.Errorf("pods were evicted twice: %q", evicted)
+		t.Errorf("evictions have a pod twice: %q", evicted)
 	}
 }
 
-// strategyCase is a strategy with what makes it find something.
+// strategyCase is a strategy with a state of the cluster in which it finds pods.
 type strategyCase struct {
 	app, strategy, args string
 	replicas            int32
 	request             string // CPU of each pod; empty: 100m
 	spec                func(*v1.PodSpec)
-	happens             func(d *descheduling, app string) // once all pods run on node a
+	happens             func(d *descheduling, app string) // called when all pods run on node a
 	evicts              int
-	lies                func(on map[string]int) bool // afterwards
+	lies                func(on map[string]int) bool // the distribution afterwards
 }
 
-// Each strategy finds real pods for its reason, evicts them as its dry run says, the scheduler puts what takes their places where the model
-// allows it, and then there is nothing more to do.
+// Each strategy finds real pods for its reason and evicts them as its dry run prints. The scheduler
+// places the replacements as the strategy intends, if the model allows it. Afterwards a plan is
+// empty.
 func TestStrategiesEvict(t *testing.T) {
 	d := startDescheduling(t, "a", "b", "c")
 	for _, s := range []strategyCase{
@@ -313,7 +315,7 @@ func TestStrategiesEvict(t *testing.T) {
 			happens: func(d *descheduling, _ string) { d.kubectl("taint", "node", "a", "test/away=yes:NoSchedule") },
 			lies:    func(on map[string]int) bool { return on["b"]+on["c"] == 2 },
 		},
-		{ // the last: the scheduler fills nodes from then on, as the strategy is for
+		{ // last: from then on the scheduler fills nodes, which the strategy requires
 			app: "fill", strategy: "HighNodeUtilization", args: "{thresholds: {cpu: 30}}", replicas: 2, request: "300m", evicts: 2,
 			happens: func(d *descheduling, _ string) {
 				d.fills()
@@ -328,11 +330,11 @@ func TestStrategiesEvict(t *testing.T) {
 	if refusals := only(d.log.wrote(deschedulerAccount), "create pods/eviction"); slices.ContainsFunc(refusals, func(s string) bool {
 		return !strings.HasSuffix(s, " 201")
 	}) {
-		t.Errorf("not all was done: %q", refusals)
+		t.Errorf("some evictions were rejected: %q", refusals)
 	}
 }
 
-// fills has a scheduler that puts pods where most is taken.
+// fills configures a scheduler that places pods on the most allocated node.
 func (d *descheduling) fills() {
 	d.t.Helper()
 	config := filepath.Join(d.t.TempDir(), "scheduler.yaml")
@@ -364,7 +366,7 @@ profiles:
 	}
 }
 
-// tries runs a case, with node a as the only one until its pods run.
+// tries runs a case. Node a is the only one until its pods run.
 func (d *descheduling) tries(t *testing.T, s *strategyCase) {
 	app := s.app
 	defer func(was testing.TB) { d.t, d.Cluster.t = was, was }(d.t)
@@ -383,12 +385,12 @@ func (d *descheduling) tries(t *testing.T, s *strategyCase) {
 	if len(p.Evictions) != s.evicts || slices.ContainsFunc(p.Evictions, func(e struct{ Name, UID, Node, Strategy string }) bool {
 		return e.Strategy != s.strategy || !strings.HasPrefix(e.Name, app+"-") || e.Node != "a"
 	}) {
-		t.Errorf("planned %+v", p)
+		t.Errorf("plan of the strategy = %+v, want evictions", p)
 	}
 	d.lie(app, "as the model allows", s.lies)
-	if s.strategy != "PodLifeTime" { // of which all are old again
+	if s.strategy != "PodLifeTime" { // its pods are all old again
 		if again := d.plan(policy); len(again.Evictions) > 0 {
-			t.Errorf("and then it plans %v", again.Evictions)
+			t.Errorf("plan after the cycle = %v, want none", again.Evictions)
 		}
 	}
 	d.kubectl("delete", "deployment", app)
@@ -428,7 +430,7 @@ func (d *descheduling) patchFirst(app, body string) {
 	d.t.Helper()
 	pods, err := d.Pods(d.t.Context(), "default", "app="+app)
 	if err != nil || len(pods) == 0 {
-		d.t.Fatal(errors.Join(err, errors.New("there is no pod")))
+		d.t.Fatal(errors.Join(err, errors.New("the Deployment has no pod")))
 	}
 	d.kubectl("patch", "pod", pods[0].Name, "--subresource=status", "-p", body)
 }

@@ -10,8 +10,9 @@ import (
 	"sync"
 )
 
-// egress is the way of the API server to kubelets: an HTTP CONNECT proxy on a unix socket that knows where on this machine the port of a
-// node is. All guests have the same address, which only they have.
+// egress is the API server's connection to kubelets: an HTTP CONNECT proxy on a unix socket that
+// maps a node's port to a port of this machine. All guests have the same address, which is known
+// only inside them.
 type egress struct {
 	server *http.Server
 	ctx    context.Context // done: each connection closes
@@ -31,7 +32,7 @@ egressSelections:
     transport: {uds: {udsName: %q}}
 `
 
-// newEgress listens on a socket, and writes what the API server has to know of it into a file.
+// newEgress listens on a socket and writes the API server's egress configuration into a file.
 func newEgress(config, socket string) (*egress, error) {
 	if err := os.WriteFile(config, fmt.Appendf(nil, egressConfig, socket), 0o600); err != nil {
 		return nil, err
@@ -64,7 +65,7 @@ func (e *egress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	to, ok := e.routes[r.Host]
 	e.mu.Unlock()
 	if r.Method != http.MethodConnect || !ok {
-		http.Error(w, "no way to "+r.Host, http.StatusBadGateway)
+		http.Error(w, "no route to "+r.Host, http.StatusBadGateway)
 		return
 	}
 	there, err := (&net.Dialer{}).DialContext(e.ctx, "tcp", to)
@@ -85,7 +86,7 @@ func (e *egress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e.all.Go(func() { e.join(here, buffered, there) })
 }
 
-// join carries what either side says to the other until both have ended, or the proxy is closed.
+// join copies in both directions until both have ended, or the proxy is closed.
 func (e *egress) join(here net.Conn, buffered io.Reader, there net.Conn) {
 	release := context.AfterFunc(e.ctx, func() {
 		here.Close()
@@ -100,6 +101,6 @@ func (e *egress) join(here net.Conn, buffered io.Reader, there net.Conn) {
 		_ = there.(*net.TCPConn).CloseWrite()
 	})
 	_, _ = io.Copy(here, there)
-	here.Close() // what ends the other direction, where it has not ended
+	here.Close() // ends the other direction, too
 	both.Wait()
 }

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// The API server's way to kubelets leads where it was told to, and nowhere else; it closes what it carries when it ends.
+// The egress proxy connects to configured addresses only, and closes its connections when it ends.
 func TestTheWayToKubelets(t *testing.T) {
 	kubelet := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, "pods") }))
 	defer kubelet.Close()
@@ -39,27 +39,27 @@ func TestTheWayToKubelets(t *testing.T) {
 		return conn, in, res.StatusCode
 	}
 	if _, _, status := connect("10.0.2.15:22"); status != http.StatusBadGateway {
-		t.Errorf("a way that nobody has laid: status %d", status)
+		t.Errorf("CONNECT to an unknown address: status %d, want 502", status)
 	}
 	conn, in, status := connect("10.0.2.15:10250")
 	if status != http.StatusOK {
-		t.Fatalf("status %d", status)
+		t.Fatalf("CONNECT to a known address: status %d, want 200", status)
 	}
 	fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: kubelet\r\n\r\n")
 	res, err := http.ReadResponse(in, nil)
 	if err != nil || res.ContentLength != 4 {
-		t.Fatalf("%v, %v", res, err)
+		t.Fatalf("request through the proxy = %v, %v", res, err)
 	}
 	if _, err := in.Discard(4); err != nil {
 		t.Fatal(err)
 	}
 	e.close()
 	if _, err := in.ReadByte(); err == nil {
-		t.Error("the connection outlives the proxy")
+		t.Error("the connection is still open after the proxy closed")
 	}
 }
 
-// Certificates verify against their authority, for their purpose and names alone.
+// Certificates verify only against their authority, for their purpose and their names.
 func TestCertificates(t *testing.T) {
 	ca, err := newAuthority()
 	if err != nil {
@@ -67,7 +67,7 @@ func TestCertificates(t *testing.T) {
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(ca.pair.cert) {
-		t.Fatal("the authority's certificate is none")
+		t.Fatal("the authority's certificate cannot be parsed")
 	}
 	verify := func(p pair, name string, usage x509.ExtKeyUsage) error {
 		block, _ := pem.Decode(p.cert)
@@ -101,10 +101,10 @@ func TestCertificates(t *testing.T) {
 		{"client as a server", user, "", x509.ExtKeyUsageServerAuth, false},
 	} {
 		if err := verify(c.pair, c.name, c.usage); (err == nil) != c.ok {
-			t.Errorf("%s: %v", c.what, err)
+			t.Errorf("verify certificate of %s: unexpected result %v", c.what, err)
 		}
 	}
 	if !strings.Contains(string(user.key), "PRIVATE KEY") {
-		t.Error("the user has no key")
+		t.Error("the user's pair has no key")
 	}
 }

@@ -23,8 +23,8 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 )
 
-// A fleet's kubelets renew as real ones do, and post a status as often. slots spread the renewals of all over their period; kubelets is how
-// many requests are under way at most.
+// A fleet's kubelets renew Leases and post statuses as often as real ones. slots spreads all
+// renewals over the period. kubelets is the maximum number of requests in flight.
 const (
 	renewEvery  = 10 * time.Second
 	statusEvery = 5 * time.Minute
@@ -33,8 +33,8 @@ const (
 	fleetZones  = 3
 )
 
-// fleet are nodes without machines by the thousand, in three zones. As long as one lives its Lease is renewed; what becomes of it at the API
-// is noted when a watch says so.
+// fleet has thousands of nodes without machines, in three zones. The Lease of each living one is
+// renewed. The fleet records from a watch how the API server's view of each node changes.
 type fleet struct {
 	t      testing.TB
 	client kubernetes.Interface // speaks protobuf
@@ -42,12 +42,12 @@ type fleet struct {
 	of     map[string]*sailor
 	grace  time.Duration
 
-	late atomic.Int64 // renewals that came later than a second after their time
-	lost atomic.Int64 // those that failed
+	late atomic.Int64 // renewals more than a second late
+	lost atomic.Int64 // failed renewals
 
-	mu     sync.Mutex // of what a sailor says that it is of
+	mu     sync.Mutex // of the fields of a sailor marked with it
 	wrong  []string
-	given  int // NoExecute taints, since begin
+	given  int // NoExecute taints added since begin
 	wakeUp chan struct{}
 }
 
@@ -55,19 +55,19 @@ type fleet struct {
 type sailor struct {
 	number     int
 	name, zone string
-	lease      *coordinationv1.Lease // of whoever has made it busy
-	beats      int                   // likewise: how often it was renewed
-	busy       atomic.Bool           // a renewal is under way
+	lease      *coordinationv1.Lease // owned by the goroutine that set busy
+	beats      int                   // owned by it, too: the number of renewals
+	busy       atomic.Bool           // a renewal is in flight
 
-	// The fleet's lock is for what follows.
+	// The fields below are protected by the fleet's lock.
 	alive    bool
-	renewed  time.Time // the last time that the API server has said so
-	unknown  time.Time // since when its condition Ready is; zero: it is not
-	executed time.Time // since when it has a taint that evicts; zero: it has none
-	tainted  bool      // it has any taint of a node that is not well
+	renewed  time.Time // the last renewal that the API server confirmed
+	unknown  time.Time // start of condition Ready Unknown; zero: another state
+	executed time.Time // start of its NoExecute taint; zero: none
+	tainted  bool      // it has any taint of an unhealthy node
 }
 
-// newFleet makes nodes, each with so many pods that run.
+// newFleet makes nodes, each with so many running pods.
 func newFleet(t testing.TB, c *Cluster, nodes, pods int, grace time.Duration) *fleet {
 	t.Helper()
 	config := rest.CopyConfig(c.Admin)
@@ -84,15 +84,15 @@ func newFleet(t testing.TB, c *Cluster, nodes, pods int, grace time.Duration) *f
 	}
 	f.each(f.nodes, func(ctx context.Context, s *sailor) error { return f.join(ctx, s, pods) })
 	f.sail()
-	// To make them may take longer than a node may be silent.
+	// Making them may take longer than a node may be silent.
 	began := time.Now()
 	if n := f.await(f.nodes, scaleSettle, func(s *sailor) bool { return s.renewed.After(began) }); n < nodes {
-		t.Fatalf("of %d nodes %d renew within %v: the machine does not bear them", nodes, n, scaleSettle)
+		t.Fatalf("of %d nodes %d renew within %v: the machine is too slow", nodes, n, scaleSettle)
 	}
 	return f
 }
 
-// each does something for each of these, some at a time.
+// each calls a function for each of these, several at a time.
 func (f *fleet) each(all []*sailor, do func(context.Context, *sailor) error) {
 	f.t.Helper()
 	next, failed := make(chan *sailor), make(chan error, len(all))
@@ -139,7 +139,7 @@ func (f *fleet) join(ctx context.Context, s *sailor, pods int) error {
 	return err
 }
 
-// makePod makes a pod that runs and tolerates silence for five minutes, as admission has it.
+// makePod makes a running pod that tolerates silence for five minutes, as admission sets it.
 func (f *fleet) makePod(ctx context.Context, name, node string) error {
 	no := false
 	p, err := f.client.CoreV1().Pods("default").Create(ctx, &v1.Pod{
@@ -154,7 +154,7 @@ func (f *fleet) makePod(ctx context.Context, name, node string) error {
 	return f.runs(ctx, p)
 }
 
-// runs posts what a kubelet posts of a pod that runs.
+// runs posts a kubelet's status of a running pod.
 func (f *fleet) runs(ctx context.Context, p *v1.Pod) error {
 	at := metav1.Now()
 	p = p.DeepCopy()
@@ -170,7 +170,7 @@ func (f *fleet) runs(ctx context.Context, p *v1.Pod) error {
 	return err
 }
 
-// sail begins to renew, and to watch.
+// sail starts the renewals and the watch.
 func (f *fleet) sail() {
 	ctx, cancel := context.WithCancel(f.t.Context())
 	var all sync.WaitGroup
@@ -216,7 +216,7 @@ func (f *fleet) sail() {
 	})
 }
 
-// beat is what a kubelet does every ten seconds.
+// beat does a kubelet's work of every ten seconds.
 func (f *fleet) beat(ctx context.Context, s *sailor) {
 	f.mu.Lock()
 	alive, before := s.alive, s.renewed
@@ -240,7 +240,7 @@ func (f *fleet) beat(ctx context.Context, s *sailor) {
 	}
 }
 
-// heartbeats are what a kubelet posts of conditions that are as they were.
+// heartbeats returns a kubelet's status of unchanged conditions.
 func heartbeats() (out []map[string]any) {
 	for _, c := range healthy() {
 		out = append(out, map[string]any{"type": c.Type, "lastHeartbeatTime": c.LastHeartbeatTime})
@@ -248,13 +248,13 @@ func heartbeats() (out []map[string]any) {
 	return out
 }
 
-// renew renews a node's Lease as a kubelet does: by an update of what the last one has answered.
+// renew renews a node's Lease as a kubelet does: by an update of the last answer.
 func (f *fleet) renew(ctx context.Context, s *sailor) error {
 	now := metav1.NowMicro()
 	l := s.lease.DeepCopy()
 	l.Spec.RenewTime = &now
 	is, err := f.client.CoordinationV1().Leases(v1.NamespaceNodeLease).Update(ctx, l, metav1.UpdateOptions{})
-	if apierrors.IsConflict(err) { // an answer was lost
+	if apierrors.IsConflict(err) { // an earlier answer was lost
 		if is, err = f.client.CoordinationV1().Leases(v1.NamespaceNodeLease).Get(ctx, s.name, metav1.GetOptions{}); err == nil {
 			s.lease = is
 		}
@@ -280,7 +280,7 @@ func (f *fleet) post(ctx context.Context, s *sailor, conditions any) error {
 	return patchNode(ctx, f.client, s.name, string(text))
 }
 
-// watch notes what becomes of nodes.
+// watch records the changes of nodes.
 func (f *fleet) watch(ctx context.Context, w watch.Interface) {
 	defer w.Stop()
 	for {
@@ -300,7 +300,7 @@ func (f *fleet) watch(ctx context.Context, w watch.Interface) {
 	}
 }
 
-// note notes how a node is. One that gets a taint that evicts while its kubelet renews is a wrong that is done to it.
+// note records a node's state. A NoExecute taint on a node with current renewals counts as a wrong.
 func (f *fleet) note(n *v1.Node, at time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -331,7 +331,7 @@ func (f *fleet) note(n *v1.Node, at time.Time) {
 	}
 }
 
-// fall has nodes fall silent, all at once.
+// fall makes nodes silent, all at the same time.
 func (f *fleet) fall(all []*sailor) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -341,7 +341,7 @@ func (f *fleet) fall(all []*sailor) {
 	}
 }
 
-// await waits until something is so of each of these, and returns for how many it is.
+// await waits until a predicate is true for each of these, and returns for how many it is.
 func (f *fleet) await(all []*sailor, limit time.Duration, holds func(*sailor) bool) (n int) {
 	late := time.After(limit)
 	for {
@@ -358,8 +358,8 @@ func (f *fleet) await(all []*sailor, limit time.Duration, holds func(*sailor) bo
 		}
 		select {
 		case <-f.wakeUp:
-			time.Sleep(50 * time.Millisecond) // others come with it
-		case <-time.After(time.Second): // renewals wake nobody
+			time.Sleep(50 * time.Millisecond) // more changes follow
+		case <-time.After(time.Second): // renewals do not signal
 		case <-late:
 			return n
 		case <-f.t.Context().Done():
@@ -368,7 +368,8 @@ func (f *fleet) await(all []*sailor, limit time.Duration, holds func(*sailor) bo
 	}
 }
 
-// rise has nodes come back, waits until nobody holds anything against them, and has their pods run again.
+// rise makes nodes renew again, waits until they are untainted and Ready, and makes their pods run
+// again.
 func (f *fleet) rise(all []*sailor) (took time.Duration) {
 	f.t.Helper()
 	began := time.Now()
@@ -386,14 +387,14 @@ func (f *fleet) rise(all []*sailor) (took time.Duration) {
 		return f.post(ctx, s, healthy())
 	})
 	if n := f.await(all, 3*time.Minute, func(s *sailor) bool { return !s.tainted && s.unknown.IsZero() }); n < len(all) {
-		f.t.Errorf("of %d nodes that are back %d are well", len(all), n)
+		f.t.Errorf("of %d nodes that renew again %d are Ready and untainted", len(all), n)
 	}
 	took = time.Since(began)
 	f.podsRun()
 	return took
 }
 
-// podsRun has all pods run that somebody has marked as not ready. None may be going.
+// podsRun makes all pods run that were marked as not ready. None may be terminating.
 func (f *fleet) podsRun() {
 	f.t.Helper()
 	list, err := f.client.CoreV1().Pods("default").List(f.t.Context(), metav1.ListOptions{ResourceVersion: "0"})
@@ -404,7 +405,7 @@ func (f *fleet) podsRun() {
 	for i := range list.Items {
 		p := &list.Items[i]
 		if p.DeletionTimestamp != nil {
-			f.t.Errorf("pod %s goes before its time", p.Name)
+			f.t.Errorf("pod %s is deleted before its toleration ends", p.Name)
 		} else if !podReady(p) {
 			marked[p.Spec.NodeName] = append(marked[p.Spec.NodeName], p)
 		}
@@ -419,7 +420,7 @@ func (f *fleet) podsRun() {
 	})
 }
 
-// wrongs are what was done to nodes that live.
+// wrongs returns the wrong taints on living nodes.
 func (f *fleet) wrongs() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -7,8 +7,9 @@ import (
 	"path/filepath"
 )
 
-// Hollow runs a node without a machine: kubemark, a kubelet's own code over a runtime that pretends. It is Ready within a second, and takes
-// 80 MiB; its pods run as soon as they are scheduled, and end as soon as they are deleted. It is a part of the cluster by its name.
+// Hollow runs a node without a machine: kubemark, a kubelet's own code with a fake runtime. It is
+// Ready within a second and uses 80 MiB. Its pods run as soon as they are scheduled, and end as
+// soon as they are deleted. It is a part of the cluster by its name.
 func (c *Cluster) Hollow(name string) {
 	c.t.Helper()
 	c.own()
@@ -28,7 +29,7 @@ func (c *Cluster) Hollow(name string) {
 		c.t.Fatal(err)
 	}
 	err = c.run(c.t.Context(), part{
-		name: name, env: []string{"TMPDIR=" + temp}, // where it leaves files and sockets
+		name: name, env: []string{"TMPDIR=" + temp}, // for its files and sockets
 		ready: func() error {
 			ctx, cancel := context.WithTimeout(c.t.Context(), nodeDeadline)
 			defer cancel()

@@ -17,13 +17,14 @@ import (
 	"jettison/e2e/build"
 )
 
-// hollowAtOnce are evicted at once from a hollow node.
+// hollowAtOnce is the number of pods evicted in parallel from a hollow node.
 const hollowAtOnce = 50
 
-// The same as TestNoWordIsTakenBack of a kubelet's own code over a runtime that pretends: it is as fast as a node is, so that many are tried at
-// each moment and the moments are what they are called. In place of a gate the image is missing when the kubelet starts a pod anew. What is
-// killed is gone from the runtime, which the kubelet takes for exit code 137; what is stopped gently, by the test or by the kubelet, has ended
-// with 0.
+// The same as TestNoWordIsTakenBack with a kubelet's own code and a fake runtime. It is fast, so
+// many trials per moment are possible, and the moments are precise. In place of a gate, the image
+// is missing when the kubelet restarts a pod. Killed containers are gone from the runtime, which
+// the kubelet reports as exit code 137. Containers stopped gently, by the test or by the kubelet,
+// have exit code 0.
 func TestNoWordOfAHollowKubeletIsTakenBack(t *testing.T) {
 	c := Start(t, Options{Controllers: MostControllers, Scheduler: true})
 	c.own()
@@ -33,11 +34,11 @@ func TestNoWordOfAHollowKubeletIsTakenBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, err := c.Kubectl(t.Context(), "", "apply", "-k", filepath.Join(root, "deploy/overlays/bridge")); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("kubectl apply of the manifests failed: %v\n%s", err, out)
 	}
 	for namespace, name := range map[string]string{bridgeNamespace: "jettison-bridge", "kube-system": "jettison"} {
 		if out, err := c.Kubectl(t.Context(), "", "-n", namespace, "delete", "daemonset", name); err != nil {
-			t.Fatalf("%v\n%s", err, out)
+			t.Fatalf("delete the bridge's DaemonSet: %v\n%s", err, out)
 		}
 	}
 	a := speakForAnAgent(t)
@@ -62,18 +63,18 @@ func TestNoWordOfAHollowKubeletIsTakenBack(t *testing.T) {
 				c.batch(a, m, v, &f)
 				batches++
 			}
-			t.Logf("kept out %-5v %-53v %d pods: %v", kept, m, trials, &f)
+			t.Logf("rejected %-5v %-53v %d pods: %v", kept, m, trials, &f)
 		}
 	}
 }
 
-// hollow is the runtime that a hollow node pretends to have.
+// hollow is the fake runtime of a hollow node.
 type hollow struct {
 	runtimev1.RuntimeServiceClient
 	images runtimev1.ImageServiceClient
 }
 
-// hollowRuntime starts a hollow node, and returns its runtime, whose socket has a name of its own choice.
+// hollowRuntime starts a hollow node and returns its runtime, which chooses the name of its socket.
 func (c *Cluster) hollowRuntime(name string) *hollow {
 	c.t.Helper()
 	sockets := func() []string {
@@ -87,7 +88,7 @@ func (c *Cluster) hollowRuntime(name string) *hollow {
 	c.Hollow(name)
 	added := slices.DeleteFunc(sockets(), func(path string) bool { return slices.Contains(before, path) })
 	if len(added) != 1 {
-		c.t.Fatalf("the runtime of %s has one of the sockets %v", name, added)
+		c.t.Fatalf("socket of the runtime of %s = one of %v, want one", name, added)
 	}
 	path := added[0]
 	c.t.Cleanup(func() { _ = os.Remove(path) })
@@ -99,7 +100,7 @@ func (c *Cluster) hollowRuntime(name string) *hollow {
 	return &hollow{runtimev1.NewRuntimeServiceClient(conn), runtimev1.NewImageServiceClient(conn)}
 }
 
-// image has the image of the pods be there, or not.
+// image makes the pods' image present or missing.
 func (h *hollow) image(c *Cluster, there bool) {
 	c.t.Helper()
 	spec := &runtimev1.ImageSpec{Image: container("").Image}
@@ -114,7 +115,7 @@ func (h *hollow) image(c *Cluster, there bool) {
 	}
 }
 
-// kill ends all containers of pods, and returns when it began, in whole seconds.
+// kill ends all containers of pods, and returns the start time, in whole seconds.
 func (h *hollow) kill(c *Cluster, pods []v1.Pod, gently bool) time.Time {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), workloadDeadline)
@@ -142,7 +143,7 @@ func (h *hollow) kill(c *Cluster, pods []v1.Pod, gently bool) time.Time {
 		}
 	}
 	if ended < len(pods) {
-		c.t.Fatalf("%d containers of %d pods ended", ended, len(pods))
+		c.t.Fatalf("%d containers of %d pods ended, want all", ended, len(pods))
 	}
 	return at
 }

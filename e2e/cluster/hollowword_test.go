@@ -17,17 +17,17 @@ import (
 	"jettison/e2e/build"
 )
 
-// ending is a way in which pods end and their eviction is told.
+// ending describes how pods end and when their eviction is reported.
 type ending struct {
 	name    string
 	restart v1.RestartPolicy
 	init    bool // they are killed before they are initialized
 	gently  bool
-	wait    time.Duration // after the kubelet has told that the container ended; below zero: at once
+	wait    time.Duration // after the kubelet reported the container's end; below zero: immediately
 }
 
-// endings that a kubelet comes to by itself, at moments at which it has not heard yet that the pod was evicted: it has told how the containers
-// ended, and does not look at the pod again when it does hear.
+// endings are those that a kubelet reaches by itself before it learns of the eviction: it has
+// reported the containers' ends, and does not sync the pod again afterwards.
 var endings = []ending{
 	{name: "killed", restart: v1.RestartPolicyNever, wait: 1900 * time.Millisecond},
 	{name: "stopped", restart: v1.RestartPolicyNever, gently: true, wait: 1900 * time.Millisecond},
@@ -35,14 +35,15 @@ var endings = []ending{
 	{name: "init", restart: v1.RestartPolicyNever, init: true, wait: -1},
 }
 
-// Times of TestNoHollowKubeletIsRefusedForEver: a kubelet that is refused for longer than refusedFor is so in each refusedAgain.
+// Times of TestNoHollowKubeletIsRefusedForEver: a kubelet that is rejected for longer than
+// refusedFor is rejected in each refusedAgain.
 const (
 	refusedFor   = 80 * time.Second
 	refusedAgain = 22 * time.Second
 )
 
-// However a pod ended that was evicted, its kubelet is refused what it says of that for a minute and no longer: else it would say it every
-// ten seconds for as long as the pod is there.
+// After the eviction of a pod that ended in any way, its kubelet's status is rejected for at most a
+// minute. Otherwise the kubelet would retry every ten seconds for as long as the pod exists.
 func TestNoHollowKubeletIsRefusedForEver(t *testing.T) {
 	c := Start(t, Options{Controllers: MostControllers, Scheduler: true})
 	c.own()
@@ -52,11 +53,11 @@ func TestNoHollowKubeletIsRefusedForEver(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, err := c.Kubectl(t.Context(), "", "apply", "-k", filepath.Join(root, "deploy/overlays/bridge")); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("kubectl apply of the manifests failed: %v\n%s", err, out)
 	}
 	for namespace, name := range map[string]string{bridgeNamespace: "jettison-bridge", "kube-system": "jettison"} {
 		if out, err := c.Kubectl(t.Context(), "", "-n", namespace, "delete", "daemonset", name); err != nil {
-			t.Fatalf("%v\n%s", err, out)
+			t.Fatalf("delete the bridge's DaemonSet: %v\n%s", err, out)
 		}
 	}
 	a := speakForAnAgent(t)
@@ -81,9 +82,9 @@ func TestNoHollowKubeletIsRefusedForEver(t *testing.T) {
 			words.Go(func() {
 				if e.wait >= 0 {
 					if !seen.death(t.Context(), pods[i].UID) {
-						t.Errorf("%s: the kubelet has not told that it died", pods[i].Name)
+						t.Errorf("pod %s: the kubelet has not reported its end", pods[i].Name)
 					}
-					time.Sleep(e.wait) // the moment that is tried
+					time.Sleep(e.wait) // the moment under test
 				}
 				a.tellKilled(&pods[i], killed)
 			})
@@ -101,9 +102,9 @@ func TestNoHollowKubeletIsRefusedForEver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Log("the kubelet was refused: ", refusals(string(text)))
+	t.Log("rejected writes of the kubelet: ", refusals(string(text)))
 	for _, m := range refused.FindAllStringSubmatch(string(text[before.Size():]), -1) {
-		t.Errorf("%s: refused still: %s", m[1], m[0])
+		t.Errorf("pod %s: the kubelet's writes are still rejected: %s", m[1], m[0])
 	}
 	all, err := c.Client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -126,7 +127,7 @@ func TestNoHollowKubeletIsRefusedForEver(t *testing.T) {
 				states = append(states, "waiting")
 			}
 		}
-		t.Logf("%s: %s %q %s, refused %d times, %s", p.Name, p.Status.Phase, p.Status.Reason, strings.Join(states, ","),
+		t.Logf("%s: %s %q %s, rejected %d times, %s", p.Name, p.Status.Phase, p.Status.Reason, strings.Join(states, ","),
 			times[p.Namespace+"/"+p.Name], p.Annotations["jettison/evicted"])
 	}
 }
@@ -161,11 +162,11 @@ func (c *Cluster) allStart(app string, count int) (out []v1.Pod) {
 			return err
 		}
 		if len(pods) != count {
-			return fmt.Errorf("there are %d", len(pods))
+			return fmt.Errorf("there are %d pods", len(pods))
 		}
 		for _, p := range pods {
 			if len(p.Status.InitContainerStatuses) == 0 || p.Status.InitContainerStatuses[0].State.Running == nil {
-				return fmt.Errorf("%s is %s", p.Name, p.Status.Phase)
+				return fmt.Errorf("pod %s is %s", p.Name, p.Status.Phase)
 			}
 		}
 		out = pods

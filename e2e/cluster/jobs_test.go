@@ -10,8 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A pod of a Job that may fail no pod is evicted: the Job makes another one and does not count it. And a critical pod of a namespace that
-// nobody has heard of is the biggest user, and lives: the leaker goes.
+// The agent evicts a pod of a Job that tolerates no failed pod: the Job replaces it and does
+// not count it. A critical pod of an unknown namespace uses the most memory and lives: the leaker
+// is evicted.
 func TestWhoIsEvictedByWhatTheAPIKnows(t *testing.T) {
 	c := Start(t, Options{Controllers: MostControllers, Scheduler: true})
 	c.own()
@@ -27,11 +28,11 @@ func TestWhoIsEvictedByWhatTheAPIKnows(t *testing.T) {
 	c.lives(big)
 	second := c.running("default", "job-name=batch")
 	if second.UID == first.UID {
-		t.Error("the Job has no new pod")
+		t.Error("the Job has no replacement pod")
 	}
 	j, err := c.Client.BatchV1().Jobs("default").Get(t.Context(), "batch", metav1.GetOptions{})
 	if err != nil || j.Status.Failed != 0 || len(j.Status.Conditions) != 0 {
-		t.Errorf("the Job counts %d, conditions %+v (%v)", j.Status.Failed, j.Status.Conditions, err)
+		t.Errorf("failed pods of the Job = %d, want 0, conditions %+v (%v)", j.Status.Failed, j.Status.Conditions, err)
 	}
 }
 
@@ -49,12 +50,12 @@ func (c *Cluster) running(namespace, selector string) (out v1.Pod) {
 				return nil
 			}
 		}
-		return fmt.Errorf("%d pods; events: %v", len(pods), c.events(ctx))
+		return fmt.Errorf("%d pods exist; events: %v", len(pods), c.events(ctx))
 	})
 	return out
 }
 
-// job makes a Job in namespace default that no pod may fail, but those that are disrupted.
+// job makes a Job in namespace default that fails with its first failed pod, except disrupted ones.
 func (c *Cluster) job(name, behaviour string) {
 	c.t.Helper()
 	none, grace := int32(0), int64(2)
@@ -76,7 +77,7 @@ func (c *Cluster) job(name, behaviour string) {
 	}
 }
 
-// critical makes a critical pod in a namespace of its name.
+// critical makes a critical pod in a namespace of the same name.
 func (c *Cluster) critical(name, behaviour string) {
 	c.t.Helper()
 	ctx, grace := c.t.Context(), int64(2)

@@ -13,13 +13,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// patience is how long the pods of TestAKubeletThatHangs tolerate a node that is silent: long enough for a kubelet under emulation to be
-// heard again.
+// patience is how long the pods of TestAKubeletThatHangs tolerate a silent node: long enough for a
+// kubelet under emulation to report again.
 const patience = 60 * time.Second
 
-// A real kubelet hangs, and is heard again before the time of its pods is up: they live. It hangs once more: its node is Unknown and tainted,
-// and when the time is up its pods are deleted, and run on another node. When it is heard again it ends the ones that it had, and its node
-// has no taint any more.
+// A real kubelet hangs, and reports again before its pods' tolerations end: they live. It hangs
+// again: its node becomes Unknown and tainted, and when the tolerations end its pods are deleted
+// and run on another node. When the kubelet reports again it ends its old pods, and the node loses
+// its taint.
 func TestAKubeletThatHangs(t *testing.T) {
 	c := Start(t, Options{Controllers: MostControllers, Scheduler: true})
 	program := installNodes(t, c)
@@ -46,7 +47,7 @@ func TestAKubeletThatHangs(t *testing.T) {
 	c.taintsAre(n.Name)
 	c.Available("web", 2)
 	if after := c.uids("web", n.Name); len(after) != 2 || len(before) != 2 || after[0] != before[0] || after[1] != before[1] {
-		t.Fatalf("the pods were %q, and are %q", before, after)
+		t.Fatalf("pods before the outage = %q, after = %q, want the same", before, after)
 	}
 
 	pods, err := c.Pods(t.Context(), "default", "app=web")
@@ -61,16 +62,16 @@ func TestAKubeletThatHangs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The API server's stamp has the grace period in it, and no fractions.
+		// The API server's deletion time includes the grace period, in whole seconds.
 		at := is.DeletionTimestamp.Add(-time.Duration(*is.DeletionGracePeriodSeconds) * time.Second)
 		t.Logf("%s is deleted %.0f s after the taint", is.Name, at.Sub(tainted).Seconds())
 		if at.Before(tainted.Add(patience).Truncate(time.Second)) {
-			t.Errorf("%s goes %v after the taint, want %v", is.Name, at.Sub(tainted), patience)
+			t.Errorf("pod %s is deleted %v after the taint, want %v", is.Name, at.Sub(tainted), patience)
 		}
 	}
 	c.Available("web", 2)
 	if there := c.uids("web", "other"); len(there) != 2 {
-		t.Errorf("on the other node run %q", there)
+		t.Errorf("pods on the other node = %q, want all replacements", there)
 	}
 	hang("CONT")
 	for i := range pods {
@@ -83,13 +84,13 @@ func TestAKubeletThatHangs(t *testing.T) {
 	c.Eventually(workloadDeadline, "nothing of the pods runs", func(ctx context.Context) error {
 		out, err := n.Shell(ctx, "ps -o args | grep '[a]lloc -size 8Mi' || true")
 		if err == nil && strings.TrimSpace(out) != "" {
-			err = fmt.Errorf("there is %q", out)
+			err = fmt.Errorf("pods on the node = %q", out)
 		}
 		return err
 	})
 }
 
-// tolerates has a Deployment's pods tolerate a node that is silent or not ready for so long.
+// tolerates sets how long a Deployment's pods tolerate a silent or not ready node.
 func (c *Cluster) tolerates(deployment string, patience time.Duration) {
 	c.t.Helper()
 	var of []string
@@ -104,13 +105,13 @@ func (c *Cluster) tolerates(deployment string, patience time.Duration) {
 	c.Eventually(workloadDeadline, deployment+" is of the new template alone", func(ctx context.Context) error {
 		d, err := c.Client.AppsV1().Deployments("default").Get(ctx, deployment, metav1.GetOptions{})
 		if err == nil && (d.Status.ObservedGeneration < d.Generation || d.Status.UpdatedReplicas != *d.Spec.Replicas || d.Status.Replicas != *d.Spec.Replicas) {
-			err = fmt.Errorf("its status is %+v", d.Status)
+			err = fmt.Errorf("Deployment's status is %+v", d.Status)
 		}
 		return err
 	})
 }
 
-// uids are those of an app's pods on a node that are not being deleted, sorted by their names.
+// uids returns the UIDs of an app's pods on a node that are not terminating, sorted by name.
 func (c *Cluster) uids(app, node string) (out []types.UID) {
 	c.t.Helper()
 	pods, err := c.Pods(c.t.Context(), "default", "app="+app)

@@ -18,8 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// members are nodes without machines, and the test is their kubelets: as long as one lives its Lease is renewed each second, its node is
-// Ready, its pods run as soon as they are bound, and are gone once they are deleted. Of one that has fallen nothing is heard.
+// members are nodes without machines; the test acts as their kubelets. Each second it renews the
+// Lease of a living node, keeps it Ready, runs bound pods and removes deleted ones. A fallen node
+// is silent.
 type members struct {
 	c *Cluster
 	t testing.TB
@@ -28,7 +29,7 @@ type members struct {
 	lives map[string]bool
 }
 
-// members has nodes join. Each has four CPUs and room for 110 pods.
+// members adds nodes. Each has four CPUs and room for 110 pods.
 func (c *Cluster) members(names ...string) *members {
 	c.t.Helper()
 	m := &members{c: c, t: c.t, lives: map[string]bool{}}
@@ -57,7 +58,7 @@ func (c *Cluster) members(names ...string) *members {
 	return m
 }
 
-// join has more nodes join.
+// join adds more nodes.
 func (m *members) join(names ...string) {
 	m.t.Helper()
 	for _, name := range names {
@@ -67,7 +68,7 @@ func (m *members) join(names ...string) {
 		_, err := m.c.Client.CoreV1().Nodes().Create(m.t.Context(), &v1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1.LabelHostname: name}},
 		}, metav1.CreateOptions{})
-		if err == nil { // by a patch: controllers have their say about a new node, too
+		if err == nil { // by a patch: controllers also write to a new node
 			err = m.status(m.t.Context(), name, &v1.NodeStatus{Capacity: room, Allocatable: room, Conditions: healthy()})
 		}
 		if err == nil {
@@ -83,7 +84,7 @@ func (m *members) join(names ...string) {
 	}
 }
 
-// healthy are the conditions that a kubelet of a healthy node posts.
+// healthy returns the conditions that a kubelet of a healthy node posts.
 func healthy() (out []v1.NodeCondition) {
 	now := metav1.Now()
 	for kind, status := range map[v1.NodeConditionType]v1.ConditionStatus{
@@ -95,7 +96,7 @@ func healthy() (out []v1.NodeCondition) {
 	return out
 }
 
-// fall has nodes fall silent, rise has them come back.
+// fall makes nodes silent; rise makes them report again.
 func (m *members) fall(names ...string) { m.set(false, names...) }
 func (m *members) rise(names ...string) { m.set(true, names...) }
 
@@ -107,14 +108,14 @@ func (m *members) set(lives bool, names ...string) {
 	}
 }
 
-// alive reports whether a node is one of those, and lives.
+// alive reports whether a node is a living member.
 func (m *members) alive(name string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.lives[name]
 }
 
-// beat does what kubelets do in a second.
+// beat does a kubelet's work of a second.
 func (m *members) beat(ctx context.Context) error {
 	nodes, err := m.c.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -141,7 +142,7 @@ func (m *members) beat(ctx context.Context) error {
 	return nil
 }
 
-// heartbeat renews a node's Lease, and posts its conditions where somebody has said otherwise.
+// heartbeat renews a node's Lease, and posts its conditions if they were changed.
 func (m *members) heartbeat(ctx context.Context, n *v1.Node) error {
 	renewed := fmt.Sprintf(`{"spec": {"renewTime": %q}}`, time.Now().UTC().Format(metav1.RFC3339Micro))
 	_, err := m.c.Client.CoordinationV1().Leases(v1.NamespaceNodeLease).Patch(ctx, n.Name, types.MergePatchType, []byte(renewed), metav1.PatchOptions{})
@@ -151,7 +152,7 @@ func (m *members) heartbeat(ctx context.Context, n *v1.Node) error {
 	return m.status(ctx, n.Name, &v1.NodeStatus{Conditions: healthy()})
 }
 
-// status posts what is set of a node's status.
+// status posts the given fields of a node's status.
 func (m *members) status(ctx context.Context, name string, is *v1.NodeStatus) error {
 	posted := map[string]any{"conditions": is.Conditions}
 	if is.Capacity != nil {
@@ -173,7 +174,7 @@ func isTrue(n *v1.Node, kind v1.NodeConditionType) bool {
 	return false
 }
 
-// sync does what a kubelet does for a pod of its node.
+// sync does a kubelet's work for a pod of its node.
 func (m *members) sync(ctx context.Context, p *v1.Pod) error {
 	now := int64(0)
 	switch {
@@ -211,11 +212,11 @@ func podReady(p *v1.Pod) bool {
 	return false
 }
 
-// forever is how long a pod tolerates what it tolerates for ever.
+// forever marks a toleration without a limit.
 const forever = int64(-1)
 
-// place makes a pod of a node, in namespace default, that tolerates for so many seconds whatever evicts, and has such a grace period. Its
-// label app is its name up to the first dash.
+// place makes a pod on a node, in namespace default, that tolerates every NoExecute taint for so
+// many seconds, with such a grace period. Its label app is its name up to the first dash.
 func (c *Cluster) place(name, node string, tolerates, grace int64) *v1.Pod {
 	c.t.Helper()
 	no := false
@@ -244,14 +245,14 @@ func (c *Cluster) podsRun(names ...string) {
 		c.Eventually(startDeadline, "pod "+name+" runs", func(ctx context.Context) error {
 			p, err := c.Client.CoreV1().Pods("default").Get(ctx, name, metav1.GetOptions{})
 			if err == nil && !podReady(p) {
-				err = fmt.Errorf("its status is %+v", p.Status)
+				err = fmt.Errorf("pod's status is %+v", p.Status)
 			}
 			return err
 		})
 	}
 }
 
-// podGone waits until there is no pod of this UID any more, and returns when that was seen.
+// podGone waits until no pod of this UID exists, and returns the time at which that was seen.
 func (c *Cluster) podGone(p *v1.Pod) time.Time {
 	c.t.Helper()
 	c.Eventually(startDeadline, "pod "+p.Name+" is gone", func(ctx context.Context) error {
@@ -260,24 +261,25 @@ func (c *Cluster) podGone(p *v1.Pod) time.Time {
 		case apierrors.IsNotFound(err) || err == nil && is.UID != p.UID:
 			return nil
 		case err == nil:
-			err = fmt.Errorf("it is there, deleted %v", is.DeletionTimestamp)
+			err = fmt.Errorf("pod exists, deletion time %v", is.DeletionTimestamp)
 		}
 		return err
 	})
 	return time.Now()
 }
 
-// podStays fails the test where a pod is not there, or going.
+// podStays fails the test if a pod is missing or terminating.
 func (c *Cluster) podStays(p *v1.Pod) *v1.Pod {
 	c.t.Helper()
 	is, err := c.Client.CoreV1().Pods(p.Namespace).Get(c.t.Context(), p.Name, metav1.GetOptions{})
 	if err != nil || is.UID != p.UID || is.DeletionTimestamp != nil {
-		c.t.Fatalf("pod %s is gone, or going: %v", p.Name, err)
+		c.t.Fatalf("pod %s is gone or terminating: %v", p.Name, err)
 	}
 	return is
 }
 
-// taintsAre waits until a node has these taints and no other, each as KEY[=VALUE]:EFFECT, sorted, and returns the node.
+// taintsAre waits until a node has exactly these taints, each as KEY[=VALUE]:EFFECT, sorted, and
+// returns the node.
 func (c *Cluster) taintsAre(node string, want ...string) (is *v1.Node) {
 	c.t.Helper()
 	c.Eventually(startDeadline, fmt.Sprintf("the taints of node %s are %q", node, want), func(ctx context.Context) (err error) {
@@ -290,7 +292,7 @@ func (c *Cluster) taintsAre(node string, want ...string) (is *v1.Node) {
 		}
 		slices.Sort(has)
 		if !slices.Equal(has, want) {
-			err = fmt.Errorf("it has %q", has)
+			err = fmt.Errorf("node has taints %q", has)
 		}
 		return err
 	})

@@ -22,24 +22,25 @@ import (
 	"jettison/e2e/build"
 )
 
-// trialsOfMoments is how many pods are evicted at each moment, where JETTISON_TRIALS does not say.
+// trialsOfMoments is the number of pods evicted at each moment without JETTISON_TRIALS.
 const trialsOfMoments = 3
 
-// eventsOf is how long the events of so many evictions may take: each has two or three, and a bridge sends one a second.
+// eventsOf returns how long the events of so many evictions may take: each has two or three, and a
+// bridge sends one a second.
 func eventsOf(evictions int) time.Duration {
 	return workloadDeadline + 4*time.Second*time.Duration(evictions)
 }
 
-// mostAtOnce are evicted at once.
+// mostAtOnce is the number of pods evicted in parallel.
 const mostAtOnce = 10
 
-// moment is when a bridge is told that nothing of a pod is left, so that it writes: after the kill, or after the kubelet has told the API
-// that the pod's container died.
+// moment is the time at which a bridge learns that a pod has no process left, so that it writes:
+// after the kill, or after the kubelet has reported the death of the pod's container.
 type moment struct {
 	told   bool
 	wait   time.Duration
-	never  bool // pods that are not restarted: their kubelet has them Failed by itself
-	gently bool // they are stopped, and their containers end well
+	never  bool // pods that are not restarted: their kubelet sets them to Failed itself
+	gently bool // pods are stopped, and their containers exit with 0
 }
 
 func (m moment) String() string {
@@ -56,14 +57,14 @@ func (m moment) String() string {
 	return text
 }
 
-// fate is what the API had of evicted pods in the end.
+// fate counts the final states of evicted pods at the API server.
 type fate struct {
-	failed int // once, and Failed Evicted ever since
-	mute   int // of these: the API had no word yet of how their containers ended
-	late   int // of these: it had when the bridge let their kubelet have its word, and the reason went with that
-	lived  int // never Failed: a container had started anew, and the bridge said so
-	ended  int // they had ended by their kubelet's word before the bridge was told
-	vague  int // Failed, without a reason in the end: their containers ended well, and so their kubelet gives none
+	failed int // set to Failed once, and Failed Evicted ever since
+	mute   int // of these: the API server had no exit codes of their containers
+	late   int // of these: exit codes came when the bridge left the status to the kubelet, and removed the reason
+	lived  int // never Failed: a container restarted, and the bridge reported that
+	ended  int // their kubelet had reported their end before the bridge learned of it
+	vague  int // Failed without a reason in the end: their containers exited with 0, so their kubelet reports none
 }
 
 func (f *fate) String() string {
@@ -72,10 +73,11 @@ func (f *fate) String() string {
 		f.failed, f.mute, f.late, f.ended, f.lived, f.vague)
 }
 
-// Whatever moment the word of an eviction reaches the API at, beside a kubelet that is about to report the death, or to start the pod anew,
-// or has done so: no pod that was Failed runs again, none loses its reason, and one that has come back before it lives. The pods are
-// killed by the test, as the agent does, and the bridge is told of it by the test; the kubelet, the API and the bridge are real. Where the
-// gate is on, a real agent keeps the pods out.
+// The bridge reports evictions at different moments: while a kubelet is about to report the death,
+// is about to restart the pod, or has restarted it. No pod that was Failed runs again, none loses
+// its reason, and one that restarted first lives. The test kills the pods as the agent does, and
+// reports it to the bridge. The kubelet, the API server and the bridge are real. With the gate on,
+// a real agent rejects the pods' restarts.
 func TestNoWordIsTakenBack(t *testing.T) {
 	c := Start(t, Options{Controllers: MostControllers, Scheduler: true})
 	c.own()
@@ -85,11 +87,11 @@ func TestNoWordIsTakenBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, err := c.Kubectl(t.Context(), "", "apply", "-k", filepath.Join(root, "deploy/overlays/bridge")); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("kubectl apply of the manifests failed: %v\n%s", err, out)
 	}
-	// The bridge is the test's.
+	// The test runs the bridge itself.
 	if out, err := c.Kubectl(t.Context(), "", "-n", bridgeNamespace, "delete", "daemonset", "jettison-bridge"); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("delete the bridge's DaemonSet: %v\n%s", err, out)
 	}
 	c.DaemonSetReady("kube-system", "jettison")
 	a := speakForAnAgent(t)
@@ -98,7 +100,7 @@ func TestNoWordIsTakenBack(t *testing.T) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		if a.version == 0 {
-			return fmt.Errorf("none yet")
+			return fmt.Errorf("no pod is left yet")
 		}
 		return nil
 	})
@@ -129,13 +131,13 @@ func TestNoWordIsTakenBack(t *testing.T) {
 			})
 		}
 	}
-	t.Log("the kubelet was refused: ", refusals(n.KubeletLog(100_000)))
+	t.Log("rejected writes of the kubelet: ", refusals(n.KubeletLog(100_000)))
 }
 
-// refused is what a kubelet's log says of a status that a policy has refused.
+// refused matches the kubelet's log line about a status that a policy rejected.
 var refused = regexp.MustCompile(`"Failed to update status for pod".* pod="([^"]+)"`)
 
-// refusals counts how often a kubelet's status of a pod was refused, in words.
+// refusals counts the rejected statuses of a kubelet, as text.
 func refusals(log string) string {
 	times := map[string]int{}
 	for _, m := range refused.FindAllStringSubmatch(log, -1) {
@@ -151,7 +153,7 @@ func refusals(log string) string {
 	return fmt.Sprintf("%d times, of %d pods; most: %d times, of %s", sum, len(times), most, pod)
 }
 
-// trialsEach is how many pods JETTISON_TRIALS has evicted at each moment.
+// trialsEach returns the number of pods that JETTISON_TRIALS sets for each moment.
 func trialsEach(t *testing.T) int {
 	t.Helper()
 	text := os.Getenv("JETTISON_TRIALS")
@@ -165,12 +167,12 @@ func trialsEach(t *testing.T) int {
 	return trials
 }
 
-// victims are pods that are made to be evicted at once.
+// victims are pods created to be evicted in parallel.
 type victims struct {
 	name    string
 	count   int
 	kill    func([]v1.Pod) time.Time
-	keepOut func([]v1.Pod) // nil: they may come back
+	keepOut func([]v1.Pod) // nil: they may restart
 	pull    v1.PullPolicy
 }
 
@@ -191,11 +193,11 @@ func (c *Cluster) batch(a *spokenFor, m moment, v victims, f *fate) {
 	for i := range pods {
 		words.Go(func() {
 			if m.told && !seen.death(ctx, pods[i].UID) {
-				c.t.Errorf("%v: the kubelet has not told that %s died", m, pods[i].Name)
+				c.t.Errorf("%v: the kubelet has not reported the death of %s", m, pods[i].Name)
 			}
 			select {
 			case <-ctx.Done():
-			case <-time.After(m.wait): // the moment that is tried
+			case <-time.After(m.wait): // the moment under test
 			}
 			a.tellKilled(&pods[i], killed)
 		})
@@ -204,7 +206,7 @@ func (c *Cluster) batch(a *spokenFor, m moment, v victims, f *fate) {
 	c.Eventually(2*workloadDeadline, "nothing more is told of the pods", func(context.Context) error {
 		for _, p := range pods {
 			if _, last := seen.of(p.UID); time.Since(last) < steady {
-				return fmt.Errorf("something was told of %s just now", p.Name)
+				return fmt.Errorf("status of %s has just changed", p.Name)
 			}
 		}
 		return nil
@@ -221,8 +223,8 @@ func (c *Cluster) batch(a *spokenFor, m moment, v victims, f *fate) {
 	}
 }
 
-// haveTheirWord waits until it is told of all pods that have failed how their containers ended, and counts those that have no reason since
-// though these ended badly.
+// haveTheirWord waits until all failed pods have their containers' exit codes, and counts those
+// that lost their reason although their containers failed.
 func (c *Cluster) haveTheirWord(pods []v1.Pod) (late int) {
 	c.t.Helper()
 	c.Eventually(2*workloadDeadline, "it is told how all containers ended", func(ctx context.Context) error {
@@ -236,7 +238,7 @@ func (c *Cluster) haveTheirWord(pods []v1.Pod) (late int) {
 			switch {
 			case is.Status.Phase != v1.PodFailed:
 			case slices.ContainsFunc(all, func(s v1.ContainerStatus) bool { return s.State.Terminated == nil }):
-				return fmt.Errorf("not of %s: %+v", p.Name, all)
+				return fmt.Errorf("no exit codes of %s: %+v", p.Name, all)
 			case is.Annotations[api.AnnotationEvicted] != "" && is.Status.Reason == "" &&
 				slices.ContainsFunc(all, func(s v1.ContainerStatus) bool { return s.State.Terminated.ExitCode != 0 }):
 				late++
@@ -247,7 +249,7 @@ func (c *Cluster) haveTheirWord(pods []v1.Pod) (late int) {
 	return late
 }
 
-// judge finds what became of a pod, whose events are waited for as long as all of them may take.
+// judge determines the final state of a pod. patience is how long all its events may take.
 func (c *Cluster) judge(seen *sights, p v1.Pod, m moment, patience time.Duration, f *fate) {
 	c.t.Helper()
 	words, _ := seen.of(p.UID)
@@ -273,7 +275,7 @@ func (c *Cluster) judge(seen *sights, p v1.Pod, m moment, patience time.Duration
 				FieldSelector: "source=jettison,reason=EvictionOutlived,involvedObject.uid=" + string(p.UID),
 			})
 			if err == nil && len(list.Items) != 1 {
-				err = fmt.Errorf("%d do", len(list.Items))
+				err = fmt.Errorf("%d pods still exist", len(list.Items))
 			}
 			return err
 		})
@@ -282,11 +284,11 @@ func (c *Cluster) judge(seen *sights, p v1.Pod, m moment, patience time.Duration
 	case strings.HasPrefix(text, "Running, Failed Evicted, Failed") && strings.Count(text, "Running") == 1 && !notWell && is.Status.Reason == "":
 		f.vague++
 	default:
-		c.t.Errorf("%v: %s was %q", m, p.Name, words)
+		c.t.Errorf("%v: unexpected states of pod %s: %q", m, p.Name, words)
 	}
 }
 
-// bare makes a pod that nobody makes again.
+// bare makes a pod without an owner.
 func (c *Cluster) bare(name, app string, never bool, pull v1.PullPolicy) {
 	c.t.Helper()
 	grace, no, restart := int64(2), false, v1.RestartPolicyAlways
@@ -316,9 +318,9 @@ func (c *Cluster) allRun(app string, count int) (out []v1.Pod) {
 		switch {
 		case err != nil:
 		case len(pods) != count:
-			err = fmt.Errorf("there are %d", len(pods))
+			err = fmt.Errorf("there are %d pods", len(pods))
 		case waits >= 0:
-			err = fmt.Errorf("%s is %s; events: %v", pods[waits].Name, pods[waits].Status.Phase, c.events(ctx))
+			err = fmt.Errorf("pod %s is %s; events: %v", pods[waits].Name, pods[waits].Status.Phase, c.events(ctx))
 		}
 		out = pods
 		return err
@@ -326,10 +328,11 @@ func (c *Cluster) allRun(app string, count int) (out []v1.Pod) {
 	return out
 }
 
-// stateFile is the agent's, on its node.
+// stateFile is the path of the agent's state on its node.
 const stateFile = "/var/lib/jettison/state.json"
 
-// keptOut has the agent on the node keep pods out, as after their evictions: a new one finds that in what the one before it has left.
+// keptOut makes the agent on the node reject pods as after their evictions: a new agent reads that
+// from the state of the earlier one.
 func (c *Cluster) keptOut(n *Node, pods []v1.Pod) {
 	c.t.Helper()
 	type holdOff struct {
@@ -359,7 +362,7 @@ func (c *Cluster) keptOut(n *Node, pods []v1.Pod) {
 	if err := n.WriteFile(ctx, stateFile, text); err != nil {
 		c.t.Fatal(err)
 	}
-	// A new pod does not wait as a container that has failed does.
+	// A new pod has no restart backoff, unlike a failed container.
 	if err := c.Client.CoreV1().Pods(agent.Namespace).Delete(ctx, agent.Name, *metav1.NewDeleteOptions(0)); err != nil {
 		c.t.Fatal(err)
 	}
@@ -369,28 +372,30 @@ func (c *Cluster) keptOut(n *Node, pods []v1.Pod) {
 		case err != nil:
 			return err
 		case s.Gate == nil || !s.Gate.Asked:
-			return fmt.Errorf("the runtime does not ask: %+v", s.Gate)
+			return fmt.Errorf("the runtime does not query the gate: %+v", s.Gate)
 		}
 		for _, p := range pods {
 			if !slices.ContainsFunc(s.Gate.Holds, func(h api.HoldState) bool { return h.UID == string(p.UID) }) {
-				return fmt.Errorf("%s is not kept out: %+v", p.Name, s.Gate.Holds)
+				return fmt.Errorf("pod %s has no hold-off: %+v", p.Name, s.Gate.Holds)
 			}
 		}
 		return nil
 	})
 }
 
-// signal sends a signal to the processes of a name, of which there has to be one at least. The guest has no pkill.
+// signal sends a signal to the processes of a name, of which at least one must run. The guest has
+// no pkill.
 func (n *Node) signal(ctx context.Context, signal, name string) error {
 	out, err := n.Shell(ctx, fmt.Sprintf(
 		`for d in /proc/[0-9]*; do read -r c 2>/dev/null <$d/comm && [ "$c" = %s ] && kill -%s ${d#/proc/} && echo ${d#/proc/}; done; true`, name, signal))
 	if err == nil && out == "" {
-		err = fmt.Errorf("no process of the guest is called %s", name)
+		err = fmt.Errorf("the guest has no process named %s", name)
 	}
 	return err
 }
 
-// kill kills all that runs in pods, and returns when it began, by the guest's clock in whole seconds.
+// kill kills all processes of pods, and returns the start time, by the guest's clock in whole
+// seconds.
 func (n *Node) kill(c *Cluster, pods []v1.Pod) time.Time {
 	c.t.Helper()
 	which := make([]string, 0, 2*len(pods))
@@ -402,12 +407,12 @@ func (n *Node) kill(c *Cluster, pods []v1.Pod) time.Time {
 	out, err := n.Shell(c.t.Context(), script)
 	at, malformed := strconv.ParseInt(strings.TrimSpace(out), 10, 64)
 	if err != nil || malformed != nil {
-		c.t.Fatalf("kill the pods: %q, %v", out, err)
+		c.t.Fatalf("kill processes of the pods: %q, %v", out, err)
 	}
 	return time.Unix(at, 0)
 }
 
-// death waits until a watch has told that a container of a pod died; false: it was waited for in vain.
+// death waits until a watch has reported the death of a pod's container; false: timeout.
 func (s *sights) death(ctx context.Context, pod types.UID) bool {
 	ctx, cancel := context.WithTimeout(ctx, workloadDeadline)
 	defer cancel()

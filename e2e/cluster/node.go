@@ -14,25 +14,26 @@ import (
 
 // Node is a node of the cluster with a real kubelet.
 type Node struct {
-	*vm.Node // nil: the cluster is not ours
+	*vm.Node // nil: the cluster was started elsewhere
 	Name     string
 }
 
-// NodeOptions of Join. The zero value is a good one.
+// NodeOptions configure Join. The zero value works.
 type NodeOptions struct {
 	MiB    int    // memory; 0: 1536
-	Config string // further lines of its KubeletConfiguration, as evictionHard
+	Config string // more lines of its KubeletConfiguration (evictionHard)
 	Args   []string
 }
 
-// nodeDeadline is ten times what a kubelet needs under emulation.
+// nodeDeadline is ten times the time that a kubelet needs under emulation.
 const nodeDeadline = 3 * time.Minute
 
-// firstKubeletPort of all guests, which have one address.
+// firstKubeletPort is the first port of kubelets: all guests share one address.
 const firstKubeletPort = 10250
 
-// Join boots a node in QEMU, on kernel JETTISON_KERNEL, has its kubelet join, and returns when it is Ready. Its runtime has the workload's
-// image and the agent's. When the test ends it is switched off; a kernel OOM kill fails the test.
+// Join boots a node in QEMU, on kernel JETTISON_KERNEL, joins its kubelet to the cluster, and
+// returns when it is Ready. Its runtime has the images of the workload and the agent. The node is
+// shut down when the test ends. A kernel OOM kill fails the test.
 func (c *Cluster) Join(o NodeOptions) *Node {
 	c.t.Helper()
 	if c.dir == "" {
@@ -75,10 +76,10 @@ func (c *Cluster) Join(o NodeOptions) *Node {
 
 func leave(c *Cluster, machine *vm.Node) {
 	defer machine.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute) // the test's own is over
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute) // the test's own context has ended
 	defer cancel()
 	for _, fault := range machine.Audit(ctx, false) {
-		c.t.Error("audit: ", fault)
+		c.t.Error("audit of the node failed: ", fault)
 	}
 	if c.t.Failed() {
 		c.t.Log("kubelet's log:\n" + machine.KubeletLog(40))
@@ -97,10 +98,10 @@ func (c *Cluster) nodeReady(ctx context.Context, name string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("its conditions are %v", node.Status.Conditions)
+	return fmt.Errorf("node's conditions are %v", node.Status.Conditions)
 }
 
-// firstNode is a node of a cluster that is not ours.
+// firstNode returns a node of a cluster that was started elsewhere.
 func (c *Cluster) firstNode() *Node {
 	c.t.Helper()
 	nodes, err := c.Client.CoreV1().Nodes().List(c.t.Context(), metav1.ListOptions{})

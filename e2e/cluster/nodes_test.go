@@ -20,19 +20,20 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// nodeAccount is who jettison-cluster nodes is.
+// nodeAccount is the service account of jettison-cluster nodes.
 var nodeAccount = account{"jettison-cluster", "jettison-cluster-nodes"}
 
 // Taints of silent nodes.
 var unreachable = []string{"node.kubernetes.io/unreachable:NoExecute", "node.kubernetes.io/unreachable:NoSchedule"}
 
-// installNodes applies the manifests as an operator does, waits until the roles hold, and builds the program.
+// installNodes applies the manifests as an operator does, waits until the roles are in effect, and
+// builds the program.
 func installNodes(t testing.TB, c *Cluster) (program string) {
 	t.Helper()
 	c.own()
 	c.defaultAccount()
 	if out, err := c.Kubectl(t.Context(), "", "apply", "-k", filepath.Join(moduleRoot(t), "deploy/cluster")); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("apply the manifests of jettison-cluster: %v\n%s", err, out)
 	}
 	c.may(nodeAccount, "patch", "", "nodes", "")
 	c.may(nodeAccount, "watch", "coordination.k8s.io", "leases", v1.NamespaceNodeLease)
@@ -40,7 +41,7 @@ func installNodes(t testing.TB, c *Cluster) (program string) {
 	return buildCluster(t)
 }
 
-// defaultAccount makes the service account of pods that name none, where no controller does.
+// defaultAccount makes the service account of pods without one, if no controller does.
 func (c *Cluster) defaultAccount() {
 	c.t.Helper()
 	of := &v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
@@ -50,7 +51,7 @@ func (c *Cluster) defaultAccount() {
 	}
 }
 
-// nodesArgs are those of the program with its shipped configuration, but faster.
+// nodesArgs returns the arguments of the program with its shipped configuration and shorter times.
 func nodesArgs(t testing.TB, more ...string) []string {
 	return append([]string{
 		"nodes", "--config=" + filepath.Join(moduleRoot(t), "deploy/cluster/config.yaml"), "--node-monitor-grace-period=8s", "--node-eviction-rate=10",
@@ -58,13 +59,13 @@ func nodesArgs(t testing.TB, more ...string) []string {
 	}, more...)
 }
 
-// nodesStatus is what it says of itself and all nodes.
+// nodesStatus is the program's status of itself and all nodes.
 type nodesStatus struct {
 	Held  string
 	Nodes []struct{ Name, Health string }
 }
 
-// status asks a replica. Only one that leads answers.
+// status reads the status of a replica. Only the leader answers.
 func (r *replica) status() (s nodesStatus, complaint string, ok bool) {
 	r.c.t.Helper()
 	out, complaint, code := command(r.c.t, r.program, "nodes", "--status", "--address="+r.address, "-o", "json")
@@ -72,12 +73,12 @@ func (r *replica) status() (s nodesStatus, complaint string, ok bool) {
 		return s, complaint, false
 	}
 	if err := json.Unmarshal([]byte(out), &s); err != nil {
-		r.c.t.Fatalf("%v: %s", err, out)
+		r.c.t.Fatalf("parse the status of a replica: %v: %s", err, out)
 	}
 	return s, "", true
 }
 
-// leads waits until one of these replicas leads.
+// leads waits until one of these replicas is the leader.
 func (c *Cluster) leads(of ...*replica) (leader *replica) {
 	c.t.Helper()
 	c.Eventually(startDeadline, "a replica leads", func(context.Context) error {
@@ -90,12 +91,12 @@ func (c *Cluster) leads(of ...*replica) (leader *replica) {
 			}
 			last = complaint
 		}
-		return fmt.Errorf("%s", last)
+		return fmt.Errorf("no leader: %s", last)
 	})
 	return leader
 }
 
-// executes is since when a node has its taint that evicts.
+// executes returns the time of a node's NoExecute taint.
 func executes(n *v1.Node) time.Time {
 	for _, t := range n.Spec.Taints {
 		if t.Effect == v1.TaintEffectNoExecute && t.TimeAdded != nil {
@@ -105,9 +106,9 @@ func executes(n *v1.Node) time.Time {
 	return time.Time{}
 }
 
-// A node falls silent: it is Unknown and gets its taints, and each of its pods goes when it has tolerated them for as long as it does. Between
-// two of them the leader is killed, and the other replica goes on: each pod is deleted once, none before its time. The node comes back after
-// its pods have gone, another one before.
+// A node becomes silent: it is Unknown and tainted, and each of its pods is deleted when its
+// toleration ends. The leader is killed between two of them, and the standby continues: each pod is
+// deleted once, none early. One node reports again after its pods were deleted, another one before.
 func TestANodeFallsSilent(t *testing.T) {
 	log, args := audited(t)
 	c := Start(t, Options{Args: map[string][]string{APIServer: args}})
@@ -125,7 +126,7 @@ func TestANodeFallsSilent(t *testing.T) {
 		other = two
 	}
 	if _, complaint, ok := other.status(); ok || !strings.Contains(complaint, "ask the leader, ") {
-		t.Errorf("the one that follows says %q", complaint)
+		t.Errorf("standby's answer to status = %q", complaint)
 	}
 
 	m.fall("a")
@@ -137,11 +138,11 @@ func TestANodeFallsSilent(t *testing.T) {
 		if err != nil || !slices.ContainsFunc(n.Status.Conditions, func(x v1.NodeCondition) bool {
 			return string(x.Type) == what && x.Status == v1.ConditionUnknown && x.Reason == "NodeStatusUnknown"
 		}) {
-			t.Errorf("condition %s: %v, %v", what, n.Status.Conditions, err)
+			t.Errorf("condition %s of the silent node: %v, %v", what, n.Status.Conditions, err)
 		}
 	}
 	if at := c.podGone(soon); at.Before(tainted.Add(3 * time.Second)) {
-		t.Errorf("it goes %v after the taint", at.Sub(tainted))
+		t.Errorf("first pod is deleted %v after the taint", at.Sub(tainted))
 	}
 	c.goes(going)
 	c.podStays(late)
@@ -154,7 +155,7 @@ func TestANodeFallsSilent(t *testing.T) {
 	at := c.podGone(late)
 	t.Logf("the replica of one that was killed deletes %.1f s after the deadline", at.Sub(tainted.Add(45*time.Second)).Seconds())
 	if at.Before(tainted.Add(45 * time.Second)) {
-		t.Errorf("it goes %v after the taint", at.Sub(tainted))
+		t.Errorf("second pod is deleted %v after the taint", at.Sub(tainted))
 	}
 	c.leads(other)
 	m.rise("a")
@@ -169,18 +170,19 @@ func TestANodeFallsSilent(t *testing.T) {
 	began := time.Now()
 	other.stop()
 	c.leads(leader)
-	// Without the Lease being given back it is 15 s.
+	// Without releasing the Lease it takes 15 s.
 	took := time.Since(began)
 	if t.Logf("a leader that is stopped is followed after %.1f s", took.Seconds()); took > 10*time.Second {
-		t.Error("it has not given its Lease back")
+		t.Error("the stopped leader has not released its Lease")
 	}
 	deleted := only(log.wrote(nodeAccount), "delete")
 	if want := []string{"delete pods going 200", "delete pods late 200", "delete pods soon 200"}; !slices.Equal(deleted, want) {
-		t.Errorf("it has deleted %q, want %q", deleted, want)
+		t.Errorf("deletes by the program = %q, want %q", deleted, want)
 	}
 }
 
-// A leader that hangs between taint and delete, and goes on when another leads: it writes nothing any more, and knows whom to ask.
+// A leader hangs between taint and delete, and continues when another replica is the leader. It no
+// longer writes, and names the leader to clients.
 func TestALeaderThatHangs(t *testing.T) {
 	log, args := audited(t)
 	c := Start(t, Options{Args: map[string][]string{APIServer: args}})
@@ -200,13 +202,13 @@ func TestALeaderThatHangs(t *testing.T) {
 	c.Pause(leader.name)
 	paused := time.Now()
 	if at := c.podGone(late); at.Before(tainted.Add(40 * time.Second)) {
-		t.Errorf("it goes %v after the taint", at.Sub(tainted))
+		t.Errorf("pod is deleted %v after the taint", at.Sub(tainted))
 	}
 	c.Resume(leader.name)
 	c.podGone(later)
 	c.Eventually(startDeadline, "the one that hung follows", func(context.Context) error {
 		if _, complaint, ok := leader.status(); ok || !strings.Contains(complaint, "ask the leader, ") {
-			return fmt.Errorf("it leads: %v, it says %q", ok, complaint)
+			return fmt.Errorf("resumed replica is leader: %v, answers %q", ok, complaint)
 		}
 		return nil
 	})
@@ -214,19 +216,19 @@ func TestALeaderThatHangs(t *testing.T) {
 	for _, r := range log.of(nodeAccount.user()) {
 		known = known || r.by(leader.identity)
 		if r.by(leader.identity) && r.writes() && r.ObjectRef.Resource != "leases" && r.RequestReceivedTimestamp.After(paused) {
-			t.Errorf("another leads, and the one that hung asks: %v", r)
+			t.Errorf("requests of the resumed replica that is no longer the leader: %v", r)
 		}
 	}
 	if !known {
-		t.Error("the log does not know it")
+		t.Error("the log of the resumed replica lacks the lost leadership")
 	}
 	if deleted := only(log.wrote(nodeAccount), "delete"); !slices.Equal(deleted, []string{"delete pods late 200", "delete pods later 200"}) {
-		t.Errorf("they have deleted %q", deleted)
+		t.Errorf("deletes by both replicas = %q, want each pod once", deleted)
 	}
 	c.leads(other)
 }
 
-// goes waits until a pod is being deleted, and the API says why.
+// goes waits until a pod is terminating with the reason in its conditions.
 func (c *Cluster) goes(p *v1.Pod) {
 	c.t.Helper()
 	c.Eventually(startDeadline, "pod "+p.Name+" goes", func(ctx context.Context) error {
@@ -238,13 +240,13 @@ func (c *Cluster) goes(p *v1.Pod) {
 			return x.Type == v1.DisruptionTarget && x.Status == v1.ConditionTrue && x.Reason == "DeletionByTaintManager"
 		})
 		if is.DeletionTimestamp == nil || !marked {
-			return fmt.Errorf("deleted %v, conditions %v", is.DeletionTimestamp, is.Status.Conditions)
+			return fmt.Errorf("pod's deletion time %v, conditions %v", is.DeletionTimestamp, is.Status.Conditions)
 		}
 		return nil
 	})
 }
 
-// explains checks what a replica says of a pod's end.
+// explains checks a replica's explanation of a pod's end.
 func explains(t *testing.T, r *replica, pod string, deadline time.Time) {
 	t.Helper()
 	out, complaint, code := command(t, r.program, "explain", pod, "--address="+r.address, "-o", "json")
@@ -252,14 +254,15 @@ func explains(t *testing.T, r *replica, pod string, deadline time.Time) {
 		Pods []struct{ Deadline *time.Time }
 	}
 	if err := json.Unmarshal([]byte(out), &e); code != 0 || err != nil {
-		t.Fatalf("explain %s: %d: %s %v", pod, code, complaint, err)
+		t.Fatalf("explain %s: exit code %d: %s %v", pod, code, complaint, err)
 	}
 	if len(e.Pods) != 1 || e.Pods[0].Deadline == nil || !e.Pods[0].Deadline.Equal(deadline) {
 		t.Errorf("explain %s: %s, want the deadline %v", pod, out, deadline)
 	}
 }
 
-// comesBackBefore has node b fall silent and come back before the time of a pod of its is up.
+// comesBackBefore makes node b silent and lets it report again before the toleration of its pod
+// ends.
 func comesBackBefore(t *testing.T, c *Cluster, m *members) {
 	t.Helper()
 	before := c.place("before", "b", 20, 0)
@@ -280,13 +283,14 @@ func comesBackBefore(t *testing.T, c *Cluster, m *members) {
 			}
 			found = append(found, e.Message)
 		}
-		return fmt.Errorf("events %q", found)
+		return fmt.Errorf("events of the node = %q", found)
 	})
 	<-time.After(time.Until(tainted.Add(21 * time.Second)))
 	c.podStays(before)
 }
 
-// Mode observe says what it would write, and writes nothing at all: no Lease, no event, nothing to nodes and pods.
+// Mode observe logs the writes that it would make, and writes nothing: no Lease, no event, no node
+// or pod.
 func TestObservingWritesNothing(t *testing.T) {
 	log, args := audited(t)
 	c := Start(t, Options{Args: map[string][]string{APIServer: args}})
@@ -305,25 +309,25 @@ func TestObservingWritesNothing(t *testing.T) {
 	for _, want := range []string{"what=status node=a", "what=taints node=a", "what=stamp node=c", "what=evict pod=default/q"} {
 		c.Eventually(startDeadline, "it says "+want, func(context.Context) error {
 			if !strings.Contains(eye.log(), want) {
-				return fmt.Errorf("its log is %s", eye.log())
+				return fmt.Errorf("observer's log is %s", eye.log())
 			}
 			return nil
 		})
 	}
 	if s, complaint, ok := eye.status(); !ok || len(s.Nodes) != 3 || s.Nodes[0].Health != "Unknown" || s.Nodes[1].Health != "Ready" {
-		t.Errorf("%s, %+v", complaint, s.Nodes)
+		t.Errorf("status of the observer: %s, %+v", complaint, s.Nodes)
 	}
 	if after := c.versions(); after != before {
-		t.Errorf("objects were\n%s\nand are\n%s", before, after)
+		t.Errorf("objects changed: before\n%s\nafter\n%s", before, after)
 	}
 	for _, r := range log.of(nodeAccount.user()) {
 		if r.writes() || r.ResponseStatus.Code >= 400 && r.ResponseStatus.Code != http.StatusNotFound {
-			t.Errorf("it asks: %v (%d)", r, r.ResponseStatus.Code)
+			t.Errorf("observer sent a write: %v (%d)", r, r.ResponseStatus.Code)
 		}
 	}
 }
 
-// versions are those of all nodes and pods.
+// versions returns the resourceVersions of all nodes and pods.
 func (c *Cluster) versions() string {
 	c.t.Helper()
 	out, err := c.Kubectl(c.t.Context(), "", "get", "nodes,pods", "-A", "-o", `jsonpath={range .items[*]}{.metadata.name} {.metadata.resourceVersion}{"\n"}{end}`)
@@ -333,7 +337,7 @@ func (c *Cluster) versions() string {
 	return out
 }
 
-// checks answers what is asked about dead nodes, and counts that.
+// checks answers liveness queries of dead nodes, and counts them.
 type checks struct {
 	mu      sync.Mutex
 	answers map[string]string // by node; absent: an error
@@ -358,16 +362,18 @@ func (k *checks) often(name string, n int) func(context.Context) error {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		if k.asked[name] < n {
-			return fmt.Errorf("%v", k.asked)
+			return fmt.Errorf("queries by node = %v", k.asked)
 		}
 		return nil
 	}
 }
 
-// Mode fence beside a kube-controller-manager that has its own controllers: of the nodes that are silent only the one that the check confirms
-// dead is taken out of service, which frees its pods, and it is put back when it is there again. A taint of somebody else's stays.
+// Mode fence runs alongside a kube-controller-manager with its own controllers. Of the silent nodes
+// only the one that the check confirms as dead gets the out-of-service taint, which frees its pods.
+// It loses the taint when it reports again. Taints of other clients stay.
 //
-// Mode replace does not begin beside it, and begins once it is quiet.
+// Mode replace does not start alongside such a kube-controller-manager, and starts when that is
+// quiet.
 func TestBesideTheControllerManager(t *testing.T) {
 	log, args := audited(t)
 	c := Start(t, Options{Controllers: "*", Args: map[string][]string{
@@ -392,19 +398,19 @@ func TestBesideTheControllerManager(t *testing.T) {
 		c.Eventually(startDeadline, name+" was asked about again and again", k.often(name, 3))
 		c.taintsAre(name, unreachable...)
 	}
-	c.podGone(stuck) // by the pod garbage collector
+	c.podGone(stuck) // deleted by the pod garbage collector
 	if is, err := c.Client.CoreV1().Pods("default").Get(t.Context(), "held", metav1.GetOptions{}); err != nil || is.UID != held.UID {
-		t.Errorf("a pod of a node that is not out of service is gone: %v", err)
+		t.Errorf("pod of a node without the out-of-service taint is gone: %v", err)
 	}
 	m.rise("dead", "foreign")
 	c.taintsAre("dead")
 	c.taintsAre("foreign", foreign)
 	fence.stop()
 	if wrote, want := log.wrote(nodeAccount), []string{"patch nodes dead 200", "patch nodes dead 200"}; !slices.Equal(wrote, want) {
-		t.Errorf("it has written %q, want %q", wrote, want)
+		t.Errorf("writes in mode fence = %q, want %q", wrote, want)
 	}
 	if n := k.asked["foreign"] + k.asked["w"]; n != 0 {
-		t.Errorf("nodes that are out of service already, or ready, were asked about %d times", n)
+		t.Errorf("checks of nodes that are tainted already, or ready = %d, want 0", n)
 	}
 
 	m.fall("w")
@@ -414,19 +420,19 @@ func TestBesideTheControllerManager(t *testing.T) {
 		t.Helper()
 		c.Eventually(startDeadline, "it says: "+what, func(context.Context) error {
 			if !strings.Contains(rival.log(), what) {
-				return fmt.Errorf("its log is %s", rival.log())
+				return fmt.Errorf("log of the replica in mode replace is %s", rival.log())
 			}
 			return nil
 		})
 	}
 	said("another taint controller active, waiting")
 	if s, complaint, ok := rival.status(); !ok || !strings.Contains(s.Held, "kube-controller-manager") || len(s.Nodes) == 0 {
-		t.Errorf("%s: %+v", complaint, s)
+		t.Errorf("status of the replica: %s: %+v", complaint, s)
 	}
 	m.rise("w")
-	c.taintsAre("w") // by the other
+	c.taintsAre("w") // removed by the other controller
 	if wrote := log.wrote(nodeAccount); len(wrote) != 2 {
-		t.Errorf("it has written %q", wrote)
+		t.Errorf("writes alongside the controllers = %q, want none", wrote)
 	}
 	m.fall("x")
 	c.taintsAre("x", unreachable...)
@@ -435,12 +441,13 @@ func TestBesideTheControllerManager(t *testing.T) {
 	m.rise("x")
 	c.taintsAre("x")
 	if wrote := log.wrote(nodeAccount); len(wrote) < 3 {
-		t.Errorf("it has written %q", wrote)
+		t.Errorf("writes in mode replace = %q", wrote)
 	}
 }
 
-// With respectPDB a pod that has to go is evicted as its budget allows: at once where that does no harm, once there is no budget any more, or
-// deleted when the time for that is over. Conditions that bridges post become taints, and go with them.
+// With respectPDB a pod to be removed is evicted as its budget allows: immediately if allowed,
+// later when the budget is gone, or deleted when its time limit ends. Conditions that bridges post
+// become taints, and are removed with them.
 func TestBudgetsAndPressure(t *testing.T) {
 	log, args := audited(t)
 	c := Start(t, Options{Controllers: MostControllers, Args: map[string][]string{APIServer: args}})
@@ -454,7 +461,7 @@ func TestBudgetsAndPressure(t *testing.T) {
 		c.Eventually(startDeadline, "budget "+name+" is known", func(ctx context.Context) error {
 			b, err := c.Client.PolicyV1().PodDisruptionBudgets("default").Get(ctx, name, metav1.GetOptions{})
 			if err == nil && b.Status.CurrentHealthy != 2 {
-				err = fmt.Errorf("its status is %+v", b.Status)
+				err = fmt.Errorf("budget's status is %+v", b.Status)
 			}
 			return err
 		})
@@ -463,7 +470,7 @@ func TestBudgetsAndPressure(t *testing.T) {
 	for _, p := range pods {
 		of[p.Name] = p
 	}
-	pressed(t, c, "b", time.Now().Add(-20*time.Minute)) // of a bridge that is gone
+	pressed(t, c, "b", time.Now().Add(-20*time.Minute)) // of a bridge that no longer runs
 	const limit = 45 * time.Second
 	r := c.replica(program, "r", nodeAccount, nodesArgs(t, "--respect-pdb", "--pdb-timeout="+limit.String())...)
 	c.leads(r)
@@ -482,7 +489,7 @@ func TestBudgetsAndPressure(t *testing.T) {
 		t.Helper()
 		c.Eventually(startDeadline, "the eviction of "+pod+" was answered "+how, func(context.Context) error {
 			if wrote := log.wrote(nodeAccount); !slices.Contains(wrote, "create pods/eviction "+pod+" "+how) {
-				return fmt.Errorf("it has written %q", wrote)
+				return fmt.Errorf("writes = %q", wrote)
 			}
 			return nil
 		})
@@ -494,23 +501,23 @@ func TestBudgetsAndPressure(t *testing.T) {
 	}
 	c.podGone(of["lifted-1"])
 	if at := c.podGone(of["kept-1"]); at.Before(tainted.Add(time.Second + limit)) {
-		t.Errorf("a budget keeps a pod for %v, want %v", at.Sub(tainted), limit)
+		t.Errorf("pod with a budget is deleted after %v, want %v", at.Sub(tainted), limit)
 	}
 	wrote := log.wrote(nodeAccount)
 	for _, want := range []string{"create pods/eviction free-1 201", "create pods/eviction lifted-1 201"} {
 		if !slices.Contains(wrote, want) {
-			t.Errorf("no %s: %q", want, wrote)
+			t.Errorf("writes of the program lack %s: %q", want, wrote)
 		}
 	}
 	if deleted := only(wrote, "delete"); !slices.Equal(deleted, []string{"delete pods kept-1 200"}) {
-		t.Errorf("it has deleted %q", deleted)
+		t.Errorf("deletes = %q, want only the pod past its limit", deleted)
 	}
 	for _, name := range []string{"free-2", "kept-2", "lifted-2"} {
 		c.podStays(of[name])
 	}
 }
 
-// budget makes a disruption budget of namespace default for the pods whose label app is its name.
+// budget makes a disruption budget in namespace default for the pods with its name as label app.
 func (c *Cluster) budget(name string, least int32) {
 	c.t.Helper()
 	available := intstr.FromInt32(least)
@@ -525,7 +532,8 @@ func (c *Cluster) budget(name string, least int32) {
 	}
 }
 
-// pressed posts what a bridge posts of a node under memory pressure, with a heartbeat of this time.
+// pressed posts a bridge's conditions of a node under memory pressure, with a heartbeat of this
+// time.
 func pressed(t *testing.T, c *Cluster, node string, at time.Time) {
 	t.Helper()
 	text, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []v1.NodeCondition{{

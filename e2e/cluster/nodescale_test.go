@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// What both are told. The grace period is the default one.
+// Settings of both. The grace period is the default one.
 const (
 	scaleGrace = 50 * time.Second
 	scaleRate  = 20 // nodes a second of a zone
@@ -27,16 +27,17 @@ var scaleArgs = []string{
 	"--leader-elect=true",
 }
 
-// Both watch for so long at rest, after they have had the time to settle.
+// Both are measured at rest for this long, after a time to settle.
 const (
 	scaleRest   = 3 * time.Minute
 	scaleSettle = 30 * time.Second
 )
 
-// BenchmarkNodes sets jettison-cluster nodes beside kube-controller-manager with node-lifecycle-controller and taint-eviction-controller alone:
-// on one API server, with the same nodes, whose kubelets are the benchmark. At rest both run side by side, since neither has anything to
-// write. Then a tenth of the nodes dies at once, one zone of three, all, first beside the one and then beside the other. A time fails
-// nothing; a taint of a node that lives does.
+// BenchmarkNodes compares jettison-cluster nodes with kube-controller-manager running only
+// node-lifecycle-controller and taint-eviction-controller, on one API server with the same nodes.
+// The benchmark acts as their kubelets. At rest both run at the same time, because neither has to
+// write. Then a tenth of the nodes, one zone of three, and all nodes die at the same time, with one
+// controller and then with the other. Times fail nothing; a taint on a living node does.
 func BenchmarkNodes(b *testing.B) {
 	for _, size := range []struct{ nodes, pods int }{{100, 10}, {1000, 10}, {5000, 10}} {
 		b.Run(fmt.Sprint(size.nodes), func(b *testing.B) {
@@ -47,11 +48,11 @@ func BenchmarkNodes(b *testing.B) {
 	}
 }
 
-// controller is one of the two.
+// controller is one of the two compared programs.
 type controller struct {
 	name  string // also of its process
 	start func()
-	users []string // by whom the API server knows it
+	users []string // its users at the API server
 	col   map[string]string
 }
 
@@ -81,7 +82,7 @@ func measureNodes(b *testing.B, nodes, pods int) {
 	s.both = []*controller{theirs, ours}
 	began := time.Now()
 	s.f = newFleet(b, c, nodes, pods, scaleGrace)
-	b.Logf("%d nodes with %d pods each are made after %v", nodes, pods, time.Since(began).Round(time.Second))
+	b.Logf("%d nodes with %d pods each made within %v", nodes, pods, time.Since(began).Round(time.Second))
 
 	for _, x := range s.both {
 		x.start()
@@ -96,13 +97,14 @@ func measureNodes(b *testing.B, nodes, pods int) {
 	s.end(ours)
 	s.lists()
 	s.print()
-	b.Logf("renewals a second late: %d, failed: %d", s.f.late.Load(), s.f.lost.Load())
+	b.Logf("renewals over a second late: %d, failed: %d", s.f.late.Load(), s.f.lost.Load())
 	for _, why := range s.f.wrongs() {
 		b.Error(why)
 	}
 }
 
-// controllerManager starts it with the two controllers alone. Without others nobody makes what Start waits for.
+// controllerManager starts kube-controller-manager with only the two controllers. Without the
+// others no controller makes the objects that Start waits for.
 func (s *scale) controllerManager() {
 	p := s.c.controllerManager(Options{Controllers: "node-lifecycle-controller,taint-eviction-controller"})
 	p.ready = s.c.answers(s.c.url(ControllerManager) + "/healthz")
@@ -112,7 +114,7 @@ func (s *scale) controllerManager() {
 	}
 }
 
-// end stops one; its name is free again.
+// end stops a controller; its name is free again.
 func (s *scale) end(x *controller) {
 	i := s.c.find(x.name)
 	if err := s.c.processes[i].stop(); err != nil {
@@ -121,7 +123,7 @@ func (s *scale) end(x *controller) {
 	s.c.processes = slices.Delete(s.c.processes, i, i+1)
 }
 
-// say puts a figure into the table.
+// say adds a figure to the table.
 func (s *scale) say(x *controller, row, format string, args ...any) {
 	if !slices.Contains(s.rows, row) {
 		s.rows = append(s.rows, row)
@@ -130,7 +132,7 @@ func (s *scale) say(x *controller, row, format string, args ...any) {
 	s.b.Logf("%s: %s: %s", x.name, row, x.col[row])
 }
 
-// metric reports a figure to whoever compares runs.
+// metric reports a figure for tools that compare runs.
 func (s *scale) metric(x *controller, unit string, v float64) { s.b.ReportMetric(v, x.name+"-"+unit) }
 
 func (s *scale) rest() {
@@ -156,12 +158,12 @@ func (s *scale) rest() {
 		s.say(x, "at rest: of it anonymous, MiB", "%.0f", mebibytes(s.c.pid(x.name), "RssAnon"))
 		asked := s.asked(x, from, to)
 		s.say(x, "at rest: requests a second, watches aside", "%.2f", float64(len(asked))/to.Sub(from).Seconds())
-		s.b.Logf("%s asks at rest: %v", x.name, counted(asked))
+		s.b.Logf("requests of %s at rest: %v", x.name, counted(asked))
 	}
-	s.b.Logf("at rest: the API server takes %.0f %% of a core, etcd %.0f %%", share(APIServer), share(Etcd))
+	s.b.Logf("at rest: the API server uses %.0f %% of a core, etcd %.0f %%", share(APIServer), share(Etcd))
 }
 
-// asked are the requests of one that the API server got in a while, watches aside.
+// asked returns the requests of a controller in an interval, without watches.
 func (s *scale) asked(x *controller, from, to time.Time) (out []request) {
 	for _, user := range x.users {
 		for _, r := range s.log.of(user) {
@@ -185,7 +187,7 @@ func counted(all []request) map[string]int {
 	return out
 }
 
-// storms lets nodes die beside one.
+// storms lets nodes die with one controller.
 func (s *scale) storms(x *controller) {
 	var tenth, zone []*sailor
 	for _, n := range s.f.nodes {
@@ -202,7 +204,7 @@ func (s *scale) storms(x *controller) {
 	s.say(x, "RSS, MiB, at most", "%.0f", mebibytes(s.c.pid(x.name), "VmHWM"))
 }
 
-// gale is what is counted while something happens.
+// gale counts requests and CPU time during an event.
 type gale struct {
 	s    *scale
 	x    *controller
@@ -219,16 +221,17 @@ func (g *gale) end() {
 	g.s.say(g.x, g.what+": CPU, s", "%.1f", (cpu(g.s.b, g.s.c.pid(g.x.name)) - g.cpu).Seconds())
 	asked := g.s.asked(g.x, g.from, time.Now())
 	g.s.say(g.x, g.what+": requests", "%d", len(asked))
-	g.s.b.Logf("%s asks when %s: %v", g.x.name, g.what, counted(asked))
+	g.s.b.Logf("requests of %s when %s: %v", g.x.name, g.what, counted(asked))
 }
 
-// storm lets some die of which all are to have a taint that evicts, and says by how much later they have it than the rate allows.
+// storm lets nodes die that must all get a NoExecute taint, and reports how much later they have it
+// than the rate allows.
 func (s *scale) storm(x *controller, what string, dead []*sailor) {
 	g := s.gale(x, what)
 	s.f.fall(dead)
 	limit := scaleGrace + time.Duration(len(dead))*time.Second/scaleRate + 3*time.Minute
 	if n := s.f.await(dead, limit, func(n *sailor) bool { return !n.executed.IsZero() && !n.unknown.IsZero() }); n < len(dead) {
-		s.b.Errorf("%s, %s: of %d nodes %d are tainted", x.name, what, len(dead), n)
+		s.b.Errorf("%s, %s: of %d dead nodes %d are tainted", x.name, what, len(dead), n)
 	}
 	s.f.mu.Lock()
 	given := s.f.given
@@ -239,14 +242,15 @@ func (s *scale) storm(x *controller, what string, dead []*sailor) {
 	s.delays(x, what+": taint later than the rate allows", beyond)
 	s.metric(x, strings.ReplaceAll(what, " ", "-")+"-beyond-p99-s", at(beyond, 0.99).Seconds())
 	if given != len(dead) {
-		s.b.Errorf("%s, %s: %d taints that evict for %d nodes", x.name, what, given, len(dead))
+		s.b.Errorf("%s, %s: %d NoExecute taints for %d nodes, want one each", x.name, what, given, len(dead))
 	}
 	g.end()
 	s.say(x, what+": back to well, s", "%.1f", s.f.rise(dead).Seconds())
 }
 
-// lateness is how long after its silence was due each is Unknown and has its taint, and how much later the nth of a zone has its taint than
-// the rate allows the nth: a token is there when the first is due, and another one each 1/rate from then on. The fleet's lock is held.
+// lateness returns how long after its silence was due each node is Unknown and tainted, and how
+// much later the nth of a zone is tainted than the rate allows: a token is available when the first
+// is due, and another one each 1/rate from then on. The caller has the fleet's lock.
 func (s *scale) lateness(dead []*sailor) (unknown, tainted, beyond []time.Duration) {
 	due, had := map[string][]time.Time{}, map[string][]time.Time{}
 	for _, n := range dead {
@@ -272,7 +276,8 @@ func (s *scale) lateness(dead []*sailor) (unknown, tainted, beyond []time.Durati
 	return unknown, tainted, beyond
 }
 
-// doom lets all die. Then it is more likely that nobody hears the nodes: none is to keep a taint that evicts.
+// doom lets all nodes die. That looks like a failure of the observer, so no node may keep a
+// NoExecute taint.
 func (s *scale) doom(x *controller) {
 	const what = "all die"
 	g := s.gale(x, what)
@@ -289,7 +294,7 @@ func (s *scale) doom(x *controller) {
 		unknown = append(unknown, n.unknown.Sub(n.renewed.Add(scaleGrace)))
 	}
 	s.f.mu.Unlock()
-	time.Sleep(20 * time.Second) // what is to be taken back is
+	time.Sleep(20 * time.Second) // time to remove the taints
 	kept := 0
 	s.f.mu.Lock()
 	for _, n := range s.f.nodes {
@@ -305,12 +310,12 @@ func (s *scale) doom(x *controller) {
 	s.say(x, what+": back to well, s", "%.1f", s.f.rise(s.f.nodes).Seconds())
 }
 
-// delays says p50, p99 and the longest.
+// delays adds p50, p99 and the longest.
 func (s *scale) delays(x *controller, row string, all []time.Duration) {
 	s.say(x, row+", s: p50, p99, max", "%.2f, %.2f, %.2f", at(all, 0.5).Seconds(), at(all, 0.99).Seconds(), at(all, 1).Seconds())
 }
 
-// at is a quantile by the nearest rank.
+// at returns a quantile by the nearest rank.
 func at(all []time.Duration, share float64) time.Duration {
 	if len(all) == 0 {
 		return -1
@@ -319,7 +324,8 @@ func at(all []time.Duration, share float64) time.Duration {
 	return sorted[max(0, int(math.Ceil(share*float64(len(sorted))))-1)]
 }
 
-// lists counts how often pods were listed, of all requests of both: at a start once, by a list or a watch that begins with one.
+// lists counts the lists of pods among the requests of both: one at a start, by a list or a watch
+// that begins with one.
 func (s *scale) lists() {
 	for _, x := range s.both {
 		n := 0
@@ -354,14 +360,14 @@ func (s *scale) print() {
 	s.b.Logf("\n%s", out.String())
 }
 
-// cpu is what a process has had of the processors.
+// cpu returns the CPU time that a process has used.
 func cpu(t testing.TB, pid int) time.Duration {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		t.Fatal(err)
 	}
-	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:])) // from the third one on
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:])) // starts at the third field
 	user, err := strconv.ParseInt(fields[11], 10, 64)
 	if err != nil {
 		t.Fatal(err)
@@ -373,7 +379,7 @@ func cpu(t testing.TB, pid int) time.Duration {
 	return time.Duration(user+system) * 10 * time.Millisecond // USER_HZ is 100
 }
 
-// mebibytes is a figure of /proc/PID/status.
+// mebibytes returns a figure of /proc/PID/status.
 func mebibytes(pid int, field string) float64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// find is the place of a part that runs, or ran, by its name.
+// find returns the index of a part, running or ended, by its name.
 func (c *Cluster) find(name string) int {
 	c.t.Helper()
 	c.own()
@@ -18,7 +18,7 @@ func (c *Cluster) find(name string) int {
 	return i
 }
 
-// Kill ends a part at once, as a crash does.
+// Kill ends a part immediately, as a crash does.
 func (c *Cluster) Kill(name string) {
 	c.t.Helper()
 	p := c.processes[c.find(name)]
@@ -28,14 +28,14 @@ func (c *Cluster) Kill(name string) {
 	<-p.ended
 }
 
-// Again starts a part that was killed, with the arguments that it had, and waits until it is ready.
+// Again restarts a killed part with the same arguments, and waits until it is ready.
 func (c *Cluster) Again(name string) {
 	c.t.Helper()
 	i := c.find(name)
 	select {
 	case <-c.processes[i].ended:
 	default:
-		c.t.Fatalf("start %s again: it runs", name)
+		c.t.Fatalf("start %s again: it still runs", name)
 	}
 	ctx, cancel := context.WithTimeout(c.t.Context(), startDeadline+time.Minute)
 	defer cancel()
@@ -48,10 +48,10 @@ func (c *Cluster) Again(name string) {
 	}
 }
 
-// Pause has a part hang: connections stay open and are still accepted, and nothing answers.
+// Pause makes a part hang: connections stay open and are still accepted, without answers.
 func (c *Cluster) Pause(name string) { c.signal(name, syscall.SIGSTOP) }
 
-// Resume has it go on.
+// Resume continues a paused part.
 func (c *Cluster) Resume(name string) { c.signal(name, syscall.SIGCONT) }
 
 func (c *Cluster) signal(name string, s syscall.Signal) {

@@ -13,8 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The pods of a DaemonSet and of a StatefulSet leak, again and again. Their controllers bring them back to this node under other UIDs: each is
-// kept out, longer the second time, and runs once that is over.
+// The pods of a DaemonSet and of a StatefulSet leak repeatedly. Their controllers recreate them on
+// this node with other UIDs. Each is rejected during a hold-off, longer the second time, and then
+// runs.
 func TestWhatAnOwnerBringsBackIsHeldOff(t *testing.T) {
 	c := Start(t, Options{Controllers: MostControllers, Scheduler: true})
 	c.own()
@@ -31,18 +32,19 @@ func TestWhatAnOwnerBringsBackIsHeldOff(t *testing.T) {
 			next, out := c.back(n, kind, app, victim, times)
 			words, _ := seen.of(victim.UID)
 			if words = slices.Compact(words); words[len(words)-1] != "Failed Evicted" {
-				t.Errorf("%s: the evicted pod was %q", kind, words)
+				t.Errorf("%s: unexpected states of the evicted pod: %q", kind, words)
 			}
-			t.Logf("%s, eviction %d: %s was %q; %s was kept out for %v", kind, times, victim.Name, words, next.Name, out)
+			t.Logf("%s, eviction %d: states of %s: %q; hold-off of %s: %v", kind, times, victim.Name, words, next.Name, out)
 			if out <= before {
-				t.Errorf("%s: kept out for %v, and for %v the time before", kind, out, before)
+				t.Errorf("%s: hold-off of %v, want longer than the earlier one of %v", kind, out, before)
 			}
 			victim, before = next, out
 		}
 	}
 }
 
-// back waits until an owner's next pod runs, which it may not before its hold-off is over. out is how long that was, from the eviction.
+// back waits until an owner's next pod runs, which must be after its hold-off. out is the time from
+// the eviction until then.
 func (c *Cluster) back(n *Node, kind, app string, victim v1.Pod, times int) (next v1.Pod, out time.Duration) {
 	c.t.Helper()
 	var until, began time.Time
@@ -70,14 +72,14 @@ func (c *Cluster) back(n *Node, kind, app string, victim v1.Pod, times int) (nex
 				return err
 			}
 		}
-		return fmt.Errorf("%d pods (%v); events: %v", len(pods), err, c.events(ctx))
+		return fmt.Errorf("%d pods exist (%v); events: %v", len(pods), err, c.events(ctx))
 	})
 	started := next.Status.ContainerStatuses[0].State.Running
 	switch {
 	case until.IsZero() || began.IsZero():
-		c.t.Fatalf("%s: nothing was held off for the %d. time (evicted at %v)", kind, times, began)
+		c.t.Fatalf("%s: no hold-off after eviction %d (at %v)", kind, times, began)
 	case started == nil || started.StartedAt.Time.Before(until.Truncate(time.Second)):
-		c.t.Errorf("%s: %s is held off until %v, and runs since %+v", kind, next.Name, until, started)
+		c.t.Errorf("%s: %s has a hold-off until %v but runs since %+v", kind, next.Name, until, started)
 	}
 	return next, until.Sub(began)
 }
@@ -105,8 +107,9 @@ func (c *Cluster) owned(kind, name, behaviour string) {
 	}
 }
 
-// The agent hangs while a pod leaks, until the kubelet evicts by the same threshold, and wakes up in the middle of that: the pod is evicted
-// once, whoever's word it is, nobody writes against the other, and no other pod goes.
+// The agent hangs while a pod leaks, until the kubelet evicts for the same threshold, and resumes
+// during that. The pod is evicted once, by either, no write contradicts another, and no other pod
+// is evicted.
 func TestTheKubeletEvictsAtTheSameTime(t *testing.T) {
 	c := Start(t, Options{Controllers: MostControllers, Scheduler: true})
 	c.own()
@@ -123,7 +126,7 @@ func TestTheKubeletEvictsAtTheSameTime(t *testing.T) {
 	n.leak(t, all[0].UID, "12Mi")
 	c.Eventually(2*workloadDeadline, "the kubelet evicts", func(context.Context) error {
 		if log := n.KubeletLog(400); !strings.Contains(log, evicts) {
-			return fmt.Errorf("not in its log")
+			return fmt.Errorf("eviction is not in the kubelet's log")
 		}
 		return nil
 	})
@@ -139,5 +142,5 @@ func TestTheKubeletEvictsAtTheSameTime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("the agent has evicted %d; the pod's message: %q, annotations %v", len(s.Evicted), failed.Status.Message, failed.Annotations)
+	t.Logf("evictions by the agent: %d; the pod's message: %q, annotations %v", len(s.Evicted), failed.Status.Message, failed.Annotations)
 }

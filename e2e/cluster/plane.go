@@ -20,24 +20,26 @@ import (
 	"jettison/e2e/build"
 )
 
-// Options of a cluster. The zero value is etcd and kube-apiserver alone: authentication, RBAC, admission, tokens, watches, and no service
-// accounts but those that the test makes.
+// Options configure a cluster. The zero value runs only etcd and kube-apiserver: authentication,
+// RBAC, admission, tokens, watches, and only the service accounts that the test makes.
 type Options struct {
-	// Controllers that kube-controller-manager runs, as its flag --controllers; empty: it does not run.
+	// Controllers that kube-controller-manager runs, as for its flag --controllers; empty: it does
+	// not run.
 	Controllers string
 	Scheduler   bool // runs kube-scheduler
-	// NodeTaints leaves admission TaintNodesByCondition on: each new node is tainted not-ready until somebody takes that away, which is
-	// controller node-lifecycle's part.
+	// NodeTaints keeps admission TaintNodesByCondition enabled: each new node has the taint
+	// not-ready until the controller node-lifecycle removes it.
 	NodeTaints bool
 	// Args are further arguments of a part, by its name.
 	Args map[string][]string
-	Env  []string // further environment of each part, as GOGC=50
+	Env  []string // further environment of each part (GOGC=50)
 }
 
-// MostControllers are all but those that mark nodes and evict from them: what a test does not want to happen by itself.
+// MostControllers has all controllers except those that mark nodes and evict from them, which would
+// disturb tests.
 const MostControllers = "*,-node-lifecycle-controller,-taint-eviction-controller"
 
-// Names of the parts, for Options.Args, Kill and the like.
+// Names of the parts, for Options.Args, Kill and similar.
 const (
 	Etcd              = "etcd"
 	APIServer         = "kube-apiserver"
@@ -45,21 +47,23 @@ const (
 	Scheduler         = "kube-scheduler"
 )
 
-// Addresses as a guest of QEMU's user network sees them. The services' network lies in the guest's, so that QEMU can forward its first
-// address, that of the API server's own service: kubelets and pods reach it without kube-proxy.
+// Addresses as a guest in QEMU's user network sees them. The services' network is inside the
+// guest's, so that QEMU can forward its first address, that of the API server's own service:
+// kubelets and pods reach it without kube-proxy.
 const (
 	serviceNetwork = "10.0.2.64/27"
 	serviceAddress = "10.0.2.65"
 	hostAddress    = "10.0.2.2"
 )
 
-// Cluster is a running cluster. It ends with its test. Its methods are for the test's own goroutine, unless they say otherwise.
+// Cluster is a running cluster. It ends with its test. Its methods are for the test's own
+// goroutine, unless documented otherwise.
 type Cluster struct {
 	Admin  *rest.Config         // of the administrator, without a rate limit
-	Client kubernetes.Interface // likewise; for any goroutine
+	Client kubernetes.Interface // of the administrator, too; for any goroutine
 
 	t         testing.TB
-	dir       string // of data, secrets and logs; empty: the cluster is not ours
+	dir       string // of data, secrets and logs; empty: the cluster was started elsewhere
 	bin       string // of the programs
 	kubeconf  string // path of the administrator's kubeconfig
 	ports     map[string]int
@@ -67,11 +71,11 @@ type Cluster struct {
 	http      *http.Client // the administrator's, for ready checks
 	egress    *egress
 	processes []*process // in the order of their start
-	nodes     int        // that have joined
+	nodes     int        // number of nodes that joined
 }
 
-// Start runs a cluster until the test ends, and returns when what was asked for is ready: 4 s for all parts. It skips under -short. The
-// programs are built the first time: 590 s of CPU time.
+// Start runs a cluster until the test ends, and returns when the requested parts are ready: 4 s for
+// all parts. It skips under -short. The programs are built on first use: 590 s of CPU time.
 func Start(t testing.TB, o Options) *Cluster {
 	t.Helper()
 	if testing.Short() {
@@ -101,9 +105,10 @@ func Start(t testing.TB, o Options) *Cluster {
 			return c
 		}
 		err = errors.Join(err, c.stop())
-		// A port that was free a moment ago may be taken by now: that, and only that, is worth another try.
+		// Another process may have bound a port that was free a moment ago. Only that failure is
+		// retried.
 		if try == 3 || !strings.Contains(err.Error(), "address already in use") {
-			t.Fatalf("start a cluster: %v", err)
+			t.Fatalf("start the parts of a cluster: %v", err)
 		}
 	}
 }
@@ -134,7 +139,7 @@ func (c *Cluster) start(ctx context.Context, o Options) (err error) {
 	return nil
 }
 
-// run starts a part, which belongs to the cluster even if it does not get ready.
+// run starts a part. It belongs to the cluster even if it does not become ready.
 func (c *Cluster) run(ctx context.Context, p part) error {
 	run, err := start(ctx, p, c.dir)
 	if run != nil {
@@ -145,10 +150,10 @@ func (c *Cluster) run(ctx context.Context, p part) error {
 
 func (c *Cluster) path(name string) string { return filepath.Join(c.dir, name) }
 
-// url of a part's API on this machine.
+// url returns the URL of a part's API on this machine.
 func (c *Cluster) url(part string) string { return fmt.Sprintf("https://127.0.0.1:%d", c.ports[part]) }
 
-// parts are what the options ask for, in the order in which they start.
+// parts returns the parts that the options request, in start order.
 func (c *Cluster) parts(o Options) []part {
 	out := []part{c.etcd(), c.apiServer(o)}
 	if o.Controllers != "" {
@@ -163,7 +168,7 @@ func (c *Cluster) parts(o Options) []part {
 	return out
 }
 
-// etcd keeps nothing over a crash of the machine, and elects itself at once: else that takes up to a second.
+// etcd does not sync to disk, and elects itself immediately, which otherwise takes up to a second.
 func (c *Cluster) etcd() part {
 	clients, peers := fmt.Sprintf("http://127.0.0.1:%d", c.ports[Etcd]), fmt.Sprintf("http://127.0.0.1:%d", c.ports["peers"])
 	return part{name: Etcd, ready: c.answers(clients + "/health"), argv: []string{
@@ -204,8 +209,9 @@ func (c *Cluster) controllerManager(o Options) part {
 	}
 }
 
-// asUser are the arguments by which a part speaks to the API server under its own name, and serves. It does not look up who else may be a
-// client of its own: without aggregated API servers it would complain of that without end.
+// asUser returns the arguments with which a part uses the API server under its own name, and
+// serves. It does not look up client CAs in the cluster: without aggregated API servers it would
+// log errors about that endlessly.
 func (c *Cluster) asUser(name string) []string {
 	conf := c.path(name + ".conf")
 	return []string{
@@ -215,7 +221,8 @@ func (c *Cluster) asUser(name string) []string {
 	}
 }
 
-// namespaceReady says whether pods can be made in a namespace. The health of kube-controller-manager does not say so.
+// namespaceReady returns nil if pods can be created in a namespace. The health of
+// kube-controller-manager does not show that.
 func (c *Cluster) namespaceReady(namespace string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -256,7 +263,7 @@ func (c *Cluster) stop() (err error) {
 	return errors.Join(err, os.RemoveAll(c.dir))
 }
 
-// tails are the ends of the parts' logs.
+// tails returns the ends of the parts' logs.
 func (c *Cluster) tails() string {
 	var out strings.Builder
 	for _, p := range c.processes {
@@ -265,7 +272,7 @@ func (c *Cluster) tails() string {
 	return out.String()
 }
 
-// freePorts finds loopback ports that nothing listens on, one for each name.
+// freePorts finds loopback ports without a listener, one for each name.
 func freePorts(names ...string) (map[string]int, error) {
 	out := map[string]int{}
 	for _, name := range names {
@@ -279,20 +286,20 @@ func freePorts(names ...string) (map[string]int, error) {
 	return out, nil
 }
 
-// Eventually asks again and again, a tenth of a second apart, until check returns nil. It fails the test with what was awaited and what was
-// last seen.
+// Eventually polls check every tenth of a second until it returns nil. It fails the test with the
+// awaited state and the last one seen.
 func (c *Cluster) Eventually(limit time.Duration, what string, check func(ctx context.Context) error) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), limit)
 	defer cancel()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	for last := errors.New("nothing yet"); ; {
+	for last := errors.New("no result yet"); ; {
 		err := check(ctx)
 		if err == nil {
 			return
 		}
-		if ctx.Err() == nil { // what an interrupted question says is of no use
+		if ctx.Err() == nil { // the error of an interrupted check is useless
 			last = err
 		}
 		select {

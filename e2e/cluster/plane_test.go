@@ -22,7 +22,7 @@ import (
 	"jettison/e2e/build"
 )
 
-// client speaks to the API server as a configuration says.
+// client returns a client of the API server with a configuration.
 func client(t testing.TB, c *rest.Config) kubernetes.Interface {
 	t.Helper()
 	out, err := kubernetes.NewForConfig(c)
@@ -32,13 +32,14 @@ func client(t testing.TB, c *rest.Config) kubernetes.Interface {
 	return out
 }
 
-// The API server alone: who bears what is who it takes them for, and may what RBAC says; a token that is bound to a node names it.
+// The API server alone: it identifies each client by its credentials and authorizes it by RBAC. A
+// token bound to a node names the node.
 func TestTheAPIServerKnowsWhoAsks(t *testing.T) {
 	c := Start(t, Options{})
 	c.own()
 	version, err := c.Client.Discovery().ServerVersion()
 	if err != nil || version.GitVersion != build.KubernetesVersion || version.Minor != "36" {
-		t.Fatalf("version %v, %v", version, err)
+		t.Fatalf("version of the API server = %v, %v", version, err)
 	}
 	const node = "some-node"
 	account := metav1.ObjectMeta{Name: "somebody", Namespace: "default"}
@@ -60,21 +61,22 @@ func TestTheAPIServerKnowsWhoAsks(t *testing.T) {
 	} {
 		review, err := client(t, who.config).AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authv1.SelfSubjectReview{}, metav1.CreateOptions{})
 		if err != nil {
-			t.Errorf("%s: %v", who.name, err)
+			t.Errorf("self subject review of %s: %v", who.name, err)
 			continue
 		}
 		user := review.Status.UserInfo
 		if at := strings.Join(user.Extra["authentication.kubernetes.io/node-name"], ","); user.Username != who.name || at != who.atNode {
-			t.Errorf("the API server takes %s of %q for %s of %q", who.name, who.atNode, user.Username, at)
+			t.Errorf("API server identifies %s of %q as %s of %q", who.name, who.atNode, user.Username, at)
 		}
 		_, err = client(t, who.config).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 		if allowed := err == nil; allowed != (who.name == "admin") || !allowed && !apierrors.IsForbidden(err) {
-			t.Errorf("%s lists nodes: %v", who.name, err)
+			t.Errorf("list of nodes by %s: unexpected result %v", who.name, err)
 		}
 	}
 }
 
-// A part that hangs answers nobody, one that is dead refuses, and one that is back has what it had.
+// A hanging part does not answer, a killed one refuses connections, and a restarted one has its
+// data.
 func TestOutagesOfTheAPIServer(t *testing.T) {
 	c := Start(t, Options{})
 	c.own()
@@ -90,13 +92,13 @@ func TestOutagesOfTheAPIServer(t *testing.T) {
 	}
 	c.Pause(APIServer)
 	if err := ask(); err == nil {
-		t.Error("an API server that hangs answers")
+		t.Error("a hanging API server answers, want a timeout")
 	}
 	c.Resume(APIServer)
 	c.Eventually(startDeadline, "the API server answers again", func(context.Context) error { return ask() })
 	c.Kill(APIServer)
 	if err := ask(); err == nil {
-		t.Error("an API server that is dead answers")
+		t.Error("a killed API server answers, want an error")
 	}
 	c.Again(APIServer)
 	if err := ask(); err != nil {
@@ -107,7 +109,7 @@ func TestOutagesOfTheAPIServer(t *testing.T) {
 	c.Eventually(startDeadline, "etcd has what it had", func(context.Context) error { return ask() })
 }
 
-// All parts, and a node that pretends to run what it is given.
+// All parts, and a node with a fake runtime.
 func TestAHollowNodeRunsADeployment(t *testing.T) {
 	c := Start(t, Options{Controllers: MostControllers, Scheduler: true})
 	c.own()
@@ -116,17 +118,17 @@ func TestAHollowNodeRunsADeployment(t *testing.T) {
 	c.Available("web", 2)
 	pods, err := c.Pods(t.Context(), "default", "app=web")
 	if err != nil || len(pods) != 2 || pods[0].Spec.NodeName != "hollow" {
-		t.Errorf("%v: %d pods", err, len(pods))
+		t.Errorf("pods of the Deployment: %v, have %d", err, len(pods))
 	}
 	if out, err := c.Kubectl(t.Context(), "", "get", "nodes", "--no-headers"); err != nil || !strings.Contains(out, build.KubernetesVersion) {
-		t.Errorf("kubectl says %q, %v", out, err)
+		t.Errorf("output of kubectl get nodes = %q, %v", out, err)
 	}
 }
 
 // childVariable is set in the process that TestAClusterDiesWithItsProcess starts and kills.
 const childVariable = "JETTISON_CHILD"
 
-// However the process that started a cluster ends, the cluster ends with it: here by SIGKILL, after which no clean-up runs.
+// The cluster ends with the process that started it, even after SIGKILL, which runs no clean-up.
 func TestAClusterDiesWithItsProcess(t *testing.T) {
 	if os.Getenv(childVariable) != "" {
 		c := Start(t, Options{})
@@ -137,7 +139,7 @@ func TestAClusterDiesWithItsProcess(t *testing.T) {
 		select {} // until killed
 	}
 	if testing.Short() || os.Getenv("JETTISON_KUBECONFIG") != "" {
-		t.Skip("needs a cluster of its own: make e2e-cluster")
+		t.Skip("needs a separate cluster: run make e2e-cluster")
 	}
 	child := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=5m")
 	child.Env = append(os.Environ(), childVariable+"=1")
@@ -165,19 +167,19 @@ func TestAClusterDiesWithItsProcess(t *testing.T) {
 	}
 	err = child.Process.Kill()
 	if waitErr := child.Wait(); len(pids) != 2 || err != nil {
-		t.Fatalf("the child has started processes %v (%v, %v)", pids, err, waitErr)
+		t.Fatalf("processes started by the child = %v (%v, %v)", pids, err, waitErr)
 	}
 	(&Cluster{t: t}).Eventually(time.Minute, "nothing of it is left", func(context.Context) error {
 		for _, pid := range pids {
 			if running(pid) {
-				return fmt.Errorf("process %d outlives the process that started it", pid)
+				return fmt.Errorf("process %d still runs after its parent process ended", pid)
 			}
 		}
 		return nil
 	})
 }
 
-// running reports whether a process is there and not merely waiting to be reaped by whoever has inherited it.
+// running reports whether a process exists and is not a zombie.
 func running(pid int) bool {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && !strings.Contains(string(text), ") Z ") && syscall.Kill(pid, 0) == nil

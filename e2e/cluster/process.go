@@ -13,24 +13,26 @@ import (
 	"time"
 )
 
-// process is a part of the cluster. It leads a process group, and dies with the process that started it, however that ends.
+// process is a part of the cluster. It has its own process group, and ends with the process that
+// started it, in every case.
 type process struct {
 	part
 	log   string // path
 	pid   int
-	ended chan struct{} // closed when it was waited for
-	err   error         // what Wait said, once ended is closed
+	ended chan struct{} // closed when it was reaped
+	err   error         // the error of Wait, valid after ended is closed
 }
 
-// part is what a process runs.
+// part describes a process.
 type part struct {
 	name  string
 	argv  []string
 	env   []string
-	ready func() error // nil: as soon as it is started
+	ready func() error // nil: ready when started
 }
 
-// start runs a part with its output appended to a file named after it, and waits until it is ready.
+// start runs a part, with its output appended to a file named after it, and waits until it is
+// ready.
 func start(ctx context.Context, p part, dir string) (*process, error) {
 	log := filepath.Join(dir, p.name+".log")
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -66,13 +68,13 @@ func start(ctx context.Context, p part, dir string) (*process, error) {
 	return run, run.untilReady(ctx)
 }
 
-// startDeadline is ten times what a part needs on two idle cores; stopDeadline likewise.
+// startDeadline is ten times the time that a part needs on two idle cores; so is stopDeadline.
 const (
 	startDeadline = 2 * time.Minute
 	stopDeadline  = 15 * time.Second
 )
 
-// signal sends a signal to its process group. One that has ended is not there any more: not an error.
+// signal sends a signal to its process group. A process that has ended is no error.
 func (p *process) signal(s syscall.Signal) error {
 	if err := syscall.Kill(-p.pid, s); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return fmt.Errorf("signal %s: %w", p.name, err)
@@ -80,7 +82,7 @@ func (p *process) signal(s syscall.Signal) error {
 	return nil
 }
 
-// stop asks it to end, and kills it where it does not in time.
+// stop sends SIGTERM, and SIGKILL after a deadline.
 func (p *process) stop() error {
 	if err := p.signal(syscall.SIGTERM); err != nil {
 		return err
@@ -95,7 +97,7 @@ func (p *process) stop() error {
 	return errors.Join(err, fmt.Errorf("%s did not end within %v of SIGTERM", p.name, stopDeadline))
 }
 
-// tail is the end of its log.
+// tail returns the end of its log.
 func (p *process) tail() string {
 	text, err := os.ReadFile(p.log)
 	if err != nil {
@@ -105,7 +107,7 @@ func (p *process) tail() string {
 	return strings.Join(lines[max(0, len(lines)-20):], "\n")
 }
 
-// untilReady asks again and again until the part is ready, the process ends, or the time is up.
+// untilReady polls until the part is ready, the process ends, or the time is up.
 func (p *process) untilReady(ctx context.Context) error {
 	deadline := time.After(startDeadline)
 	tick := time.NewTicker(20 * time.Millisecond)

@@ -23,7 +23,7 @@ import (
 	"jettison/e2e/build"
 )
 
-// account is a service account that a program runs as: it may do what its roles say, and nothing more.
+// account is a service account that a program runs as, with exactly the rights of its roles.
 type account struct{ namespace, name string }
 
 func (a account) user() string { return "system:serviceaccount:" + a.namespace + ":" + a.name }
@@ -62,7 +62,7 @@ func command(t testing.TB, program string, args ...string) (stdout, stderr strin
 	return out.String(), complaint.String(), cmd.ProcessState.ExitCode()
 }
 
-// may waits until an account's roles let it do something. The account itself asks nothing.
+// may waits until an account's roles allow a verb. The account itself sends no request.
 func (c *Cluster) may(as account, verb, group, resource, namespace string) {
 	c.t.Helper()
 	resource, part, _ := strings.Cut(resource, "/")
@@ -79,7 +79,7 @@ func (c *Cluster) may(as account, verb, group, resource, namespace string) {
 	})
 }
 
-// accountFile writes a kubeconfig of an account, by a token of its own.
+// accountFile writes a kubeconfig of an account, with its own token.
 func (c *Cluster) accountFile(name string, as account) string {
 	c.t.Helper()
 	return c.tokenFile(name, c.Token(as.namespace, as.name, nil))
@@ -98,7 +98,7 @@ func (c *Cluster) tokenFile(name, token string) (path string) {
 	return path
 }
 
-// identity is what the audit log knows a token by.
+// identity returns the audit log's identity of a token.
 func identity(t testing.TB, token string) string {
 	t.Helper()
 	var claims struct{ JTI string }
@@ -109,19 +109,20 @@ func identity(t testing.TB, token string) string {
 		err = json.Unmarshal(text, &claims)
 	}
 	if err != nil || claims.JTI == "" {
-		t.Fatalf("a token has no identity: %v", err)
+		t.Fatalf("token has no identity claim: %v", err)
 	}
 	return "JTI=" + claims.JTI
 }
 
-// replica is a jettison-cluster that runs until the test ends. It is a part of the cluster by its name.
+// replica is a jettison-cluster process that runs until the test ends. It is a part of the cluster
+// by its name.
 type replica struct {
 	c                      *Cluster
 	name, program, address string
 	identity               string // of its token, in the audit log
 }
 
-// replica starts one as an account, and returns when it is ready.
+// replica starts a replica as an account, and returns when it is ready.
 func (c *Cluster) replica(program, name string, as account, args ...string) *replica {
 	c.t.Helper()
 	c.own()
@@ -156,7 +157,7 @@ func (c *Cluster) replica(program, name string, as account, args ...string) *rep
 	return r
 }
 
-// log is what it has logged.
+// log returns the log so far.
 func (r *replica) log() string {
 	text, err := os.ReadFile(r.c.path(r.name + ".log"))
 	if err != nil {
@@ -165,7 +166,7 @@ func (r *replica) log() string {
 	return string(text)
 }
 
-// stop asks it to end, and waits for that.
+// stop sends SIGTERM, and waits for the end.
 func (r *replica) stop() {
 	r.c.t.Helper()
 	if err := r.c.processes[r.c.find(r.name)].stop(); err != nil {
@@ -173,7 +174,7 @@ func (r *replica) stop() {
 	}
 }
 
-// request is one that the API server was asked, as its audit log has it.
+// request is a request in the API server's audit log.
 type request struct {
 	Verb string
 	User struct {
@@ -186,12 +187,12 @@ type request struct {
 	RequestReceivedTimestamp time.Time
 }
 
-// by reports whether it was asked by a token's bearer.
+// by reports whether the request was made with a token of this identity.
 func (r request) by(identity string) bool {
 	return slices.Contains(r.User.Extra["authentication.kubernetes.io/credential-id"], identity)
 }
 
-// String is "verb resource[/subresource] name".
+// String returns "verb resource[/subresource] name".
 func (r request) String() string {
 	what := r.ObjectRef.Resource
 	if r.ObjectRef.Subresource != "" {
@@ -200,16 +201,16 @@ func (r request) String() string {
 	return r.Verb + " " + what + " " + r.ObjectRef.Name
 }
 
-// writes reports whether it is one that writes.
+// writes reports whether the request writes.
 func (r request) writes() bool { return r.Verb != "get" && r.Verb != "list" && r.Verb != "watch" }
 
-// audit is an API server's log of who asked it what.
+// audit is an API server's audit log.
 type audit struct {
 	t    testing.TB
 	path string
 }
 
-// audited gives an API server's arguments by which it notes what is asked.
+// audited returns an audit log, and the API server's arguments that write it.
 func audited(t testing.TB) (a *audit, args []string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -226,7 +227,7 @@ rules: [{level: Metadata, userGroups: ["system:serviceaccounts"]}, {level: Metad
 	return a, []string{"--audit-policy-file=" + policy, "--audit-log-path=" + a.path}
 }
 
-// of are the requests of a user up to now.
+// of returns the requests of a user so far.
 func (a *audit) of(user string) (out []request) {
 	a.t.Helper()
 	text, err := os.ReadFile(a.path)
@@ -250,13 +251,13 @@ func (a *audit) of(user string) (out []request) {
 	return out
 }
 
-// wrote are the writes of a user to objects other than Leases and events, sorted, each with how it was answered. That nothing it asked was
-// beyond its roles is checked on the way.
+// wrote returns the writes of a user to objects other than Leases and events, sorted, each with its
+// status code. It also checks that no request exceeded the user's roles.
 func (a *audit) wrote(as account) (out []string) {
 	a.t.Helper()
 	for _, r := range a.of(as.user()) {
 		if r.ResponseStatus.Code == http.StatusForbidden {
-			a.t.Errorf("its roles do not let it %v", r)
+			a.t.Errorf("request forbidden by the account's roles: %v", r)
 		}
 		if r.writes() && r.ObjectRef.Resource != "leases" && r.ObjectRef.Resource != "events" {
 			out = append(out, fmt.Sprint(r, " ", r.ResponseStatus.Code))
@@ -266,7 +267,7 @@ func (a *audit) wrote(as account) (out []string) {
 	return out
 }
 
-// only are those of lines that begin so.
+// only returns the lines with a prefix.
 func only(lines []string, prefix string) (out []string) {
 	for _, l := range lines {
 		if strings.HasPrefix(l, prefix) {

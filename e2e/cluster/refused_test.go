@@ -19,10 +19,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// trial is a pod whose eviction every webhook refuses.
+// trial is a pod whose eviction every webhook rejects.
 const trial = "trial"
 
-// guard is a validating webhook on evictions. It refuses those of pods of an app with a code; 0: the code is the API server's own.
+// guard is a validating webhook for evictions. It rejects those of pods of an app with a code; 0:
+// the API server's own code.
 type guard struct {
 	t       testing.TB
 	refuses map[string]int32
@@ -31,7 +32,7 @@ type guard struct {
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var review admissionv1.AdmissionReview
 	if err := json.NewDecoder(r.Body).Decode(&review); err != nil || review.Request == nil {
-		g.t.Errorf("a review: %v %+v", err, review)
+		g.t.Errorf("decode an admission review: %v %+v", err, review)
 		return
 	}
 	app, _, _ := strings.Cut(review.Request.Name, "-")
@@ -48,7 +49,8 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// guarded has evictions asked of a webhook, by a certificate of the cluster's authority, and returns it. Where it cannot be asked nobody goes.
+// guarded registers a webhook for evictions, with a certificate of the cluster's authority, and
+// returns it. While it is unreachable, evictions are rejected.
 func (d *descheduling) guarded(refuses map[string]int32) *httptest.Server {
 	d.t.Helper()
 	p, err := d.ca.server("127.0.0.1")
@@ -79,21 +81,22 @@ func (d *descheduling) guarded(refuses map[string]int32) *httptest.Server {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	// It is asked of the next eviction or of a later one: a pod that nobody wants to evict tells.
+	// The registration takes effect with a delay: evictions of a pod that is never evicted show
+	// when.
 	d.place(trial, "a", 0, 0)
 	d.Eventually(startDeadline, "the webhook is asked", func(ctx context.Context) error {
 		err := d.Client.PolicyV1().Evictions("default").Evict(ctx, &policyv1.Eviction{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: trial}, DeleteOptions: &metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}},
 		})
 		if err == nil || !strings.Contains(err.Error(), "admission webhook") {
-			return fmt.Errorf("it is not: %w", err)
+			return fmt.Errorf("the webhook is not called: %w", err)
 		}
 		return nil
 	})
 	return s
 }
 
-// answers are how each eviction that was asked for was answered, by app.
+// answers returns the answers to each requested eviction, by app.
 func (d *descheduling) answers() map[string][]int {
 	out := map[string][]int{}
 	for _, r := range d.log.of(deschedulerAccount.user()) {
@@ -105,7 +108,7 @@ func (d *descheduling) answers() map[string][]int {
 	return out
 }
 
-// noted has a policy tell of evictions that failed.
+// noted makes a policy report failed evictions as events.
 func (d *descheduling) noted(policy string) string {
 	d.t.Helper()
 	text, err := os.ReadFile(policy)
@@ -118,11 +121,12 @@ func (d *descheduling) noted(policy string) string {
 	return policy
 }
 
-// A webhook refuses some evictions, each app's with another code: the others go all the same, and who was refused is not asked for again soon.
+// A webhook rejects some evictions, with another code for each app. The other evictions succeed,
+// and rejected ones are not retried soon.
 func TestAWebhookRefuses(t *testing.T) {
 	d := startDescheduling(t, "a")
 	refuses := map[string]int32{"plain": 0, "denied": 403, "later": 429, "broken": 500, "gone": 404, "another": 409}
-	// The youngest goes first: all that are refused come before those that go.
+	// The youngest is evicted first: all rejected ones come before the others.
 	for _, app := range append([]string{"web"}, slices.Sorted(maps.Keys(refuses))...) {
 		d.Deploy(app, 4, "sleep")
 		d.Available(app, 4)
@@ -137,7 +141,7 @@ func TestAWebhookRefuses(t *testing.T) {
 	before := cycles()
 	d.Eventually(startDeadline, "three more cycles", func(context.Context) error {
 		if now := cycles(); now < before+3 {
-			return fmt.Errorf("%d of %d", now, before+3)
+			return fmt.Errorf("%d of %d evictions", now, before+3)
 		}
 		return nil
 	})
@@ -145,26 +149,27 @@ func TestAWebhookRefuses(t *testing.T) {
 	for app, code := range refuses {
 		want := slices.Repeat([]int{max(int(code), http.StatusBadRequest)}, 4)
 		if !slices.Equal(answers[app], want) {
-			t.Errorf("%s: evictions were answered %v, want %v", app, answers[app], want)
+			t.Errorf("answers to the evictions of %s = %v, want %v", app, answers[app], want)
 		}
 		if on, err := d.where(t.Context(), app); err != nil || on["a"] != 4 {
-			t.Errorf("%s: %v %v", app, on, err)
+			t.Errorf("pods of %s by node: %v %v", app, on, err)
 		}
 	}
 	if !slices.Equal(answers["web"], slices.Repeat([]int{http.StatusCreated}, 4)) {
-		t.Errorf("those that go: %v", answers["web"])
+		t.Errorf("answers to the evictions of web = %v", answers["web"])
 	}
 	events, err := d.Client.EventsV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "reason=EvictionFailed"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(events.Items) != 4*len(refuses) {
-		t.Errorf("%d events of evictions that failed", len(events.Items))
+		t.Errorf("events of failed evictions = %d, want one each", len(events.Items))
 	}
 }
 
-// Where evictions fail one after the other a cycle ends after three; with an interval the next one waits longer. Once the API answers again
-// all goes on, and no pod is evicted twice, whether the API server was away meanwhile or not.
+// When evictions fail in sequence, a cycle ends after three, and with an interval the next cycle
+// waits longer. When the API server accepts again everything continues, and no pod is evicted
+// twice, whether the API server was unreachable in between or not.
 func TestTheAPIFails(t *testing.T) {
 	d := startDescheduling(t, "a")
 	d.Deploy("web", 6, "sleep")
@@ -173,10 +178,10 @@ func TestTheAPIFails(t *testing.T) {
 	d.members.join("b")
 	d.kubectl("taint", "node", "a", "test/away=yes:NoSchedule")
 	policy := d.policy("RemovePodsViolatingNodeTaints", "{}", "")
-	webhook.Close() // which has all evictions fail
+	webhook.Close() // makes all evictions fail
 	_, log, code := command(t, d.program, "deschedule", "--policy="+policy, "--kubeconfig="+d.conf)
 	if got := d.answers()["web"]; code != 1 || !slices.Equal(got, slices.Repeat([]int{http.StatusInternalServerError}, 3)) {
-		t.Errorf("exit code %d, answers %v: %s", code, got, log)
+		t.Errorf("cycle: exit code %d, answers %v: %s", code, got, log)
 	}
 	r := d.replica(d.program, "one", deschedulerAccount, "deschedule", "--policy="+policy, "--descheduling-interval=2s", "--log-json")
 	failed := func(times int) {
@@ -190,10 +195,10 @@ func TestTheAPIFails(t *testing.T) {
 	}
 	failed(2)
 	if got := len(d.answers()["web"]); got > 3+3*2 {
-		t.Errorf("%d evictions were asked for in two cycles that failed", got-3)
+		t.Errorf("requested evictions in two failed cycles = %d, want at most 6", got-3)
 	}
 	d.Kill(APIServer)
-	failed(3) // the plan is of what was last seen
+	failed(3) // the plan uses the last known state
 	d.Again(APIServer)
 	d.kubectl("delete", "validatingwebhookconfiguration", "guard")
 	d.lie("web", "off the tainted node", func(on map[string]int) bool { return on["b"] == 6 })
@@ -204,6 +209,6 @@ func TestTheAPIFails(t *testing.T) {
 		}
 	}
 	if done != 6 {
-		t.Errorf("%d evictions of 6 pods", done)
+		t.Errorf("evictions of 6 pods = %d, want 6", done)
 	}
 }

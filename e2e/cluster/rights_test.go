@@ -20,14 +20,15 @@ import (
 	"jettison/e2e/build"
 )
 
-// Where bridges live, and what they are called.
+// The bridges' namespace and service account.
 const (
 	bridgeNamespace = "jettison-system"
 	bridgeAccount   = "jettison-bridge"
 )
 
-// installBridge applies the manifests of the agent and the bridge as an operator does, and waits until the policies hold. No controller runs,
-// so nothing comes of the DaemonSets. There are nodes n1 and n2.
+// installBridge applies the manifests of the agent and the bridge as an operator does, and waits
+// until the policies are in effect. No controller runs, so the DaemonSets have no pods. The cluster
+// has nodes n1 and n2.
 func installBridge(t testing.TB, c *Cluster) {
 	t.Helper()
 	c.own()
@@ -45,12 +46,12 @@ func installBridge(t testing.TB, c *Cluster) {
 			t.Fatal(err)
 		}
 	}
-	account := &v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}} // of which a controller would take care
+	account := &v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}} // a controller would make it
 	if _, err := c.Client.CoreV1().ServiceAccounts("default").Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := c.Kubectl(t.Context(), "", "apply", "-k", filepath.Join(root, "deploy/overlays/bridge")); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("apply the manifests of agent and bridge: %v\n%s", err, out)
 	}
 	anybody := client(t, c.Bearer(c.Token(bridgeNamespace, bridgeAccount, nil)))
 	for what, try := range map[string]func() error{
@@ -59,7 +60,7 @@ func installBridge(t testing.TB, c *Cluster) {
 		"leases": func() error { return createLease(t.Context(), anybody, bridgeNamespace, "n2", nil) },
 		"events": func() error { return createEvent(t.Context(), anybody, nil) },
 	} {
-		if what == "pods" { // a policy judges what there is
+		if what == "pods" { // a policy needs an existing object
 			runningPod(t, c, "nobody", "n1", nil)
 			try = func() error { return patchPod(t.Context(), anybody, "nobody", `{"status": {"message": "x"}}`) }
 		}
@@ -72,12 +73,12 @@ func installBridge(t testing.TB, c *Cluster) {
 	}
 }
 
-// denied tells that a policy has refused a request, and why.
+// denied reports whether a policy rejected a request, for a reason.
 func denied(err error, why string) bool {
 	return err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy") && strings.Contains(err.Error(), why)
 }
 
-// runningPod makes a pod of a node that runs.
+// runningPod makes a running pod on a node.
 func runningPod(t testing.TB, c *Cluster, name, node string, annotations map[string]string) *v1.Pod {
 	t.Helper()
 	pod, err := makeRunningPod(t.Context(), c, name, node, annotations)
@@ -127,7 +128,7 @@ func createLease(ctx context.Context, c kubernetes.Interface, namespace, name st
 	return err
 }
 
-// createEvent makes an event that a change has made another than a bridge's of node n1 about its node.
+// createEvent creates the event of a bridge of node n1 about its node, with a change.
 func createEvent(ctx context.Context, c kubernetes.Interface, change func(*v1.Event)) error {
 	e := &v1.Event{
 		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("e.%d", time.Now().UnixNano())}, Reason: "Evicted", Type: "Warning",
@@ -141,7 +142,8 @@ func createEvent(ctx context.Context, c kubernetes.Interface, change func(*v1.Ev
 	return err
 }
 
-// evict is the patch by which a bridge has a pod failed, with what a case has of its own over it.
+// evict returns the patch with which a bridge sets a pod to Failed, with a case's own fields merged
+// over it.
 func evict(t *testing.T, over map[string]any) string {
 	t.Helper()
 	p := map[string]any{
@@ -163,7 +165,8 @@ func evict(t *testing.T, over map[string]any) string {
 	return string(text)
 }
 
-// What a bridge writes to the status of a pod of its node is taken, and anything else refused, with the policy's words.
+// The policy accepts a bridge's writes to the status of a pod of its node, and rejects all other
+// writes, with its own messages.
 func TestWhatABridgeMayWriteToPods(t *testing.T) {
 	c := Start(t, Options{})
 	installBridge(t, c)
@@ -236,14 +239,15 @@ func TestWhatABridgeMayWriteToPods(t *testing.T) {
 			}
 		}
 		if err := patchPod(t.Context(), own, name, p.patch); p.refused == "" && err != nil || p.refused != "" && !denied(err, p.refused) {
-			t.Errorf("%s: %v, want %q", p.what, err, p.refused)
+			t.Errorf("write of a bridge: %s: %v, want %q", p.what, err, p.refused)
 		}
 	}
 	leavesOthersAlone(t, c, own)
 	leavesNoTraces(t, c, own)
 }
 
-// What a bridge has made Failed anybody may say more of, and nobody that it runs, or that it has no reason: not even who may do anything.
+// After a bridge has set a pod to Failed, all clients may add to its status. No client, with any
+// rights, may set it to running or remove its reason.
 func TestWhatHasFailedByABridgeStaysSo(t *testing.T) {
 	c := Start(t, Options{})
 	installBridge(t, c)
@@ -261,7 +265,7 @@ func TestWhatHasFailedByABridgeStaysSo(t *testing.T) {
 		name := fmt.Sprint("first-", time.Now().UnixNano())
 		failed(name)
 		if err := patchPod(ctx, c.Client, name, `{"status": {"phase": "Running"}}`); !denied(err, "does not run again") {
-			return fmt.Errorf("a pod that runs again: %v", err)
+			return fmt.Errorf("write that sets the pod to running = %v, want a rejection", err)
 		}
 		return nil
 	})
@@ -321,7 +325,7 @@ func TestWhatHasFailedByABridgeStaysSo(t *testing.T) {
 		{"no record", `{"metadata": {"annotations": {"jettison/evicted": null}}, "status": {}}`, "", nil},
 	} {
 		pod := failed(fmt.Sprint("q", i))
-		keep := []byte(`{"metadata": {"finalizers": ["a.b/c"]}}`) // what is deleted stays for a while
+		keep := []byte(`{"metadata": {"finalizers": ["a.b/c"]}}`) // keeps deleted pods
 		if _, err := c.Client.CoreV1().Pods("default").Patch(ctx, pod.Name, types.MergePatchType, keep, metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -329,7 +333,7 @@ func TestWhatHasFailedByABridgeStaysSo(t *testing.T) {
 			p.prepare(pod)
 		}
 		if err := patchPod(ctx, c.Client, pod.Name, p.patch); p.refused == "" && err != nil || p.refused != "" && !denied(err, p.refused) {
-			t.Errorf("%s: %v, want %q", p.what, err, p.refused)
+			t.Errorf("write to a failed pod: %s: %v, want %q", p.what, err, p.refused)
 		}
 	}
 	authored := func(name, body string) error {
@@ -338,22 +342,22 @@ func TestWhatHasFailedByABridgeStaysSo(t *testing.T) {
 	}
 	failed("authored")
 	if err := authored("authored", `{"metadata": {"annotations": {"jettison/evicted": "mine"}}}`); !denied(err, "for which record") {
-		t.Errorf("an author writes another record: %v", err)
+		t.Errorf("change of the record annotation = %v, want a rejection", err)
 	}
 	if err := authored("authored", `{"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}}}`); err != nil {
-		t.Errorf("an author writes what is his: %v", err)
+		t.Errorf("change the owner's own annotation: %v", err)
 	}
 	if err := authored("authored", `{"metadata": {"annotations": {"jettison/evicted": null}}}`); err != nil {
-		t.Errorf("an author takes the record away: %v", err)
+		t.Errorf("remove the record annotation: %v", err)
 	}
 	for _, value := range []string{"mine", ""} {
 		if err := authored("authored", `{"metadata": {"annotations": {"jettison/evicted": "`+value+`"}}}`); !denied(err, "for which record") {
-			t.Errorf("an author writes a record %q where there is none: %v", value, err)
+			t.Errorf("new record annotation %q = %v, want a rejection", value, err)
 		}
 	}
 }
 
-// leavesNoTraces tries to make a pod and a node larger with each write, by the names of those who apply.
+// leavesNoTraces tries to enlarge a pod and a node with each write, by new names of field managers.
 func leavesNoTraces(t *testing.T, c *Cluster, own kubernetes.Interface) {
 	t.Helper()
 	runningPod(t, c, "applied", "n1", nil)
@@ -362,43 +366,43 @@ func leavesNoTraces(t *testing.T, c *Cluster, own kubernetes.Interface) {
 	body := []byte(`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "applied"}, "status": {"conditions": [
 		{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByJettison"}]}}`)
 	if _, err := own.CoreV1().Pods("default").Patch(ctx, "applied", types.ApplyPatchType, body, o, "status"); !denied(err, "applies nothing") {
-		t.Errorf("a pod: %v", err)
+		t.Errorf("apply a pod's status by a bridge = %v, want a rejection", err)
 	}
 	body = []byte(`{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "status": {"conditions": [
 		{"type": "JettisonMemoryPressure", "status": "True", "reason": "r"}]}}`)
 	if _, err := own.CoreV1().Nodes().Patch(ctx, "n1", types.ApplyPatchType, body, o, "status"); !denied(err, "applies nothing") {
-		t.Errorf("a node: %v", err)
+		t.Errorf("apply a node's status by a bridge = %v, want a rejection", err)
 	}
 	body = []byte(`{"status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "JettisonPIDPressure", "status": "True"},
 		{"type": "JettisonPIDPressure", "status": "True"}]}}`)
 	_, err := own.CoreV1().Nodes().Patch(ctx, "n1", types.MergePatchType, body, metav1.PatchOptions{}, "status")
 	if err == nil || !strings.Contains(err.Error(), "ValidatingAdmissionPolicy") {
-		t.Errorf("a node's condition twice: %v", err)
+		t.Errorf("duplicate condition of a node = %v, want a rejection", err)
 	}
 	if err := patchNode(ctx, own, "n1", `{"status": {"conditions": [{"type": "JettisonPIDPressure", "status": "True", "reason": "r"}]}}`); err != nil {
-		t.Errorf("a node's condition: %v", err)
+		t.Errorf("write a node's condition: %v", err)
 	}
 	body = []byte(`[{"op": "replace", "path": "/status/conditions/0", "value": {"type": "Ready", "status": "True"}}]`)
 	_, err = own.CoreV1().Nodes().Patch(ctx, "n1", types.JSONPatchType, body, metav1.PatchOptions{}, "status")
 	if err == nil || !strings.Contains(err.Error(), "ValidatingAdmissionPolicy") {
-		t.Errorf("a node's readiness twice, in the place of a condition of the bridge's: %v", err)
+		t.Errorf("duplicate Ready in place of the bridge's condition = %v, want a rejection", err)
 	}
 }
 
-// leavesOthersAlone tries pods that are not of the node.
+// leavesOthersAlone tries pods of other nodes.
 func leavesOthersAlone(t *testing.T, c *Cluster, own kubernetes.Interface) {
 	t.Helper()
 	runningPod(t, c, "elsewhere", "n2", nil)
 	if err := patchPod(t.Context(), own, "elsewhere", evict(t, nil)); !denied(err, "of its own node") {
-		t.Errorf("a pod of another node: %v", err)
+		t.Errorf("write to a pod of another node = %v, want a rejection", err)
 	}
 	runningPod(t, c, "nowhere", "", nil)
 	if err := patchPod(t.Context(), own, "nowhere", evict(t, nil)); !denied(err, "of its own node") {
-		t.Errorf("a pod of no node: %v", err)
+		t.Errorf("write to an unscheduled pod = %v, want a rejection", err)
 	}
 }
 
-// The same of nodes, Leases and events; and what no role lets a bridge do at all.
+// The same for nodes, Leases and events, and for verbs that no role grants a bridge.
 func TestWhatABridgeMayWriteElsewhere(t *testing.T) {
 	c := Start(t, Options{})
 	installBridge(t, c)
@@ -414,7 +418,7 @@ func TestWhatABridgeMayWriteElsewhere(t *testing.T) {
 	event := func(change func(*v1.Event)) error { return createEvent(ctx, own, change) }
 	pod := runningPod(t, c, "p", "n1", nil)
 	none := map[string]any{}
-	notes := []map[string]any{ // of fields that are long, many, or deep
+	notes := []map[string]any{ // fields that are long, many, or deep
 		{"f:metadata": map[string]any{"f:annotations": map[string]any{"f:" + strings.Repeat("a", 1<<20): none}}},
 		{"f:metadata": map[string]any{"f:annotations": map[string]any{}}},
 		{"f:metadata": map[string]any{"f:annotations": map[string]any{"f:a": map[string]any{"f:" + strings.Repeat("a", 1<<20): none}}}},
@@ -506,18 +510,18 @@ func TestWhatABridgeMayWriteElsewhere(t *testing.T) {
 		{"about something else", event(func(e *v1.Event) { e.InvolvedObject.Kind = "Secret" }), "about its own node"},
 	} {
 		if p.refused == "" && p.err != nil || p.refused != "" && !denied(p.err, p.refused) {
-			t.Errorf("%s: %v, want %q", p.what, p.err, p.refused)
+			t.Errorf("write of a bridge: %s: %v, want %q", p.what, p.err, p.refused)
 		}
 	}
 	hasNoRole(t, c, own, pod.Name)
 }
 
-// ownerOf is a patch that gives an object an owner.
+// ownerOf returns a patch that gives an object an owner.
 func ownerOf(kind, name string) string {
 	return fmt.Sprintf(`{"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": %q, "name": %q, "uid": "u"}]}}`, kind, name)
 }
 
-// hasNoRole tries what no role lets a bridge do, and that it reads every pod.
+// hasNoRole tries verbs that no role grants a bridge, and checks that it can read every pod.
 func hasNoRole(t *testing.T, c *Cluster, own kubernetes.Interface, pod string) {
 	t.Helper()
 	ctx := t.Context()
@@ -533,15 +537,15 @@ func hasNoRole(t *testing.T, c *Cluster, own kubernetes.Interface, pod string) {
 		"write a lease elsewhere": createLease(ctx, own, "kube-system", "n1", nil),
 	} {
 		if !apierrors.IsForbidden(err) || denied(err, "") {
-			t.Errorf("%s: %v, want no role for it", what, err)
+			t.Errorf("request: %s: %v, want it forbidden", what, err)
 		}
 	}
 	if pods, err := own.CoreV1().Pods("").List(ctx, metav1.ListOptions{}); err != nil || len(pods.Items) == 0 {
-		t.Errorf("a token reads every pod, as docs/operate/bridge.md says: %v", err)
+		t.Errorf("read of all pods, which docs/operate/bridge.md documents: %v", err)
 	}
 }
 
-// managedFields is what a client may say of who wrote which field.
+// managedFields returns a client's claim of field ownership.
 func managedFields(version string, fields map[string]any) []metav1.ManagedFieldsEntry {
 	raw, err := json.Marshal(fields)
 	if err != nil {
@@ -553,7 +557,7 @@ func managedFields(version string, fields map[string]any) []metav1.ManagedFields
 	}}
 }
 
-// managed is the same as JSON.
+// managed returns the same as JSON.
 func managed(t *testing.T, version string, fields map[string]any) string {
 	t.Helper()
 	text, err := json.Marshal(managedFields(version, fields))

@@ -26,16 +26,17 @@ import (
 	"jettison/e2e/build"
 )
 
-// podsEach is how many pods a node has, and podsOfOne one that is measured by itself. atRest is two heartbeats, and the longest that a watch
-// lasts.
+// podsEach is the number of pods of a node, and podsOfOne that of the separately measured one.
+// atRest is two heartbeats, and the longest duration of a watch.
 const (
 	podsEach, podsOfOne = 2, 110
 	atRest              = 11 * time.Minute
 )
 
-// BenchmarkBridges is what bridges cost a cluster: each is one of a node of its own, bound to it by a token and the policies, beside an agent
-// that a test speaks for. It measures what they ask at rest, and how soon all is seen when a fifth of the nodes evicts at once. A thousand
-// take a quarter of an hour.
+// BenchmarkBridges measures what bridges cost a cluster. Each belongs to its own node, bound to it
+// by a token and the policies, with an agent that the test simulates. It measures the requests at
+// rest, and the delays when a fifth of the nodes evicts at the same time. A thousand bridges take a
+// quarter of an hour.
 func BenchmarkBridges(b *testing.B) {
 	for _, bridges := range []int{100, 1000} {
 		b.Run(fmt.Sprint(bridges), func(b *testing.B) {
@@ -64,13 +65,13 @@ func measure(b *testing.B, bridges int) {
 	})
 	t.add("all agents know their pods after", time.Since(began).Round(time.Second))
 	c.Eventually(10*time.Minute, "every node has its conditions", func(ctx context.Context) error { return conditioned(ctx, c, nodes) })
-	time.Sleep(30 * time.Second) // until their Leases are there, too
+	time.Sleep(30 * time.Second) // until their Leases exist, too
 	before := c.requests(b)
 	t.add("watches of pods", c.watches(b))
 	time.Sleep(atRest)
 	after := c.requests(b)
 	for _, what := range slices.Sorted(maps.Keys(after)) {
-		if n := after[what] - before[what]; n >= float64(bridges)/10 { // not what the API server asks of itself
+		if n := after[what] - before[what]; n >= float64(bridges)/10 { // without the API server's own requests
 			each := n / float64(bridges) / atRest.Minutes()
 			b.ReportMetric(each, strings.ReplaceAll(what, " ", "-")+"/min")
 			t.add("at rest, of each bridge: "+what, fmt.Sprintf("%.2f a minute", each))
@@ -92,7 +93,7 @@ func measure(b *testing.B, bridges int) {
 	}
 }
 
-// table is what is said in the end.
+// table has the printed results.
 type table [][2]string
 
 func (t *table) add(what string, is any) { *t = append(*t, [2]string{what, fmt.Sprint(is)}) }
@@ -104,7 +105,7 @@ type manyNode struct {
 	pods        []*v1.Pod
 }
 
-// manyNodes makes them, with pods that run.
+// manyNodes makes nodes with running pods.
 func manyNodes(b *testing.B, c *Cluster, how int) []*manyNode {
 	b.Helper()
 	nodes := make([]*manyNode, how)
@@ -194,7 +195,7 @@ func runMany(b *testing.B, c *Cluster, nodes []*manyNode) {
 			b.Logf("the bridges' log ends with:\n%s", build.Tail(string(text), 4000))
 		}
 	})
-	if _, err := in.Write(text); err != nil { // and it stays open
+	if _, err := in.Write(text); err != nil { // stdin stays open
 		b.Fatal(err)
 	}
 }
@@ -206,17 +207,18 @@ func conditioned(ctx context.Context, c *Cluster, nodes []*manyNode) error {
 	}
 	n := 0
 	for i := range list.Items {
-		if len(list.Items[i].Status.Conditions) == 3 { // the bridge's alone
+		if len(list.Items[i].Status.Conditions) == 3 { // only the bridge's
 			n++
 		}
 	}
 	if n < len(nodes) {
-		return fmt.Errorf("%d have", n)
+		return fmt.Errorf("%d nodes have the conditions", n)
 	}
 	return nil
 }
 
-// evictAtOnce has each of these nodes evict a pod, all at once, and returns how long after that each was Failed at the API, sorted.
+// evictAtOnce makes each of these nodes evict a pod at the same time, and returns how long each
+// took to be Failed at the API server, sorted.
 func evictAtOnce(b *testing.B, c *Cluster, nodes []*manyNode) (took []time.Duration) {
 	b.Helper()
 	list, err := c.Client.CoreV1().Pods("default").List(b.Context(), metav1.ListOptions{Limit: 1})
@@ -239,21 +241,21 @@ func evictAtOnce(b *testing.B, c *Cluster, nodes []*manyNode) (took []time.Durat
 		case e, ok := <-w.ResultChan():
 			p, is := e.Object.(*v1.Pod)
 			if !ok || !is {
-				b.Fatalf("the watch ends: %v", e)
+				b.Fatalf("watch of pods ended: %v", e)
 			}
 			if at, ours := told[p.Name]; ours && p.Status.Phase == v1.PodFailed && p.Status.Reason == "Evicted" {
 				took = append(took, time.Since(at))
 				delete(told, p.Name)
 			}
 		case <-late:
-			b.Fatalf("%d pods are not Failed", len(told))
+			b.Fatalf("pods not set to Failed = %d, want 0", len(told))
 		}
 	}
 	slices.Sort(took)
 	return took
 }
 
-// measured is the process of a bridge as it is shipped, of a node with many pods.
+// measured starts the process of a shipped bridge, for a node with many pods.
 func measured(b *testing.B, c *Cluster) (pid int) {
 	b.Helper()
 	for i := range podsOfOne {
@@ -261,13 +263,13 @@ func measured(b *testing.B, c *Cluster) (pid int) {
 	}
 	a := speakForAnAgent(b)
 	pid = runBridge(b, c, a, "n1").pid
-	c.Eventually(10*time.Minute, "its agent knows its pods", a.knows(podsOfOne+1)) // one was there before
+	c.Eventually(10*time.Minute, "its agent knows its pods", a.knows(podsOfOne+1)) // one existed before
 	return pid
 }
 
 func (c *Cluster) pid(part string) int { return c.processes[c.find(part)].pid }
 
-// memory is the resident set of a process.
+// memory returns the resident set of a process, as text.
 func memory(pid int) string {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -276,10 +278,10 @@ func memory(pid int) string {
 	return string(bytes.TrimSpace(regexp.MustCompile(`(?m)^VmRSS:(.*)$`).FindSubmatch(text)[1]))
 }
 
-// sample is a line of /metrics.
+// sample matches a line of /metrics.
 var sample = regexp.MustCompile(`^(\w+)\{(.*)\} (\S+)$`)
 
-// samples hands over each value of a metric with its labels as they are written.
+// samples calls each with every value of a metric and its labels as written.
 func (c *Cluster) samples(b *testing.B, metric string, each func(label func(string) string, value float64)) {
 	b.Helper()
 	text, err := c.Client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(b.Context())
@@ -302,7 +304,7 @@ func (c *Cluster) samples(b *testing.B, metric string, each func(label func(stri
 	}
 }
 
-// requests are those that the API server has answered, by what was asked.
+// requests counts the requests that the API server has answered, by kind.
 func (c *Cluster) requests(b *testing.B) map[string]float64 {
 	out := map[string]float64{}
 	c.samples(b, "apiserver_request_total", func(label func(string) string, n float64) {
@@ -315,7 +317,7 @@ func (c *Cluster) requests(b *testing.B) map[string]float64 {
 	return out
 }
 
-// watches are those of pods that are open.
+// watches returns the number of open watches of pods.
 func (c *Cluster) watches(b *testing.B) (n float64) {
 	c.samples(b, "apiserver_longrunning_requests", func(label func(string) string, open float64) {
 		if label("resource") == "pods" && label("verb") == "WATCH" {

@@ -18,10 +18,10 @@ import (
 	"jettison/api"
 )
 
-// seenTrials is how many pods are evicted in each state of the API server, where JETTISON_TRIALS does not say.
+// seenTrials is the number of pods evicted in each state of the API server without JETTISON_TRIALS.
 const seenTrials = 4
 
-// apiState is how the API server is while a pod is evicted.
+// apiState is a state of the API server during an eviction.
 type apiState struct {
 	name         string
 	worse, heals func(c *Cluster)
@@ -33,16 +33,17 @@ var apiStates = []apiState{
 	{"is dead", func(c *Cluster) { c.Kill(APIServer) }, func(c *Cluster) { c.Again(APIServer) }},
 }
 
-// seen is what evictions in one state of the API server took, each in its order.
+// seen has the durations of evictions in one state of the API server, in order.
 type seen struct {
 	reacted []time.Duration // from the first reading below the threshold to the kill
 	emptied []time.Duration // from the kill until no process was left
-	cleaned []time.Duration // until its sandbox was
-	failed  []time.Duration // until the API had it as Failed
+	cleaned []time.Duration // from the kill until its sandbox had ended
+	failed  []time.Duration // from the kill until the API server had it as Failed
 }
 
-// BenchmarkSeen is how soon an eviction is in the API, on a node with a kubelet, and whether the agent reacts any later while the API server
-// hangs or is dead: one pod leaks after the other, in turns of the three. All times are the guest's.
+// BenchmarkSeen measures the time from a kill until the pod is Failed at the API server, on a node
+// with a kubelet, and whether the agent reacts later while the API server hangs or is down. Pods
+// leak in sequence, alternating between the three states. All times are the guest's.
 func BenchmarkSeen(b *testing.B) {
 	trials := seenTrials
 	if text := os.Getenv("JETTISON_TRIALS"); text != "" {
@@ -58,7 +59,7 @@ func BenchmarkSeen(b *testing.B) {
 	for range b.N {
 		all := make([]seen, len(apiStates))
 		for i := range trials {
-			for turn := range apiStates { // each begins as often as the others
+			for turn := range apiStates { // each state is first equally often
 				j := (i + turn) % len(apiStates)
 				c.seeOne(n, apiStates[j], fmt.Sprintf("leaker-%d-%d", i, j), &all[j])
 			}
@@ -73,7 +74,8 @@ func BenchmarkSeen(b *testing.B) {
 	}
 }
 
-// seeOne has a pod leak while the API server is in a state, and takes what its record and the bridge's log say.
+// seeOne makes a pod leak in a state of the API server, and reads the times from its record and the
+// bridge's log.
 func (c *Cluster) seeOne(n *Node, state apiState, name string, s *seen) {
 	c.t.Helper()
 	ctx := c.t.Context()
@@ -90,7 +92,7 @@ func (c *Cluster) seeOne(n *Node, state apiState, name string, s *seen) {
 			}
 		}
 		if err == nil && r == nil {
-			err = errors.New("it has no record that says so")
+			err = errors.New("no record of the eviction is complete")
 		}
 		return err
 	})
@@ -104,7 +106,7 @@ func (c *Cluster) seeOne(n *Node, state apiState, name string, s *seen) {
 		return err
 	})
 	if r.Crossed == nil || !r.Killed.Known() || !r.Emptied.Known() {
-		c.t.Fatalf("the record of %s: %+v", name, r)
+		c.t.Fatalf("times missing in the record of %s: %+v", name, r)
 	}
 	s.reacted = append(s.reacted, r.Killed.Time.Sub(r.Crossed.Time))
 	s.emptied = append(s.emptied, r.Emptied.Time.Sub(r.Killed.Time))
@@ -116,20 +118,20 @@ func (c *Cluster) seeOne(n *Node, state apiState, name string, s *seen) {
 	c.Eventually(workloadDeadline, "the node is quiet", func(ctx context.Context) error {
 		state, err := n.API().State(ctx)
 		if err == nil && len(state.Underway) > 0 {
-			err = fmt.Errorf("%d evictions are under way", len(state.Underway))
+			err = fmt.Errorf("%d evictions are in progress", len(state.Underway))
 		}
 		return err
 	})
 }
 
-// last is what the last eviction took, in words.
+// last returns the durations of the last eviction, as text.
 func (s *seen) last() string {
 	at := len(s.reacted) - 1
 	return fmt.Sprintf("reaction %v; from the kill: empty %v, sandbox ended %v, Failed in the API %v",
 		s.reacted[at], s.emptied[at], s.cleaned[at], s.failed[at])
 }
 
-// leaker makes a pod that leaks when it is told to.
+// leaker makes a pod that leaks after a signal.
 func (c *Cluster) leaker(name string) {
 	c.t.Helper()
 	grace := int64(2)
@@ -142,14 +144,14 @@ func (c *Cluster) leaker(name string) {
 	}
 }
 
-// toldAs is what the bridge's log says when a pod is failed.
+// toldAs matches the bridge's log line about a pod set to Failed.
 var toldAs = regexp.MustCompile(`msg="pod set to Failed".* after=(\S+)`)
 
-// toldAfter is how long after its kill a pod was failed, by the bridge's log.
+// toldAfter returns how long after its kill a pod was set to Failed, by the bridge's log.
 func (c *Cluster) toldAfter(ctx context.Context, pod v1.Pod) (time.Duration, error) {
 	pods, err := c.Pods(ctx, bridgeNamespace, "app.kubernetes.io/name=jettison-bridge")
 	if err != nil || len(pods) == 0 {
-		return 0, fmt.Errorf("%d bridges (%w)", len(pods), err)
+		return 0, fmt.Errorf("%d bridge pods (%w)", len(pods), err)
 	}
 	text, err := c.Logs(ctx, pods[0])
 	if err != nil {
@@ -160,18 +162,18 @@ func (c *Cluster) toldAfter(ctx context.Context, pod v1.Pod) (time.Duration, err
 			return time.ParseDuration(m[1])
 		}
 	}
-	return 0, errors.New("its log does not say so")
+	return 0, errors.New("the bridge's log lacks the pod")
 }
 
 func median(all []time.Duration) time.Duration { return share(all, 0.5) }
 
-// share is the value that so many are not above.
+// share returns the smallest value that this share does not exceed.
 func share(all []time.Duration, of float64) time.Duration {
 	sorted := slices.Sorted(slices.Values(all))
 	return sorted[int(of*float64(len(sorted)-1))]
 }
 
-// spread is a distribution, in words.
+// spread returns a distribution, as text.
 func spread(all []time.Duration) string {
 	ms := func(d time.Duration) string { return strconv.FormatFloat(float64(d.Microseconds())/1000, 'f', 1, 64) }
 	return fmt.Sprintf("p50 %s p90 %s most %s ms", ms(share(all, 0.5)), ms(share(all, 0.9)), ms(share(all, 1)))

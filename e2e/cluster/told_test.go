@@ -25,14 +25,15 @@ import (
 	"jettison/e2e/build"
 )
 
-// spokenFor is an agent that a test speaks for, on a socket: it tells records and a state, and keeps the pods that it is told.
+// spokenFor is an agent simulated by a test, on a socket: it serves records and a state, and keeps
+// the pod objects that it receives.
 type spokenFor struct {
 	t      testing.TB
 	socket string
 
 	mu      sync.Mutex
-	changed chan struct{} // closed when something has changed, and made anew
-	records []api.Record  // in the order in which they were told
+	changed chan struct{} // closed and replaced at a change
+	records []api.Record  // in the order of their reports
 	pods    map[string]*v1.Pod
 	version uint64
 }
@@ -66,10 +67,10 @@ func (a *spokenFor) change(f func()) {
 	a.changed = make(chan struct{})
 }
 
-// tell tells that a pod was evicted, and is gone.
+// tell reports a pod as evicted, without processes left.
 func (a *spokenFor) tell(p *v1.Pod) api.Record { return a.tellKilled(p, time.Now()) }
 
-// tellKilled tells it of one that was killed before.
+// tellKilled works as tell, for a pod that was killed at an earlier time.
 func (a *spokenFor) tellKilled(p *v1.Pod, at time.Time) api.Record {
 	now, killed := api.Stamp{Time: time.Now()}, api.Stamp{Time: at}
 	r := api.Record{
@@ -90,26 +91,26 @@ func (a *spokenFor) knows(pods int) func(context.Context) error {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		if len(a.pods) != pods {
-			return fmt.Errorf("it knows %d", len(a.pods))
+			return fmt.Errorf("agent has %d pods", len(a.pods))
 		}
 		return nil
 	}
 }
 
-// told is how many evictions it has told of.
+// told returns the number of reported evictions.
 func (a *spokenFor) told() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return len(a.records)
 }
 
-// knowsOf tells whether it was told of a pod.
+// knowsOf returns a check that the agent has received a pod.
 func (a *spokenFor) knowsOf(p *v1.Pod) func(context.Context) error {
 	return func(context.Context) error {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		if a.pods[string(p.UID)] == nil {
-			return errors.New("the agent has not been told")
+			return errors.New("the agent has not received the pod")
 		}
 		return nil
 	}
@@ -119,7 +120,7 @@ func (a *spokenFor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.URL.Path == api.PathRecords:
 		a.follow(w, r)
-	case r.URL.Path == api.PathEvents: // there are none
+	case r.URL.Path == api.PathEvents: // no events
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
 	case r.URL.Path == api.PathState:
@@ -174,20 +175,21 @@ func (a *spokenFor) follow(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// bridgeRun is a bridge that runs.
+// bridgeRun is a running bridge.
 type bridgeRun struct {
 	pid  int
 	log  string // the path of its log
 	kill func()
 }
 
-// runBridge builds the bridge and runs it as that of a node, by a token that is bound to it. It ends with the test, or by kill.
+// runBridge builds the bridge and runs it for a node, with a token bound to it. It ends with the
+// test, or by kill.
 func runBridge(t testing.TB, c *Cluster, a *spokenFor, node string) *bridgeRun {
 	t.Helper()
 	return runBridgeBy(t, a, node, c.Bearer(c.NodeToken(bridgeNamespace, bridgeAccount, node)))
 }
 
-// runBridgeBy is runBridge of a bridge that reaches the API as a configuration says.
+// runBridgeBy works as runBridge, with another configuration for the API server.
 func runBridgeBy(t testing.TB, a *spokenFor, node string, config *rest.Config) *bridgeRun {
 	t.Helper()
 	root, err := build.ModuleRoot(t.Context())
@@ -211,7 +213,7 @@ func runBridgeBy(t testing.TB, a *spokenFor, node string, config *rest.Config) *
 		t.Fatal(err)
 	}
 	cmd := exec.Command(program, "run", "--node-name="+node, "--socket="+a.socket, "--kubeconfig="+filepath.Join(dir, "conf"))
-	cmd.Env = append(os.Environ(), "GOMEMLIMIT=48MiB") // as its DaemonSet has it
+	cmd.Env = append(os.Environ(), "GOMEMLIMIT=48MiB") // as in its DaemonSet
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
@@ -228,7 +230,7 @@ func runBridgeBy(t testing.TB, a *spokenFor, node string, config *rest.Config) *
 	return &bridgeRun{pid: cmd.Process.Pid, log: log.Name(), kill: kill}
 }
 
-// evicted tells that the pods of records are as the API should have them.
+// evicted returns a check that the API server has the pods of the records as evicted.
 func evicted(c *Cluster, records ...api.Record) func(context.Context) error {
 	return func(ctx context.Context) error {
 		for _, r := range records {
@@ -255,18 +257,19 @@ func evicted(c *Cluster, records ...api.Record) func(context.Context) error {
 				}
 			}
 			if slices.Sort(reasons); !slices.Equal(reasons, []string{"Evicted", "EvictionThresholdMet"}) {
-				return fmt.Errorf("%s: events %v", p.Name, reasons)
+				return fmt.Errorf("events of %s = %v", p.Name, reasons)
 			}
 		}
 		return nil
 	}
 }
 
-// A bridge on a real API server, bound by the policies: it tells the agent of its node's pods and the API of the agent's evictions, also of
-// those from while the API server was dead or the bridge was, and no other pod changes.
+// A bridge on a real API server, restricted by the policies. It reports its node's pods to the
+// agent, and the agent's evictions to the API server, including those during an outage of the API
+// server or of the bridge. No other pod changes.
 func TestABridgeTellsTheAPI(t *testing.T) {
 	c, a := Start(t, Options{}), speakForAnAgent(t)
-	installBridge(t, c) // which leaves a pod on n1
+	installBridge(t, c) // leaves a pod on n1
 	const pods = 24
 	var all []*v1.Pod
 	for i := range pods {
@@ -276,7 +279,7 @@ func TestABridgeTellsTheAPI(t *testing.T) {
 	bridge := runBridge(t, c, a, "n1")
 	c.Eventually(startDeadline, "the agent knows the pods of its node", a.knows(pods+1))
 	if p := a.pods[string(all[0].UID)]; p.Spec.Priority == nil || len(p.Spec.Containers[0].Env) != 0 {
-		t.Errorf("the agent has %+v", p.Spec)
+		t.Errorf("pod spec at the agent = %+v", p.Spec)
 	}
 
 	howSoon(t, c, a, all[:20])
@@ -293,11 +296,11 @@ func TestABridgeTellsTheAPI(t *testing.T) {
 	c.nodeIsTold()
 	is, err := c.Client.CoreV1().Pods("default").Get(t.Context(), "elsewhere", metav1.GetOptions{})
 	if err != nil || is.ResourceVersion != elsewhere.ResourceVersion {
-		t.Errorf("a pod of another node has changed: %v, %v", is, err)
+		t.Errorf("pod of another node has changed: %v, %v", is, err)
 	}
 }
 
-// howSoon logs how long each of these pods takes to be Failed once its record is told.
+// howSoon logs how long each of these pods takes to be Failed after its record is reported.
 func howSoon(t *testing.T, c *Cluster, a *spokenFor, pods []*v1.Pod) {
 	t.Helper()
 	var took []time.Duration
@@ -318,10 +321,10 @@ func howSoon(t *testing.T, c *Cluster, a *spokenFor, pods []*v1.Pod) {
 		c.Eventually(startDeadline, "all is told", evicted(c, r))
 	}
 	slices.Sort(took)
-	t.Logf("from a record to Failed at the API: p50 %v, most %v of %d", took[len(took)/2], took[len(took)-1], len(took))
+	t.Logf("from a record to Failed at the API: p50 %v, max %v of %d", took[len(took)/2], took[len(took)-1], len(took))
 }
 
-// nodeIsTold waits until the API has what a bridge says of its node.
+// nodeIsTold waits until the API server has the bridge's report of its node.
 func (c *Cluster) nodeIsTold() {
 	c.t.Helper()
 	c.Eventually(startDeadline, "the node has conditions and a load", func(ctx context.Context) error {
@@ -335,11 +338,11 @@ func (c *Cluster) nodeIsTold() {
 		}
 		slices.Sort(found)
 		if want := []string{"JettisonDiskPressure=False", "JettisonMemoryPressure=True", "JettisonPIDPressure=False", "Ready=True"}; !slices.Equal(found, want) {
-			return fmt.Errorf("conditions %v", found)
+			return fmt.Errorf("node's conditions = %v", found)
 		}
 		l, err := c.Client.CoordinationV1().Leases(bridgeNamespace).Get(ctx, "n1", metav1.GetOptions{})
 		if err == nil && (!strings.Contains(l.Annotations["jettison/load"], `"workingSetPercent":70`) || len(l.OwnerReferences) != 1) {
-			err = fmt.Errorf("%v", l)
+			err = fmt.Errorf("the node's Lease = %v", l)
 		}
 		return err
 	})

@@ -14,11 +14,12 @@ import (
 	"jettison/e2e/vm"
 )
 
-// workloadDeadline is ten times what two pods need under emulation.
+// workloadDeadline is ten times the time that two pods need under emulation.
 const workloadDeadline = 3 * time.Minute
 
-// Deploy makes a Deployment in namespace default: replicas of a pod with the workload's image, whose behaviour is written as for its command
-// line. Its pods have a network of their own, a service account's token, and the label app=NAME.
+// Deploy makes a Deployment in namespace default: replicas of a pod with the workload's image.
+// behaviour is the workload's command line. Its pods have their own network, a service account's
+// token, and the label app=NAME.
 func (c *Cluster) Deploy(name string, replicas int32, behaviour string) {
 	c.t.Helper()
 	labels, grace := map[string]string{"app": name}, int64(2)
@@ -35,8 +36,8 @@ func (c *Cluster) Deploy(name string, replicas int32, behaviour string) {
 	}
 }
 
-// container runs a behaviour. It asks for some CPU time: of what a kubelet and a runtime leave under emulation a BestEffort pod gets so
-// little that it takes minutes to leak.
+// container returns a container with a behaviour. It requests some CPU time: a BestEffort pod gets
+// so little next to kubelet and runtime under emulation that a leak takes minutes.
 func container(behaviour string) v1.Container {
 	return v1.Container{
 		Name: "main", Image: vm.ImageWorkload, ImagePullPolicy: v1.PullIfNotPresent, Args: strings.Fields(behaviour),
@@ -50,13 +51,13 @@ func (c *Cluster) Available(name string, replicas int32) {
 	c.Eventually(workloadDeadline, fmt.Sprintf("Deployment %s has %d available replicas", name, replicas), func(ctx context.Context) error {
 		d, err := c.Client.AppsV1().Deployments("default").Get(ctx, name, metav1.GetOptions{})
 		if err == nil && d.Status.AvailableReplicas != replicas {
-			err = fmt.Errorf("%d available; events: %v", d.Status.AvailableReplicas, c.events(ctx))
+			err = fmt.Errorf("%d replicas available; events: %v", d.Status.AvailableReplicas, c.events(ctx))
 		}
 		return err
 	})
 }
 
-// Pods are those of a namespace with the labels of a selector, "app=web".
+// Pods returns the pods of a namespace with the labels of a selector, "app=web".
 func (c *Cluster) Pods(ctx context.Context, namespace, selector string) ([]v1.Pod, error) {
 	list, err := c.Client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
@@ -65,7 +66,7 @@ func (c *Cluster) Pods(ctx context.Context, namespace, selector string) ([]v1.Po
 	return list.Items, nil
 }
 
-// events are the last of namespace default, for what failed.
+// events returns the last events of namespace default, for failure messages.
 func (c *Cluster) events(ctx context.Context) (out []string) {
 	list, err := c.Client.CoreV1().Events("default").List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -77,19 +78,19 @@ func (c *Cluster) events(ctx context.Context) (out []string) {
 	return out
 }
 
-// DaemonSetReady waits until a DaemonSet has a ready pod on each node it is for, and at least on one.
+// DaemonSetReady waits until a DaemonSet has a ready pod on each of its nodes, and at least on one.
 func (c *Cluster) DaemonSetReady(namespace, name string) {
 	c.t.Helper()
 	c.Eventually(workloadDeadline, fmt.Sprintf("DaemonSet %s/%s is ready", namespace, name), func(ctx context.Context) error {
 		d, err := c.Client.AppsV1().DaemonSets(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err == nil && (d.Status.NumberReady == 0 || d.Status.NumberReady < d.Status.DesiredNumberScheduled) {
-			err = fmt.Errorf("its status is %+v", d.Status)
+			err = fmt.Errorf("DaemonSet's status is %+v", d.Status)
 		}
 		return err
 	})
 }
 
-// Logs is what a pod's first container has written, by way of the API server and the kubelet.
+// Logs returns the log of a pod's first container, through the API server and the kubelet.
 func (c *Cluster) Logs(ctx context.Context, pod v1.Pod) (string, error) {
 	text, err := c.Client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &v1.PodLogOptions{}).DoRaw(ctx)
 	return string(text), err

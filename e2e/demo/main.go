@@ -1,8 +1,8 @@
-// Command demo shows the agent at work: it boots a node, runs the agent and pods of all three QoS classes, lets one of them
-// leak, and tells what happens as it happens. `make demo` runs it.
+// Command demo shows the agent at work: it boots a node, runs the agent and pods of all three QoS
+// classes, lets one of them leak, and prints the events as they happen. `make demo` runs it.
 //
-//	main.go     the node, its pods, and what is told
-//	page.go     the page of jettison ui, for as long as the node lives
+//	main.go     the node, its pods, and the output
+//	page.go     the page of jettison ui, while the node runs
 //	picture.go  the run as one picture
 package main
 
@@ -53,8 +53,8 @@ func isTerminal(f *os.File) bool {
 type demo struct {
 	out   io.Writer
 	began time.Time
-	live  bool // the bar moves in place
-	bar   bool // the last thing written is a bar without a newline
+	live  bool // the bar is redrawn in place
+	bar   bool // the last output is a bar without a newline
 
 	seen []pictured // of the node's memory, by the guest's clock
 }
@@ -67,7 +67,7 @@ func (d *demo) say(format string, args ...any) {
 	fmt.Fprintf(d.out, "%5.1f s  %s\n", time.Since(d.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// progress shows what takes long while it does.
+// progress prints the progress of slow steps.
 func (d *demo) progress(format string, args ...any) { d.say("  "+format, args...) }
 
 func (d *demo) run(ctx context.Context) error {
@@ -105,7 +105,8 @@ func (d *demo) run(ctx context.Context) error {
 	return d.draws(ctx, n, line)
 }
 
-// startPods runs the neighbours, fills the node up to a little above the threshold, and starts the leaker.
+// startPods runs the neighbours, fills the node up to a little above the threshold, and starts the
+// leaker.
 func (d *demo) startPods(ctx context.Context, n *vm.Node) (pods []*vm.Pod, err error) {
 	start := func(object *v1.Pod, what string) {
 		if err != nil {
@@ -126,7 +127,7 @@ func (d *demo) startPods(ctx context.Context, n *vm.Node) (pods []*vm.Pod, err e
 	return pods, err
 }
 
-// watch draws the memory that is available until the agent has told of its eviction.
+// watch draws the available memory until the agent has logged its eviction.
 func (d *demo) watch(ctx context.Context, n *vm.Node, agent *vm.Agent) (line vm.LogLine, err error) {
 	d.say("memory available, the threshold at 100 MiB:")
 	crossed := false
@@ -152,19 +153,19 @@ func (d *demo) watch(ctx context.Context, n *vm.Node, agent *vm.Agent) (line vm.
 		}
 		for _, l := range lines {
 			if l.Msg == "evicted" {
-				if !crossed { // and left behind again between two looks at the bar
+				if !crossed { // crossed and back between two bars
 					d.say("the threshold is crossed")
 				}
 				return l, nil
 			}
 		}
 		if time.Now().After(deadline) {
-			return line, errors.New("the agent did not evict a pod within three minutes")
+			return line, errors.New("wait for an eviction: the agent evicted no pod within three minutes")
 		}
 	}
 }
 
-// memory looks at the node's memory, and remembers it for the picture.
+// memory reads the node's memory and keeps it for the picture.
 func (d *demo) memory(ctx context.Context, n *vm.Node) (guestapi.Memory, error) {
 	m, err := n.Memory(ctx)
 	if err == nil {
@@ -173,7 +174,7 @@ func (d *demo) memory(ctx context.Context, n *vm.Node) (guestapi.Memory, error) 
 	return m, err
 }
 
-// draw writes one bar, over the one before on a terminal.
+// draw writes one bar, over the previous one on a terminal.
 func (d *demo) draw(m guestapi.Memory) {
 	const width = 50
 	cells := func(bytes int64) int { return int(min(max(bytes*width/m.Total, 0), width)) }
@@ -186,7 +187,7 @@ func (d *demo) draw(m guestapi.Memory) {
 	fmt.Fprintf(d.out, "%5.1f s  %s %4d MiB %s", time.Since(d.began).Seconds(), string(bar), m.Available()/mib, end)
 }
 
-// tell puts the agent's line into words.
+// tell prints the agent's log line as text.
 func (d *demo) tell(line vm.LogLine) {
 	f := line.Fields
 	number := func(key string) float64 { v, _ := f[key].(float64); return v }
@@ -217,10 +218,11 @@ func mebibytes(v any) string {
 	return fmt.Sprintf("%.0f MiB", bytes/mib)
 }
 
-// survivors asks the node itself who lives: every pod but the leaker must, and the kernel must not have killed anything.
+// survivors checks on the node that every pod except the leaker lives, and that the kernel killed
+// none.
 func (d *demo) survivors(ctx context.Context, n *vm.Node, pods []*vm.Pod) error {
 	leaker := pods[len(pods)-1]
-	leaker.Fate = vm.Dies
+	leaker.Expected = vm.Dies
 	if err := leaker.WaitDead(ctx); err != nil {
 		return err
 	}
@@ -242,10 +244,11 @@ func (d *demo) survivors(ctx context.Context, n *vm.Node, pods []*vm.Pod) error 
 	return nil
 }
 
-// pictureFile is where the picture of the run goes.
+// pictureFile is the path of the picture of the run.
 const pictureFile = "bin/demo.svg"
 
-// draws looks on for a while, to see that the memory stays, and writes the picture of the run.
+// draws observes the node for a while, to check that the memory stays available, and writes the
+// picture of the run.
 func (d *demo) draws(ctx context.Context, n *vm.Node, line vm.LogLine) error {
 	for tick, i := time.NewTicker(250*time.Millisecond), 0; i < 16; i++ {
 		select {

@@ -13,10 +13,11 @@ import (
 	"jettison/e2e/vm"
 )
 
-// program is what `make build` has built for this machine.
+// program is the binary that `make build` builds for this machine.
 const program = "bin/jettison"
 
-// page runs jettison ui on this machine over the node's socket, and says where it can be opened. close ends it.
+// page runs jettison ui on this machine over the node's socket, and prints its address. The
+// returned function ends it.
 func (d *demo) page(ctx context.Context, n *vm.Node) (closePage func(), err error) {
 	dir, err := os.MkdirTemp("", "jettison-demo") // a socket's path is short
 	if err != nil {
@@ -27,7 +28,7 @@ func (d *demo) page(ctx context.Context, n *vm.Node) (closePage func(), err erro
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	closePage = func() {
 		cancel()
-		_ = cmd.Wait() // it was told to end
+		_ = cmd.Wait() // it was signalled to end
 		_ = os.RemoveAll(dir)
 	}
 	failed := func(err error) (func(), error) {
@@ -43,12 +44,12 @@ func (d *demo) page(ctx context.Context, n *vm.Node) (closePage func(), err erro
 		return failed(err)
 	}
 	if err := cmd.Start(); err != nil {
-		return failed(fmt.Errorf("%w: make build makes it", err))
+		return failed(fmt.Errorf("%w: run make build", err))
 	}
 	address, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		closePage()
-		return nil, fmt.Errorf("open the page: %s ui says no address: %w", program, err)
+		return nil, fmt.Errorf("open the page: %s ui printed no address: %w", program, err)
 	}
 	d.say("see it in a browser while it lasts: %s", strings.TrimSpace(address))
 	return closePage, nil

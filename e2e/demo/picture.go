@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// picture is a run as people see it at a glance: memory over time, the threshold, the kill.
+// picture shows a run at a glance: memory over time, the threshold, the kill.
 type picture struct {
 	Title   string        `json:"title"`
-	Samples []pictured    `json:"samples"` // in the order of time
-	Killed  time.Duration `json:"killed"`  // since the first of all; 0: nobody was
+	Samples []pictured    `json:"samples"` // in time order
+	Killed  time.Duration `json:"killed"`  // time after the first sample; 0: no kill
 	Victim  string        `json:"victim"`
 	Told    []string      `json:"told"` // lines below the curve
 }
 
-// pictured is one look at the node's memory.
+// pictured is one sample of the node's memory.
 type pictured struct {
 	At        time.Duration `json:"at"`
 	Available int64         `json:"available"` // bytes
@@ -29,11 +29,12 @@ const (
 	wide, high         = 820, 380
 	left, right        = 72, 24
 	top, bottom        = 56, 96
-	most               = 400 // points of the curve; what lies between two is drawn by its lowest
+	most               = 400 // points of the curve; each is the lowest of its interval
 	plotWide, plotHigh = wide - left - right, high - top - bottom
 )
 
-// style has colours for light and dark readers. An image in a README is told which by the browser.
+// style has colours for light and dark readers. The browser selects one, also for an image in a
+// README.
 const style = `<style>
 :root{--g:#fff;--i:#1b2430;--d:#566273;--l:#dde2e9;--c:#2563a8;--b:#b3261e}
 @media(prefers-color-scheme:dark){:root{--g:#11161d;--i:#dfe6ee;--d:#9aa7b6;--l:#2c3643;--c:#6ea8e6;--b:#ff8a80}}
@@ -43,10 +44,10 @@ const style = `<style>
 </style>
 `
 
-// svg writes the picture. Nothing in it comes from elsewhere, and names are text.
+// svg writes the picture. It references no other file, and names are escaped as text.
 func (p *picture) svg(w io.Writer) error {
 	if len(p.Samples) < 2 {
-		return fmt.Errorf("draw the run: %d looks at the memory are not enough", len(p.Samples))
+		return fmt.Errorf("draw the run: %d memory samples are not enough", len(p.Samples))
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img" aria-label="%s">`+"\n", wide, high, escape(p.label()))
@@ -68,7 +69,7 @@ func (p *picture) label() string {
 	return fmt.Sprintf("Memory available on the node over time, the threshold at %d MiB, and the kill of %s", threshold/mib, p.Victim)
 }
 
-// ceiling is the upper end of the axis: the next hundred MiB above all that was seen.
+// ceiling returns the upper end of the axis: the next hundred MiB above all samples.
 func (p *picture) ceiling() int64 {
 	top := int64(2 * threshold)
 	for _, s := range p.Samples {
@@ -102,7 +103,7 @@ func (p *picture) axes(b *strings.Builder) {
 	}
 }
 
-// curve draws what was available; of more looks than are told apart, the lowest.
+// curve draws the available memory. It draws the lowest of the samples that share a point.
 func (p *picture) curve(b *strings.Builder) {
 	var points []string
 	each := (len(p.Samples) + most - 1) / most
@@ -131,7 +132,7 @@ func (p *picture) marks(b *strings.Builder) {
 	fmt.Fprintf(b, `<text class="b" x="%.1f" y="%d" text-anchor="%s">%s killed</text>`+"\n", x+at, top+5, anchor, escape(p.Victim))
 }
 
-// escape is a text as markup may have it.
+// escape escapes a text for markup.
 func escape(text string) string {
 	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;").Replace(text)
 }

@@ -11,14 +11,15 @@ import (
 	"jettison/cluster/deschedule"
 )
 
-// hasToHelp are the strategies that evict a pod only where some other node takes it. The others have it go even if it comes back.
+// hasToHelp has the strategies that evict a pod only if another node accepts it. The other
+// strategies evict it even if it may return.
 var hasToHelp = map[string]bool{
 	deschedule.LowNodeUtilization: true, deschedule.HighNodeUtilization: true, deschedule.RemoveDuplicates: true,
 	deschedule.TopologySpreadConstraint: true, deschedule.NodeTaints: true, deschedule.NodeAffinity: true,
 }
 
-// helps reports whether a strategy would have what it wants if a pod that it evicts went to a node that takes it: by what it says of the
-// node in a state, thresholds and shares being those of another one.
+// helps reports whether a strategy would reach its goal if an evicted pod moved to a node that
+// accepts it. The node is judged in one state; thresholds and shares are those of another.
 func (c *comparison) helps(strategy string, ruled, is *deschedule.Snapshot, p *v1.Pod, n *v1.Node) bool {
 	for i := range c.ours.Profiles {
 		for _, config := range c.ours.Profiles[i].PluginConfig {
@@ -66,7 +67,7 @@ func asked(a *deschedule.NodeTaintsArgs, t *v1.Taint) bool {
 	return !named(a.ExcludedTaints) && (len(a.IncludedTaints) == 0 || named(a.IncludedTaints))
 }
 
-// looked are the nodes that a policy is about.
+// looked returns the nodes that a policy selects.
 func (c *comparison) looked(s *deschedule.Snapshot) []*v1.Node {
 	one := cycle{policy: c.theirs}
 	nodes, err := one.nodes(s)
@@ -76,7 +77,7 @@ func (c *comparison) looked(s *deschedule.Snapshot) []*v1.Node {
 	return nodes
 }
 
-// amount is what a pod requests of a resource.
+// amount returns a pod's request of a resource.
 func amount(p *v1.Pod, name v1.ResourceName) int64 {
 	if name == v1.ResourcePods {
 		return 1
@@ -155,7 +156,7 @@ func (c *comparison) deviations(s *deschedule.Snapshot, a *deschedule.LowNodeUti
 	return out
 }
 
-// hasRoomForMore: a node has less than its share of such pods.
+// hasRoomForMore reports whether a node has less than its share of such pods.
 func (c *comparison) hasRoomForMore(ruled, is *deschedule.Snapshot, p *v1.Pod, n *v1.Node) bool {
 	like := func(s *deschedule.Snapshot, at *v1.Node) (count int) {
 		may := c.mayIn(s)
@@ -178,7 +179,7 @@ func (c *comparison) hasRoomForMore(ruled, is *deschedule.Snapshot, p *v1.Pod, n
 	return targets > 0 && like(is, n) < (count+targets-1)/targets
 }
 
-// spreadsBetter: the domain of a node is smaller, with the pod, than the one that it is in.
+// spreadsBetter reports whether the domain of a node, with the pod, is smaller than the pod's own.
 func (c *comparison) spreadsBetter(s *deschedule.Snapshot, p *v1.Pod, n *v1.Node) bool {
 	for _, k := range c.constraintsOn(s, p) {
 		sizes := domains(s, k.of, k.constraint, c.looked(s), "")
@@ -191,7 +192,7 @@ func (c *comparison) spreadsBetter(s *deschedule.Snapshot, p *v1.Pod, n *v1.Node
 	return false
 }
 
-// counted is a constraint of some pod that counts another one.
+// counted is a constraint of a pod that counts another pod.
 type counted struct {
 	of         *v1.Pod
 	constraint *v1.TopologySpreadConstraint

@@ -14,8 +14,8 @@ import (
 	"jettison/cluster/deschedule"
 )
 
-// now is the time of all plans. The descheduler looks at the clock: ages here are so far from what policies ask for that minutes between
-// the two do not matter.
+// now is the time of all plans. The descheduler reads the clock: ages here are far enough from the
+// policies' limits that minutes between the two do not matter.
 var now = time.Now().Truncate(time.Second)
 
 const (
@@ -29,16 +29,17 @@ const (
 type maker struct {
 	*rand.Rand
 	*deschedule.Snapshot
-	ranks []int // a place in the order of going for each pod to come: no two have the same
+	ranks []int // the rank of each next pod in the eviction order, unique
 	gpus  bool
 }
 
 func (m *maker) one(in int) bool { return m.IntN(in) == 0 }
 
-// of is one of some.
+// of returns one of the values at random.
 func of[T any](m *maker, some ...T) T { return some[m.IntN(len(some))] }
 
-// randomCluster is nodes in zones, some of them cordoned, tainted or not ready, and pods of some owners with all that strategies look at.
+// randomCluster returns nodes in zones, some of them cordoned, tainted or not ready, and pods of
+// some owners with all properties that strategies read.
 func randomCluster(r *rand.Rand) *deschedule.Snapshot {
 	m := &maker{Rand: r, Snapshot: &deschedule.Snapshot{}}
 	m.gpus = m.one(6)
@@ -108,7 +109,7 @@ func (m *maker) node(i int) *v1.Node {
 	return n
 }
 
-// budget is one that a controller has written the status of.
+// budget adds a budget with the status that a controller would write.
 func (m *maker) budget(name, owner string) {
 	healthy := 0
 	for _, p := range m.Pods {

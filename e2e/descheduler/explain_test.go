@@ -18,7 +18,7 @@ import (
 	"jettison/cluster/model"
 )
 
-// The improvements that a difference may belong to, and two ways to follow from one.
+// The improvements that can explain a difference, and two ways in which one follows from another.
 const (
 	byBudget    = "budgets count in a plan"
 	byFit       = "a pod that no other node takes stays"
@@ -36,7 +36,7 @@ const (
 	byLimit     = "a limit that others have used up"
 )
 
-// documented is what docs/operate/descheduling.md says of each improvement.
+// documented has the text of docs/operate/descheduling.md for each improvement.
 var documented = map[string]string{
 	byBudget:    "Budgets count in a plan",
 	byFit:       "a scheduler's whole answer",
@@ -59,12 +59,12 @@ func TestTheImprovementsAreDocumented(t *testing.T) {
 	}
 	for by, words := range documented {
 		if !strings.Contains(string(text), words) {
-			t.Errorf("%s: docs/operate/descheduling.md does not say %q", by, words)
+			t.Errorf("%s: docs/operate/descheduling.md lacks the text %q", by, words)
 		}
 	}
 }
 
-// comparison is one cluster, one policy, and what both make of them.
+// comparison has one cluster, one policy, and the results of both programs.
 type comparison struct {
 	testing.TB
 	seed   int
@@ -73,16 +73,16 @@ type comparison struct {
 	s      *deschedule.Snapshot
 	result *deschedule.Result
 	plan   []went
-	cycle  []went // what the descheduler evicts
+	cycle  []went // the evictions of the descheduler
 
 	states  []*deschedule.Snapshot
-	stays   map[string]bool // pods that the descheduler evicts and a plan does not, for a reason that was checked
-	may     map[string]bool // pods that the evictor lets go, by what the descheduler itself says
+	stays   map[string]bool // pods that only the descheduler evicts, for a checked reason
+	may     map[string]bool // pods that the descheduler's evictor allows to be evicted
 	goes    map[string]bool // pods that a plan evicts
 	memory  map[string]map[went]bool
-	reasons map[went]string // what kept says, of those that were asked
+	reasons map[went]string // cached results of kept
 	lets    map[*deschedule.Snapshot]map[string]bool
-	single  bool // the descheduler would look at one node only
+	single  bool // the descheduler would process only one node
 }
 
 func compare(t testing.TB, seed int, s *deschedule.Snapshot, policy *deschedule.Policy) *comparison {
@@ -102,8 +102,9 @@ func compare(t testing.TB, seed int, s *deschedule.Snapshot, policy *deschedule.
 	return c
 }
 
-// upstream is what a cycle evicts. Where the descheduler would look at one node only, and do nothing, it is given a second one that takes
-// nobody, and the strategies that such a node does not matter to: those that deschedule.
+// upstream returns the evictions of a cycle. If the descheduler would process only one node, and do
+// nothing, it gets a second node that accepts no pod, and only the strategies that are unaffected
+// by such a node: those that deschedule.
 func (c *comparison) upstream(policy *api.DeschedulerPolicy, s *deschedule.Snapshot, refused map[string]bool) []went {
 	if !c.single {
 		return upstream(c, policy, s, refused)
@@ -115,13 +116,13 @@ func (c *comparison) upstream(policy *api.DeschedulerPolicy, s *deschedule.Snaps
 	return upstream(c, policy, c.twoNodes(s), refused)
 }
 
-// prepare is for what only a difference asks.
+// prepare computes data that only differences need.
 func (c *comparison) prepare() {
 	c.states = states(c.s, c.result.Evictions)
 	c.may = c.mayIn(c.s)
 }
 
-// mayIn are the pods of a state that the evictor lets go.
+// mayIn returns the pods of a state that the evictor allows to be evicted.
 func (c *comparison) mayIn(s *deschedule.Snapshot) map[string]bool {
 	if c.lets[s] == nil {
 		c.lets[s] = evictable(c, c.theirs, c.twoNodes(s))
@@ -129,7 +130,8 @@ func (c *comparison) mayIn(s *deschedule.Snapshot) map[string]bool {
 	return c.lets[s]
 }
 
-// twoNodes is a snapshot with a cordoned, tainted node more where the descheduler would look at one only.
+// twoNodes returns a snapshot with one more cordoned, tainted node if the descheduler would process
+// only one.
 func (c *comparison) twoNodes(s *deschedule.Snapshot) *deschedule.Snapshot {
 	if !c.single {
 		return s
@@ -142,7 +144,7 @@ func (c *comparison) twoNodes(s *deschedule.Snapshot) *deschedule.Snapshot {
 	return &out
 }
 
-// why is what the plan says of a pod that it keeps.
+// why returns the plan's reason for keeping a pod.
 func (c *comparison) why(pod string) string {
 	for _, s := range c.result.Skipped {
 		if s.Namespace+"/"+s.Name == pod {
@@ -152,7 +154,7 @@ func (c *comparison) why(pod string) string {
 	return ""
 }
 
-// origin is the pod of the snapshot that one stands for.
+// origin returns the pod of the snapshot that a successor replaces.
 func origin(pod string) string {
 	for {
 		cut, ok := strings.CutSuffix(pod, "-next")
@@ -163,7 +165,7 @@ func origin(pod string) string {
 	}
 }
 
-// ask is what the descheduler evicts in another state or by another policy; it is asked once.
+// ask returns the descheduler's evictions in another state or with another policy, cached by id.
 func (c *comparison) ask(id string, policy *api.DeschedulerPolicy, s *deschedule.Snapshot, refused map[string]bool) map[went]bool {
 	if c.memory[id] == nil {
 		c.memory[id] = keys(c.upstream(policy, s, refused))
@@ -171,7 +173,7 @@ func (c *comparison) ask(id string, policy *api.DeschedulerPolicy, s *deschedule
 	return c.memory[id]
 }
 
-// kept says which improvement keeps a pod that the descheduler evicts. Empty: none.
+// kept returns the improvement that keeps a pod which the descheduler evicts, or "".
 func (c *comparison) kept(w went) string {
 	why := c.why(w.pod)
 	switch {
@@ -201,13 +203,15 @@ func (c *comparison) kept(w went) string {
 	return ""
 }
 
-// notAnyMore: in every state after some other eviction of the plan the descheduler would leave the pod alone.
+// notAnyMore reports whether the descheduler would keep the pod in every state after some other
+// eviction of the plan.
 func (c *comparison) notAnyMore(w went) bool {
 	end := c.states[len(c.states)-1]
 	return len(c.states) > 1 && find(end, w.pod) != nil && !keys(c.upstream(unlimited(c.theirs), end, c.stays))[w]
 }
 
-// wentBefore: another strategy, which comes earlier, evicts the pod in the plan. Why it does is asked of that eviction.
+// wentBefore reports whether an earlier strategy evicts the pod in the plan. The reason is checked
+// with that eviction.
 func (c *comparison) wentBefore(w went) bool {
 	var steps []went // by profile
 	for _, balance := range []bool{false, true} {
@@ -230,7 +234,7 @@ func (c *comparison) wentBefore(w went) bool {
 	})
 }
 
-// covers are the budgets of a pod.
+// covers returns the budgets of a pod.
 func (c *comparison) covers(p *v1.Pod) (out []*policyv1.PodDisruptionBudget) {
 	for _, b := range c.s.Budgets {
 		if b.Namespace == p.Namespace && selectorOf(b.Spec.Selector).Matches(labels.Set(p.Labels)) {
@@ -240,7 +244,8 @@ func (c *comparison) covers(p *v1.Pod) (out []*policyv1.PodDisruptionBudget) {
 	return out
 }
 
-// spent reports whether the eviction API would refuse a pod: it has several budgets, or those that go before it have spent it.
+// spent reports whether the eviction API would reject a pod: it has several budgets, or earlier
+// evictions have used its budget.
 func (c *comparison) spent(pod string) bool {
 	p := find(c.s, pod)
 	budgets := c.covers(p)
@@ -256,7 +261,8 @@ func (c *comparison) spent(pod string) bool {
 	return count >= budgets[0].Status.DisruptionsAllowed
 }
 
-// usedUp reports whether a limit keeps a pod, and others than those that the descheduler evicts have used it.
+// usedUp reports whether a limit keeps a pod, used up by evictions that the descheduler does not
+// make.
 func (c *comparison) usedUp(pod string) bool {
 	p := find(c.s, pod)
 	total, node, space := uint(0), uint(0), uint(0)
@@ -274,7 +280,8 @@ func (c *comparison) usedUp(pod string) bool {
 		reached(c.ours.MaxNoOfPodsToEvictPerNamespace, space)) && !slices.Equal(c.plan, c.cycle)
 }
 
-// fitsNowhere: there is a state of the plan in which no other node takes the pod: of all, or of those that nodeFit may use.
+// fitsNowhere reports whether, in some state of the plan, no other node accepts the pod: of all
+// nodes, or of those that nodeFit may use.
 func (c *comparison) fitsNowhere(w went) bool {
 	selectors := c.fitSelectors()
 	if hasToHelp[w.strategy] {
@@ -285,7 +292,8 @@ func (c *comparison) fitsNowhere(w went) bool {
 	})
 }
 
-// helpsNowhere: there is a state in which the strategy has nothing of any node that takes the pod.
+// helpsNowhere reports whether, in some state, no node that accepts the pod would bring the
+// strategy nearer to its goal.
 func (c *comparison) helpsNowhere(w went) bool {
 	for _, ruled := range c.states {
 		if c.somewhen(w.pod, func(s *deschedule.Snapshot, p *v1.Pod) bool {
@@ -306,8 +314,9 @@ func (c *comparison) somewhen(pod string, is func(*deschedule.Snapshot, *v1.Pod)
 	})
 }
 
-// spreadsAgain: in some state a scheduler like this project's model puts the pod's successor into a domain that then has too many, counting
-// all pods as a scheduler does, and a strategy of the policy spreads.
+// spreadsAgain reports whether, in some state, a scheduler like this project's model puts the pod's
+// successor into a domain that then has too many pods, counted as a scheduler counts, and a
+// strategy of the policy spreads.
 func (c *comparison) spreadsAgain(pod string) bool {
 	if !c.has(deschedule.TopologySpreadConstraint) {
 		return false
@@ -319,14 +328,15 @@ func (c *comparison) spreadsAgain(pod string) bool {
 	})
 }
 
-// has reports whether a strategy is one of the policy's.
+// has reports whether the policy has a strategy.
 func (c *comparison) has(strategy string) bool {
 	return slices.ContainsFunc(c.ours.Profiles, func(p deschedule.Profile) bool {
 		return slices.Contains(p.Plugins.Balance.Enabled, strategy) || slices.Contains(p.Plugins.Deschedule.Enabled, strategy)
 	})
 }
 
-// anywhere is one of the nodes that take a pod, or its own unless its selector or required affinity leaves that out.
+// anywhere returns one of the nodes that accept a pod, or its own node unless its selector or
+// required affinity excludes that.
 func anywhere(r *rand.Rand, s *deschedule.Snapshot, pod string) string {
 	p := find(s, pod)
 	for _, i := range r.Perm(len(s.Nodes)) {
@@ -338,7 +348,7 @@ func anywhere(r *rand.Rand, s *deschedule.Snapshot, pod string) string {
 	return ""
 }
 
-// place is where this project's model of a scheduler does.
+// place returns the node that this project's model of a scheduler chooses.
 func (c *comparison) place(s *deschedule.Snapshot, pod string) string {
 	packing := model.Emptier
 	for i := range c.ours.Profiles {
@@ -357,7 +367,7 @@ func (c *comparison) place(s *deschedule.Snapshot, pod string) string {
 	return ""
 }
 
-// added says which improvement evicts a pod that the descheduler does not. Empty: none.
+// added returns the improvement that evicts a pod which the descheduler keeps, or "".
 func (c *comparison) added(i int) string {
 	w := c.plan[i]
 	if !c.within(i) {
@@ -380,7 +390,7 @@ func (c *comparison) added(i int) string {
 	return ""
 }
 
-// had is a policy without the resources of thresholds that no node has.
+// had returns a policy without the thresholds' resources that no node has.
 func (c *comparison) had(p *api.DeschedulerPolicy) *api.DeschedulerPolicy {
 	out := unlimited(p)
 	for i := range out.Profiles {
@@ -398,7 +408,7 @@ func (c *comparison) had(p *api.DeschedulerPolicy) *api.DeschedulerPolicy {
 	return out
 }
 
-// within: at an eviction all limits leave room for it.
+// within reports whether all limits allow an eviction.
 func (c *comparison) within(i int) bool {
 	node, space := uint(0), uint(0)
 	for _, e := range c.result.Evictions[:i] {
@@ -414,7 +424,8 @@ func (c *comparison) within(i int) bool {
 		room(c.ours.MaxNoOfPodsToEvictPerNamespace, space)
 }
 
-// spread asks the descheduler's spread alone: with the lowest priority first, and with every pod counted.
+// spread returns the evictions of the descheduler's spread alone: with the lowest priority first,
+// and with every pod counted.
 func (c *comparison) spread(j int) (lowest, counting map[went]bool) {
 	policy := only(c.theirs, deschedule.TopologySpreadConstraint)
 	lowest = c.ask("lowest"+string(rune(j)), policy, mirrored(c.states[j], c.may), c.stays)

@@ -14,16 +14,16 @@ import (
 	"jettison/cluster/deschedule"
 )
 
-// mending is a defect of the descheduler undone: by a policy or in a snapshot that it judges as it should.
+// mending reverts a defect of the descheduler: by a policy or a snapshot that it judges correctly.
 type mending struct {
 	by         string
-	strategies []string // whose evictions may be of it; nil: all
+	strategies []string // strategies that it can affect; nil: all
 	policy     func(*api.DeschedulerPolicy) *api.DeschedulerPolicy
 	state      func(*deschedule.Snapshot) *deschedule.Snapshot
 }
 
-// mendings are those that let the descheduler evict a pod which it keeps. What has got over the resource has the taints before it: such a
-// one is of both, and counts as one of the first.
+// mendings returns the mendings that let the descheduler evict a pod which it keeps. The one for
+// resources includes the one for taints: a pod that needs both counts for the first.
 func (c *comparison) mendings() []mending {
 	low := []string{deschedule.LowNodeUtilization}
 	usage := []string{deschedule.LowNodeUtilization, deschedule.HighNodeUtilization}
@@ -35,9 +35,10 @@ func (c *comparison) mendings() []mending {
 	}
 }
 
-// insist is what the descheduler evicts in a state before an eviction of a plan, where whoever the plan keeps until then for a reason that
-// was checked is refused, and then whoever the descheduler evicts in their place and the plan keeps, too, and so on. Successors are refused
-// whom no node takes where that would help, and those whose own would be evicted again.
+// insist returns the descheduler's evictions in a state before an eviction of a plan. It rejects
+// pods that the plan keeps until then for a checked reason, then the pods that the descheduler
+// evicts in their place and the plan also keeps, and so on. It also rejects successors that no
+// helpful node accepts, and those whose own successors would be evicted again.
 func (c *comparison) insist(id string, i int, policy *api.DeschedulerPolicy, s *deschedule.Snapshot) map[went]bool {
 	id = fmt.Sprint("insist ", i, " ", id)
 	if c.memory[id] != nil {
@@ -45,7 +46,7 @@ func (c *comparison) insist(id string, i int, policy *api.DeschedulerPolicy, s *
 	}
 	gone := keys(c.plan[:i+1])
 	refused := maps.Clone(c.stays)
-	delete(refused, c.plan[i].pod) // it stays as far as another strategy goes
+	delete(refused, c.plan[i].pod) // only another strategy keeps it
 	for {
 		before := len(refused)
 		out := c.upstream(policy, s, refused)
@@ -62,7 +63,7 @@ func (c *comparison) insist(id string, i int, policy *api.DeschedulerPolicy, s *
 	}
 }
 
-// reason is kept, asked once.
+// reason returns kept, cached.
 func (c *comparison) reason(w went) string {
 	by, ok := c.reasons[w]
 	if !ok {
@@ -72,11 +73,12 @@ func (c *comparison) reason(w went) string {
 	return by
 }
 
-// follows says which improvement evicts a pod when others stay, or when a defect is mended. Empty: none.
+// follows returns the improvement that evicts a pod when other pods stay, or when a defect is
+// reverted, or "".
 func (c *comparison) follows(i int) string {
 	w := c.plan[i]
 	mendings := append([]mending{{by: byOthers, policy: unlimited, state: same}}, c.mendings()...)
-	if c.stays[w.pod] { // it stays as far as other strategies go, which may have it in the way of what they want of others
+	if c.stays[w.pod] { // other strategies keep it, which can change their choice of other pods
 		mendings = append(mendings, mending{by: byOthers, policy: func(p *api.DeschedulerPolicy) *api.DeschedulerPolicy {
 			return only(p, w.strategy)
 		}, state: same})
@@ -96,8 +98,8 @@ func (c *comparison) follows(i int) string {
 
 func same(s *deschedule.Snapshot) *deschedule.Snapshot { return s }
 
-// fitting is a snapshot in which RemoveDuplicates does not count those whom nodeFit keeps, by a scheduler's whole answer: they are being
-// deleted.
+// fitting returns a snapshot in which RemoveDuplicates does not count pods that nodeFit keeps by a
+// scheduler's full check: they are marked as being deleted.
 func (c *comparison) fitting(s *deschedule.Snapshot) *deschedule.Snapshot {
 	out := *s
 	out.Pods = slices.Clone(s.Pods)
@@ -112,7 +114,7 @@ func (c *comparison) fitting(s *deschedule.Snapshot) *deschedule.Snapshot {
 	return &out
 }
 
-// fitSelectors are the node selectors of evictors that ask for nodeFit.
+// fitSelectors returns the node selectors of evictors with nodeFit.
 func (c *comparison) fitSelectors() (out []string) {
 	for i := range c.ours.Profiles {
 		for _, config := range c.ours.Profiles[i].PluginConfig {
@@ -124,7 +126,7 @@ func (c *comparison) fitSelectors() (out []string) {
 	return out
 }
 
-// fitsNone reports whether no node that a selector matches takes a pod, its own aside.
+// fitsNone reports whether no node that a selector matches accepts a pod, other than its own.
 func fitsNone(s *deschedule.Snapshot, p *v1.Pod, text string) bool {
 	selector, err := labels.Parse(text)
 	return err == nil && !slices.ContainsFunc(s.Nodes, func(n *v1.Node) bool {
@@ -132,12 +134,13 @@ func fitsNone(s *deschedule.Snapshot, p *v1.Pod, text string) bool {
 	})
 }
 
-// placing is where a scheduler puts a pod's successor; empty: nowhere.
+// placing returns the node on which a scheduler puts a pod's successor; empty: none.
 type placing = func(s *deschedule.Snapshot, pod string) string
 
-// canCircle: cycle after cycle of the descheduler, with what a scheduler may make of each, evicts a pod and then its successor. The
-// scheduler may be like this project's model, or put pods on any nodes that take them. The descheduler may be as it is, or see through the
-// taints that keep nobody away and the resources that no node has.
+// canCircle reports whether repeated cycles of the descheduler, with any result of a scheduler
+// after each, evict a pod and then its successor. The scheduler may follow this project's model, or
+// put pods on any nodes that accept them. The descheduler may be unchanged, or ignore taints
+// without effect and resources that no node has.
 func (c *comparison) canCircle(pod string) bool {
 	end := c.states[len(c.states)-1]
 	cycles := c.courses()
@@ -156,12 +159,13 @@ func (c *comparison) canCircle(pod string) bool {
 	return false
 }
 
-// goesOn: a successor is evicted again and again where a scheduler is like this project's model.
+// goesOn reports whether a successor is evicted repeatedly with a scheduler like this project's
+// model.
 func (c *comparison) goesOn(s *deschedule.Snapshot, w went) bool {
 	return circles(origin(w.pod), s, c.stays, c.place, c.courses()[0])
 }
 
-// courses are the cycles of the descheduler as it is, and of one whose defects are mended.
+// courses returns the cycles of the unchanged descheduler, and of one with its defects reverted.
 func (c *comparison) courses() []func(*deschedule.Snapshot, map[string]bool) []went {
 	cycles := []func(*deschedule.Snapshot, map[string]bool) []went{
 		func(s *deschedule.Snapshot, refused map[string]bool) []went {
@@ -176,8 +180,8 @@ func (c *comparison) courses() []func(*deschedule.Snapshot, map[string]bool) []w
 	return cycles
 }
 
-// helpful is a cycle of the descheduler with its defects mended, in which those stay whom no node takes where their strategy would have
-// what it wants, and whoever goes in their place, too.
+// helpful returns a cycle of the descheduler with its defects reverted, in which pods stay that no
+// helpful node accepts, as do the pods evicted in their place.
 func (c *comparison) helpful(s *deschedule.Snapshot, refused map[string]bool) []went {
 	refused = maps.Clone(refused)
 	if refused == nil {
@@ -197,7 +201,8 @@ func (c *comparison) helpful(s *deschedule.Snapshot, refused map[string]bool) []
 	}
 }
 
-// pointless reports whether no node takes a pod where a strategy that asks that would have what it wants, in a state.
+// pointless reports whether, in a state, no node accepts a pod with benefit for a strategy that
+// requires that.
 func (c *comparison) pointless(s *deschedule.Snapshot, w went) bool {
 	p := find(s, w.pod)
 	return hasToHelp[w.strategy] && !slices.ContainsFunc(s.Nodes, func(n *v1.Node) bool {

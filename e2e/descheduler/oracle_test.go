@@ -13,7 +13,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// clusters is how many random clusters are compared: JETTISON_CLUSTERS, or enough for a goal of 2,000. JETTISON_SEED is where they begin.
+// clusters returns the range of random clusters to compare. JETTISON_CLUSTERS is their number,
+// JETTISON_SEED the first.
 func clusters() (from, to int) {
 	count := 2000
 	if n, err := strconv.Atoi(os.Getenv("JETTISON_CLUSTERS")); err == nil {
@@ -23,14 +24,15 @@ func clusters() (from, to int) {
 	return from, from + count
 }
 
-// tally is what was counted of one strategy, or of some together.
+// tally counts results of one strategy, or of a combination.
 type tally struct {
 	clusters, same, evictions int
 	by                        map[string]int // differing evictions, by improvement
 	unexplained               int
 }
 
-// Every difference between what the descheduler evicts and what a plan does is of one of the improvements, whose rule is checked.
+// Every difference between the descheduler's evictions and a plan's has a documented improvement as
+// reason, and its rule is checked.
 func TestPlansDifferFromTheDeschedulerByImprovementsOnly(t *testing.T) {
 	tallies := map[string]*tally{}
 	from, to := clusters()
@@ -54,12 +56,12 @@ func TestPlansDifferFromTheDeschedulerByImprovementsOnly(t *testing.T) {
 	report(t, tallies)
 }
 
-// judge finds the differences of one cluster, and the improvement of each.
+// judge finds the differences of one cluster, and the improvement that explains each.
 func (c *comparison) judge(n *tally) {
 	n.clusters++
 	n.evictions += len(c.plan)
 	theirs, ours := keys(c.cycle), keys(c.plan)
-	if c.single { // what is the same here the descheduler would do if there were a second node
+	if c.single { // equal results hold for the descheduler with a second node
 		for _, w := range c.plan {
 			if theirs[w] {
 				n.by[bySingle]++
@@ -108,13 +110,13 @@ func (c *comparison) judge(n *tally) {
 		return
 	}
 	if text := strings.Join(lines, "\n"); strings.Contains(text, "UNEXPLAINED") {
-		c.Errorf("seed %d:\n%s", c.seed, text)
+		c.Errorf("seed %d: unexplained differences:\n%s", c.seed, text)
 		c.dump()
 	}
 }
 
-// order finds the improvement by which the same pods go in another order: the first that goes later is one that could not go when it was
-// its turn.
+// order finds the improvement that explains another order of the same pods: the first pod evicted
+// later is one that could not be evicted at its turn.
 func (c *comparison) order(n *tally) {
 	for i, w := range c.cycle {
 		if c.plan[i] == w {
@@ -123,7 +125,7 @@ func (c *comparison) order(n *tally) {
 		by := c.kept(w)
 		if by == "" {
 			n.unexplained++
-			c.Errorf("seed %d: UNEXPLAINED order: %v, there %v", c.seed, c.plan, c.cycle)
+			c.Errorf("seed %d: UNEXPLAINED order of evictions: %v, descheduler's %v", c.seed, c.plan, c.cycle)
 			c.dump()
 			return
 		}
@@ -132,12 +134,14 @@ func (c *comparison) order(n *tally) {
 	}
 }
 
-// unordered reports whether the descheduler's order is none: its duplicates and its spread go over maps.
+// unordered reports whether the descheduler's order is random: its duplicates and its spread
+// iterate over maps.
 func (c *comparison) unordered() bool {
 	return slices.ContainsFunc(c.plan, func(w went) bool { return balances[w.strategy] && !strings.HasSuffix(w.strategy, "NodeUtilization") })
 }
 
-// dump writes the cluster and the policy of a difference, where JETTISON_DUMP names a directory: jettison-cluster deschedule reads them.
+// dump writes the cluster and the policy of a difference, if JETTISON_DUMP names a directory.
+// jettison-cluster deschedule can read them.
 func (c *comparison) dump() {
 	dir := os.Getenv("JETTISON_DUMP")
 	if dir == "" {

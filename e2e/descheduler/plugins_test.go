@@ -21,7 +21,8 @@ import (
 	spread "sigs.k8s.io/descheduler/pkg/framework/plugins/removepodsviolatingtopologyspreadconstraint"
 )
 
-// register makes the plugins known, as the descheduler does at its start. Its own function for that links an API server.
+// register registers the plugins, as the descheduler does at its start. Its own function for that
+// links an API server.
 func register() {
 	all := registry.NewRegistry()
 	registry.PluginRegistry = all
@@ -54,12 +55,13 @@ func register() {
 		spread.SetDefaults_RemovePodsViolatingTopologySpreadConstraintArgs, all)
 }
 
-// readPolicy has the descheduler's own types, defaults and checks read a policy. The evictor filters in every profile, as there.
+// readPolicy reads a policy with the descheduler's own types, defaults and checks. The evictor
+// filters in every profile, as in the descheduler.
 func readPolicy(t testing.TB, text []byte) *api.DeschedulerPolicy {
 	t.Helper()
 	p := &api.DeschedulerPolicy{}
 	if err := runtime.DecodeInto(scheme.Codecs.UniversalDecoder(v1alpha2.SchemeGroupVersion, api.SchemeGroupVersion), text, p); err != nil {
-		t.Fatalf("%v\n%s", err, text)
+		t.Fatalf("read the policy with the descheduler: %v\n%s", err, text)
 	}
 	for i := range p.Profiles {
 		profile := &p.Profiles[i]
@@ -71,7 +73,7 @@ func readPolicy(t testing.TB, text []byte) *api.DeschedulerPolicy {
 			known := registry.PluginRegistry[config.Name]
 			known.PluginArgDefaulter(config.Args)
 			if err := known.PluginArgValidator(config.Args); err != nil {
-				t.Fatalf("%s: %v\n%s", config.Name, err, text)
+				t.Fatalf("read the arguments of plugin %s: %v\n%s", config.Name, err, text)
 			}
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// owner is what all pods of one owner have.
+// owner has the properties common to all pods of one owner.
 type owner struct {
 	name, namespace string
 	refs            []metav1.OwnerReference
@@ -110,7 +110,8 @@ func required(p *v1.Pod, r v1.NodeSelectorRequirement) {
 		NodeSelectorTerms: []v1.NodeSelectorTerm{{MatchExpressions: []v1.NodeSelectorRequirement{r}}}}}
 }
 
-// pod is one of an owner. No two of a cluster are equal in the order of going, in age or in restarts: that order is defined.
+// pod makes a pod of an owner. All pods of a cluster differ in eviction rank, age and restarts, so
+// that their order is defined.
 func (m *maker) pod(o *owner, name string) *v1.Pod {
 	rank := m.ranks[0]
 	m.ranks = m.ranks[1:]
@@ -136,7 +137,8 @@ func (m *maker) pod(o *owner, name string) *v1.Pod {
 	return p
 }
 
-// class gives a pod its place in the order: six to a priority, by class and annotation; the last priority is none.
+// class sets a pod's place in the order: six per priority, by class and annotation; the last
+// priority is none.
 func (m *maker) class(p *v1.Pod, o *owner, rank int) {
 	if priority := rank / 6; priority > 0 {
 		p.Spec.Priority = new(int32(priority * 10))
@@ -160,7 +162,7 @@ func (m *maker) class(p *v1.Pod, o *owner, rank int) {
 	}
 }
 
-// oddities are what few pods have.
+// oddities adds rare properties.
 func (m *maker) oddities(p *v1.Pod) {
 	s := &p.Status.ContainerStatuses[0].State
 	switch m.IntN(24) {

@@ -16,14 +16,14 @@ import (
 	"jettison/internal/cluster/descheduler/policyfile"
 )
 
-// strategies are all ten.
+// strategies has all ten strategies.
 var strategies = []string{
 	deschedule.PodLifeTime, deschedule.TooManyRestarts, deschedule.RemoveFailedPods, deschedule.NodeTaints, deschedule.NodeAffinity,
 	deschedule.InterPodAntiAffinity, deschedule.RemoveDuplicates, deschedule.LowNodeUtilization, deschedule.HighNodeUtilization,
 	deschedule.TopologySpreadConstraint,
 }
 
-// balances are those that are balance plugins.
+// balances has the strategies that are balance plugins.
 var balances = map[string]bool{
 	deschedule.RemoveDuplicates: true, deschedule.LowNodeUtilization: true, deschedule.HighNodeUtilization: true,
 	deschedule.TopologySpreadConstraint: true,
@@ -52,7 +52,7 @@ func (c *chooser) selected() (s deschedule.Selected) {
 	return s
 }
 
-// args are those of a strategy.
+// args returns random arguments of a strategy.
 func (c *chooser) args(strategy string) any {
 	switch strategy {
 	case deschedule.PodLifeTime:
@@ -161,7 +161,7 @@ func (c *chooser) thresholds(from, to int) deschedule.Thresholds {
 func (c *chooser) low() any {
 	a := &deschedule.LowNodeUtilizationArgs{Thresholds: c.thresholds(10, 30), TargetThresholds: deschedule.Thresholds{},
 		UseDeviationThresholds: c.one(4), NumberOfNodes: c.IntN(6) / 5}
-	names := slices.Sorted(maps.Keys(a.Thresholds)) // a seed is to give the same policy again
+	names := slices.Sorted(maps.Keys(a.Thresholds)) // the same seed must give the same policy
 	for _, name := range names {
 		a.TargetThresholds[name] = a.Thresholds[name] + float64(c.IntN(40))
 	}
@@ -212,7 +212,8 @@ func (c *chooser) evictor() *deschedule.DefaultEvictorArgs {
 	return a
 }
 
-// randomPolicy has one strategy, or some in one or two profiles. Limits are where the order of evictions is defined.
+// randomPolicy returns a policy with one strategy, or several in one or two profiles. It has limits
+// where the order of evictions is defined.
 func randomPolicy(r *rand.Rand, alone string) *deschedule.Policy {
 	c := &chooser{r}
 	p := &deschedule.Policy{TypeMeta: metav1.TypeMeta{APIVersion: deschedule.APIVersion, Kind: deschedule.Kind}}
@@ -252,7 +253,7 @@ func randomPolicy(r *rand.Rand, alone string) *deschedule.Policy {
 	return p
 }
 
-// read has both read a policy.
+// read reads a policy with both programs.
 func read(t testing.TB, p *deschedule.Policy) (*deschedule.Policy, *api.DeschedulerPolicy) {
 	t.Helper()
 	text, err := json.Marshal(p)
@@ -261,7 +262,7 @@ func read(t testing.TB, p *deschedule.Policy) (*deschedule.Policy, *api.Deschedu
 	}
 	ours, err := policyfile.Decode(text, "policy")
 	if err != nil {
-		t.Fatalf("%v\n%s", err, text)
+		t.Fatalf("read the policy with both programs: %v\n%s", err, text)
 	}
 	return ours, readPolicy(t, text)
 }

@@ -29,7 +29,8 @@ import (
 	"jettison/cluster/deschedule"
 )
 
-// dressed gives a pod of largeCluster what pods of a real cluster have beside, which no plan is about.
+// dressed gives a pod of largeCluster the further fields of pods in a real cluster, which plans
+// ignore.
 func dressed(p *v1.Pod) {
 	owner := p.OwnerReferences[0].Name
 	p.GenerateName, p.ResourceVersion = owner+"-", "123456"
@@ -83,8 +84,8 @@ func dressed(p *v1.Pod) {
 	status.State.Running = &v1.ContainerStateRunning{StartedAt: p.CreationTimestamp}
 }
 
-// server is an API server with objects that nothing changes, which lets each pod be evicted. It has every object written once, as JSON and
-// as protobuf.
+// server is an API server with constant objects that accepts every eviction. It keeps every object
+// encoded, as JSON and as protobuf.
 type server struct {
 	*httptest.Server
 	objects   map[string][2][][]byte // by resource
@@ -180,7 +181,7 @@ func (a *server) answer(w http.ResponseWriter, code int, s *metav1.Status) {
 	_, _ = w.Write(encoded(runtime.ContentTypeJSON, s))
 }
 
-// bookmark is an object of a resource that says that all were sent.
+// bookmark returns the object of a resource that marks the end of the initial objects.
 func bookmark(resource string) runtime.Object {
 	meta := metav1.ObjectMeta{ResourceVersion: "123456", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}
 	for gvk := range scheme.Scheme.AllKnownTypes() {
@@ -199,7 +200,7 @@ func bookmark(resource string) runtime.Object {
 	panic(resource)
 }
 
-// watch sends what there is, as a list by watch has it, and then nothing any more.
+// watch sends the objects of a watch list, and no events afterwards.
 func (a *server) watch(w http.ResponseWriter, r *http.Request, resource string, initial bool) {
 	form, contentType := 0, runtime.ContentTypeJSON
 	if strings.Contains(r.Header.Get("Accept"), protobuf) {
@@ -233,19 +234,19 @@ func (a *server) watch(w http.ResponseWriter, r *http.Request, resource string, 
 	<-r.Context().Done()
 }
 
-// flags of the two for a policy.
+// flags are the flags of the two programs for a policy.
 var flags = map[string][]string{"jettison-cluster": {"deschedule", "--policy"}, "descheduler": {"--policy-config-file"}}
 
-// built are the two programs, with the modules that each names itself.
+// built builds the two programs, each with its own module versions.
 func built(b *testing.B, dir string) {
 	b.Helper()
 	run := func(in string, args ...string) string {
 		cmd := exec.CommandContext(b.Context(), "go", args...)
 		cmd.Dir = in
-		cmd.Stderr = os.Stderr // says what is downloaded, too
+		cmd.Stderr = os.Stderr // also prints downloads
 		out, err := cmd.Output()
 		if err != nil {
-			b.Fatalf("go %v: %v", args, err)
+			b.Fatalf("build with go %v: %v", args, err)
 		}
 		return strings.TrimSpace(string(out))
 	}
@@ -253,9 +254,9 @@ func built(b *testing.B, dir string) {
 	run(run(".", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/descheduler"), "build", "-o", filepath.Join(dir, "descheduler"), "./cmd/descheduler")
 }
 
-// BenchmarkProgram is what the two programs take for one cycle on one API server: from their start to their end, with what they read, keep,
-// plan and ask for, with the defaults of each but for the rate of requests, which has no limit here. JETTISON_PROGRAMS is a directory that
-// has both; without it they are built.
+// BenchmarkProgram measures one cycle of the two programs on one API server, from start to end:
+// reading, caching, planning and requests, with the defaults of each except the request rate, which
+// is unlimited. JETTISON_PROGRAMS is a directory that has both. Without it they are built.
 func BenchmarkProgram(b *testing.B) {
 	dir := b.TempDir()
 	policy, err := yaml.Marshal(largePolicy())
@@ -319,7 +320,7 @@ func runProgram(b *testing.B, a *server, program string, args []string) {
 	close(over)
 	resident := <-most
 	if err != nil {
-		b.Fatalf("%v\n%s", err, out.Bytes()[max(0, out.Len()-4000):])
+		b.Fatalf("run the program: %v\n%s", err, out.Bytes()[max(0, out.Len()-4000):])
 	}
 	b.ReportMetric(time.Since(began).Seconds(), "s")
 	b.ReportMetric((cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds(), "cpu-s")
@@ -327,13 +328,13 @@ func runProgram(b *testing.B, a *server, program string, args []string) {
 	b.ReportMetric(float64(a.evictions.Load()-before), "evictions")
 }
 
-// mostResident is the most resident memory that a process has had, in MiB. What the kernel tells of one that has ended counts that of
-// whoever has started it, too.
+// mostResident returns the largest resident memory of a process while it runs, in MiB. The kernel's
+// figure of an ended process includes that of its parent before exec.
 func mostResident(pid int, over <-chan struct{}) (most float64) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)) // it may have ended
+		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)) // the process may have ended
 		if _, line, ok := strings.Cut(string(text), "VmHWM:"); ok {
 			kilobytes := 0.0
 			if _, err := fmt.Sscan(line, &kilobytes); err == nil {

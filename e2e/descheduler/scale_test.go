@@ -22,9 +22,10 @@ import (
 	"jettison/cluster/deschedule"
 )
 
-// largeCluster is so many nodes in three zones, with thirty pods each: of owners with thirty pods, of which some spread, some keep apart
-// and some ask for a zone. One node in five is fuller than the others, one in five hundred has a taint that its pods do not tolerate, and
-// one pod in a thousand was restarted too often.
+// largeCluster returns so many nodes in three zones, with thirty pods each. The owners have thirty
+// pods; some spread, some use anti-affinity, some select a zone. One node in five is fuller than
+// the others, one in five hundred has a taint that its pods do not tolerate, and one pod in a
+// thousand restarted too often.
 func largeCluster(nodes int) *deschedule.Snapshot {
 	r := rand.New(rand.NewPCG(5, uint64(nodes)))
 	s := &deschedule.Snapshot{}
@@ -89,7 +90,8 @@ func largePod(r *rand.Rand, i, owner int, on string) *v1.Pod {
 	return p
 }
 
-// largePolicy has all strategies that a cluster has together, with limits as a cluster of that size has them.
+// largePolicy returns a policy with all strategies that can be combined, with limits for a cluster
+// of that size.
 func largePolicy() *deschedule.Policy {
 	p := &deschedule.Policy{TypeMeta: metav1.TypeMeta{APIVersion: deschedule.APIVersion, Kind: deschedule.Kind},
 		MaxNoOfPodsToEvictPerNode: new(uint(5)), MaxNoOfPodsToEvictTotal: new(uint(2000))}
@@ -109,15 +111,15 @@ func largePolicy() *deschedule.Policy {
 	return p
 }
 
-// measured is what one plan took, or one cycle.
+// measured has the cost of one plan, or of one cycle.
 type measured struct {
-	Seconds, CPU float64 // of the clock, of all threads
-	Extra, Whole float64 // MiB that the heap had at its peak, beyond what it had before, and altogether
+	Seconds, CPU float64 // wall time, CPU time of all threads
+	Extra, Whole float64 // MiB of the heap's peak: beyond its size before, and in total
 	Allocated    float64 // MiB
 	Evictions    int
 }
 
-// measure runs something, and looks at the heap all the time.
+// measure runs a function and samples the heap continuously.
 func measure(run func() int) (m measured) {
 	const objects, allocated = "/memory/classes/heap/objects:bytes", "/gc/heap/allocs:bytes"
 	gauge := func(name string) float64 {
@@ -159,7 +161,7 @@ func cpuSeconds() float64 {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
 }
 
-// sides are the two that are measured.
+// sides are the two measured programs.
 var sides = map[string]func(testing.TB, *deschedule.Snapshot) measured{
 	"plan": func(t testing.TB, s *deschedule.Snapshot) measured {
 		policy, _ := read(t, largePolicy())
@@ -198,11 +200,11 @@ var sides = map[string]func(testing.TB, *deschedule.Snapshot) measured{
 	},
 }
 
-// TestOneSide is what BenchmarkScale has a process of its own do: JETTISON_SIDE of JETTISON_NODES nodes.
+// TestOneSide runs JETTISON_SIDE on JETTISON_NODES nodes in a separate process, for BenchmarkScale.
 func TestOneSide(t *testing.T) {
 	side, ok := sides[os.Getenv("JETTISON_SIDE")]
 	if !ok {
-		t.Skip("for BenchmarkScale")
+		t.Skip("runs only as a process of BenchmarkScale")
 	}
 	nodes := 0
 	if _, err := fmt.Sscan(os.Getenv("JETTISON_NODES"), &nodes); err != nil {
@@ -215,9 +217,10 @@ func TestOneSide(t *testing.T) {
 	fmt.Printf("\nmeasured %s\n", text)
 }
 
-// BenchmarkScale is the time and the memory of one plan, and of one cycle of the descheduler over the same objects, each in a process of
-// its own. The objects and the descheduler's caches are there before, and count for neither. MiB-more is the heap at its peak, garbage
-// included: with Go's GOGC of 100 whoever allocates much has as much more as the objects take, whatever it needs.
+// BenchmarkScale measures time and memory of one plan, and of one cycle of the descheduler over the
+// same objects, each in a separate process. The objects and the descheduler's caches exist before,
+// and count for neither. MiB-more is the heap at its peak, garbage included: with Go's GOGC of 100
+// a program that allocates much has up to twice the memory of its live objects.
 func BenchmarkScale(b *testing.B) {
 	for _, nodes := range []int{100, 500, 1000, 2000, 5000} {
 		for _, side := range []string{"plan", "descheduler"} {
@@ -236,13 +239,13 @@ func alone(b *testing.B, side string, nodes int) {
 	self.Stderr = os.Stderr
 	out, err := self.Output()
 	if err != nil {
-		b.Fatalf("%v\n%s", err, out)
+		b.Fatalf("run one side: %v\n%s", err, out)
 	}
 	_, line, ok := bytes.Cut(out, []byte("\nmeasured "))
 	line, _, _ = bytes.Cut(line, []byte("\n"))
 	var m measured
 	if err := json.Unmarshal(line, &m); !ok || err != nil {
-		b.Fatalf("%v\n%s", err, out)
+		b.Fatalf("parse the output of one side: %v\n%s", err, out)
 	}
 	b.ReportMetric(m.Seconds, "s")
 	b.ReportMetric(m.CPU, "cpu-s")

@@ -38,7 +38,7 @@ func ended(p *v1.Pod) bool {
 	return p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed
 }
 
-// evicted is a snapshot without a pod, and with the one that its owner makes in its place: on a node, or waiting.
+// evicted returns a snapshot without a pod, and with its owner's replacement, on a node or pending.
 func evicted(s *deschedule.Snapshot, key, to string) *deschedule.Snapshot {
 	out := *s
 	out.Pods = slices.Clone(s.Pods)
@@ -60,7 +60,7 @@ func evicted(s *deschedule.Snapshot, key, to string) *deschedule.Snapshot {
 	return &out
 }
 
-// states are what a plan leads to: before it, and after each of its evictions.
+// states returns the states of a plan: before it, and after each of its evictions.
 func states(s *deschedule.Snapshot, plan []deschedule.Eviction) []*deschedule.Snapshot {
 	out := []*deschedule.Snapshot{s}
 	for i := range plan {
@@ -69,7 +69,7 @@ func states(s *deschedule.Snapshot, plan []deschedule.Eviction) []*deschedule.Sn
 	return out
 }
 
-// assigned are the pods of a node in a snapshot.
+// assigned returns the function that lists the pods of a node in a snapshot.
 func assigned(s *deschedule.Snapshot) podutil.GetPodsAssignedToNodeFunc {
 	return func(node string, filter podutil.FilterFunc) (out []*v1.Pod, err error) {
 		for _, p := range s.Pods {
@@ -81,14 +81,14 @@ func assigned(s *deschedule.Snapshot) podutil.GetPodsAssignedToNodeFunc {
 	}
 }
 
-// unlimited is a policy without its limits.
+// unlimited returns a policy without its limits.
 func unlimited(p *api.DeschedulerPolicy) *api.DeschedulerPolicy {
 	out := p.DeepCopy()
 	out.MaxNoOfPodsToEvictTotal, out.MaxNoOfPodsToEvictPerNode, out.MaxNoOfPodsToEvictPerNamespace = nil, nil, nil
 	return out
 }
 
-// only is a policy with one of its strategies.
+// only returns a policy with one of its strategies.
 func only(p *api.DeschedulerPolicy, strategy string) *api.DeschedulerPolicy {
 	out := unlimited(p)
 	for i := range out.Profiles {
@@ -100,7 +100,8 @@ func only(p *api.DeschedulerPolicy, strategy string) *api.DeschedulerPolicy {
 	return out
 }
 
-// everybody is a policy whose one strategy evicts every pod that the evictor of any of its profiles lets go.
+// everybody returns a policy with one strategy that evicts every pod which the evictor of any
+// profile allows.
 func everybody(p *api.DeschedulerPolicy) *api.DeschedulerPolicy {
 	out := unlimited(p)
 	for i := range out.Profiles {
@@ -119,7 +120,7 @@ func everybody(p *api.DeschedulerPolicy) *api.DeschedulerPolicy {
 	return out
 }
 
-// unselected is a policy whose spread strategies look at all pods.
+// unselected returns a policy with spread strategies that process all pods.
 func unselected(p *api.DeschedulerPolicy) *api.DeschedulerPolicy {
 	out := p.DeepCopy()
 	for i := range out.Profiles {
@@ -133,8 +134,8 @@ func unselected(p *api.DeschedulerPolicy) *api.DeschedulerPolicy {
 	return out
 }
 
-// mirrored is a snapshot in which the pods that may go have priorities in the order in which this project's plans have them go: the
-// descheduler has the highest go first where it spreads.
+// mirrored returns a snapshot in which evictable pods have priorities in the eviction order of this
+// project's plans: the descheduler evicts the highest first when it spreads.
 func mirrored(s *deschedule.Snapshot, may map[string]bool) *deschedule.Snapshot {
 	out := *s
 	out.Pods = slices.Clone(s.Pods)
@@ -148,7 +149,8 @@ func mirrored(s *deschedule.Snapshot, may map[string]bool) *deschedule.Snapshot 
 	return &out
 }
 
-// countable is a snapshot in which every pod may go, those last that may not.
+// countable returns a snapshot in which every pod is evictable, those that are not evictable
+// otherwise last.
 func countable(s *deschedule.Snapshot, may map[string]bool) *deschedule.Snapshot {
 	out := *s
 	out.Pods = slices.Clone(s.Pods)
@@ -162,8 +164,8 @@ func countable(s *deschedule.Snapshot, may map[string]bool) *deschedule.Snapshot
 	return &out
 }
 
-// tolerant is a snapshot in which the descheduler's count of tolerations is right: without the taints that keep nobody away, and with as
-// many of each toleration as a node has taints.
+// tolerant returns a snapshot in which the descheduler counts tolerations correctly: without taints
+// that have no effect, and with as many of each toleration as a node has taints.
 func tolerant(s *deschedule.Snapshot) *deschedule.Snapshot {
 	out := *s
 	out.Nodes, out.Pods = slices.Clone(s.Nodes), slices.Clone(s.Pods)
@@ -180,7 +182,7 @@ func tolerant(s *deschedule.Snapshot) *deschedule.Snapshot {
 	return &out
 }
 
-// single is a snapshot in which all owners of a pod are one.
+// single returns a snapshot in which all owners of a pod are one.
 func single(s *deschedule.Snapshot) *deschedule.Snapshot {
 	out := *s
 	out.Pods = slices.Clone(s.Pods)

@@ -13,8 +13,9 @@ import (
 	"jettison/cluster/deschedule"
 )
 
-// refuses says why a node other than its own does not take a pod: what the descheduler's NodeFit says, and what else a scheduler goes by in
-// these clusters, reckoned the plain way. Empty: it takes it.
+// refuses returns the reason why a node other than its own does not accept a pod: by the
+// descheduler's NodeFit, or by the other scheduler rules used in these clusters, computed directly.
+// Empty: it accepts the pod.
 func refuses(s *deschedule.Snapshot, p *v1.Pod, n *v1.Node) string {
 	if !nodeutil.IsReady(n) {
 		return "not ready"
@@ -40,7 +41,7 @@ func refuses(s *deschedule.Snapshot, p *v1.Pod, n *v1.Node) string {
 	return ""
 }
 
-// repels reports whether required anti-affinity of a pod is against another one where the two would be.
+// repels reports whether a required anti-affinity of a pod rejects another one on the given nodes.
 func repels(p, other *v1.Pod, a, b *v1.Node) bool {
 	if p.Spec.Affinity == nil || p.Spec.Affinity.PodAntiAffinity == nil || p.Namespace != other.Namespace {
 		return false
@@ -60,7 +61,7 @@ func selectorOf(s *metav1.LabelSelector) labels.Selector {
 	return out
 }
 
-// domains are the pods that a constraint counts, by domain. Of a pod that is thought away, if any.
+// domains returns the pods that a constraint counts, by domain, without the pod itself.
 func domains(s *deschedule.Snapshot, p *v1.Pod, k *v1.TopologySpreadConstraint, nodes []*v1.Node, without string) map[string]int {
 	out := map[string]int{}
 	counts := map[string]string{}
@@ -92,7 +93,7 @@ func tolerates(p *v1.Pod, n *v1.Node) bool {
 	})
 }
 
-// least is what skew is measured from.
+// least returns the smallest domain, from which skew is measured.
 func least(k *v1.TopologySpreadConstraint, sizes map[string]int) int {
 	if k.MinDomains != nil && len(sizes) < int(*k.MinDomains) {
 		return 0
@@ -106,7 +107,7 @@ func least(k *v1.TopologySpreadConstraint, sizes map[string]int) int {
 	return max(out, 0)
 }
 
-// skewed reports whether a pod would be one too many in a node's domain.
+// skewed reports whether a pod would exceed the skew in a node's domain.
 func skewed(s *deschedule.Snapshot, p *v1.Pod, k *v1.TopologySpreadConstraint, n *v1.Node) bool {
 	domain, ok := n.Labels[k.TopologyKey]
 	if !ok {

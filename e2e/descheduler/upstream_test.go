@@ -1,15 +1,15 @@
-// Package descheduler asks the descheduler 0.36.0 and this project's plans the same questions about the same clusters, and says of every
-// difference which of the documented improvements it belongs to (docs/operate/descheduling.md). It is a module of its own: nothing of it is linked
-// into anything.
+// Package descheduler compares the descheduler 0.36.0 with this project's plans on the same
+// clusters, and attributes every difference to a documented improvement
+// (docs/operate/descheduling.md). It is a separate module that no program links.
 //
 //	plugins_test.go  the descheduler's plugins, and how it reads a policy
 //	upstream_test.go a cycle of the descheduler on objects that are in memory
 //	cluster_test.go  random clusters
 //	pods_test.go     random pods
 //	policy_test.go   random policies
-//	state_test.go    what a plan leads to, eviction by eviction
-//	takes_test.go    which nodes take a pod, without this project's model
-//	better_test.go   where a strategy would have what it wants
+//	state_test.go    the states of a plan, eviction by eviction
+//	takes_test.go    which nodes accept a pod, without this project's model
+//	better_test.go   where a strategy would reach its goal
 //	explain_test.go  the improvements, each with the rule that is checked
 //	follow_test.go   what follows from the improvements, where more than one is at work
 //	oracle_test.go   the comparison
@@ -55,13 +55,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// went is one eviction: namespace/name, and the strategy that wanted it.
+// went is one eviction: namespace/name, and the strategy that requested it.
 type went struct{ pod, strategy string }
 
 func (w went) id() string { return w.pod + " by " + w.strategy }
 
-// cycle is one cycle of the descheduler. Its caches are filled by hand, and an eviction takes the pod out of them at once, as its dry run
-// does; what it would have of a real cluster some milliseconds later.
+// cycle is one cycle of the descheduler. Its caches are filled by hand, and an eviction removes the
+// pod from them immediately, as in its dry run. In a real cluster that happens some milliseconds
+// later.
 type cycle struct {
 	policy  *api.DeschedulerPolicy
 	factory informers.SharedInformerFactory
@@ -69,9 +70,9 @@ type cycle struct {
 	client  *fake.Clientset
 	pods    cache.Indexer
 	assign  podutil.GetPodsAssignedToNodeFunc
-	refused map[string]bool // the eviction API answers 429: to pods, or to one strategy's wish for one
+	refused map[string]bool // evictions answered with 429: of pods, or of one strategy's pods
 	asIs    bool            // pods are listed in the order of the cache
-	stay    bool            // pods that are evicted stay all the same
+	stay    bool            // evicted pods stay in the caches
 	out     []went
 }
 
@@ -105,7 +106,7 @@ func (c *cycle) evict(action core.Action) (bool, runtime.Object, error) {
 		return true, nil, errors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
 	}
 	pod, ok, err := c.pods.GetByKey(key)
-	if err != nil || !ok { // one of two owners has it evicted a second time
+	if err != nil || !ok { // a pod of two owners is evicted a second time
 		return true, nil, errors.NewNotFound(v1.Resource("pods"), e.Name)
 	}
 	c.out = append(c.out, w)
@@ -115,8 +116,9 @@ func (c *cycle) evict(action core.Action) (bool, runtime.Object, error) {
 	return true, nil, c.pods.Delete(pod)
 }
 
-// listed gives the pods of a node in an order. The descheduler gives them in that of a map, and where its strategies do not sort after
-// that, or find two pods equal, theirs is none: here it is that of this project's plans.
+// listed returns the pods of a node in an order. The descheduler returns them in map order. If its
+// strategies do not sort them, or find two pods equal, its order is random: here it is that of this
+// project's plans.
 func (c *cycle) listed(lastFirst bool) podutil.GetPodsAssignedToNodeFunc {
 	return func(node string, filter podutil.FilterFunc) ([]*v1.Pod, error) {
 		pods, err := c.assign(node, filter)
@@ -159,8 +161,9 @@ type step struct {
 	run     func(context.Context, []*v1.Node) error
 }
 
-// steps are the strategies in their order: what every profile deschedules, then what every one balances. Each is a profile of its own with
-// the same evictor, so that each may be given its pods in an order of its own.
+// steps returns the strategies in their order: the deschedule plugins of every profile, then the
+// balance plugins of every one. Each is a profile of its own with the same evictor, so that each
+// may list its pods in its own order.
 func (c *cycle) steps() (out []step, err error) {
 	for _, balance := range []bool{false, true} {
 		for i, p := range c.policy.Profiles {
@@ -220,7 +223,8 @@ func (c *cycle) fill(s *deschedule.Snapshot) {
 	}
 }
 
-// nodes are those that the policy selects and that are ready, by name: the descheduler has them in the order of a map.
+// nodes returns the ready nodes that the policy selects, by name: the descheduler has them in map
+// order.
 func (c *cycle) nodes(s *deschedule.Snapshot) (out []*v1.Node, err error) {
 	selector := labels.Everything()
 	if c.policy.NodeSelector != nil {
@@ -237,7 +241,8 @@ func (c *cycle) nodes(s *deschedule.Snapshot) (out []*v1.Node, err error) {
 	return out, nil
 }
 
-// upstream is what a cycle evicts, in order. Where fewer than two nodes are ready it does nothing, as the descheduler.
+// upstream returns the evictions of a cycle, in order. With fewer than two ready nodes it does
+// nothing, like the descheduler.
 func upstream(t testing.TB, policy *api.DeschedulerPolicy, s *deschedule.Snapshot, refused map[string]bool) []went {
 	t.Helper()
 	c, err := newCycle(policy, refused)
@@ -248,14 +253,15 @@ func upstream(t testing.TB, policy *api.DeschedulerPolicy, s *deschedule.Snapsho
 	return c.out
 }
 
-// evictable are the pods that the evictor of any profile of a policy lets go, by what the descheduler itself says.
+// evictable returns the pods that the evictor of any profile of a policy allows to be evicted, as
+// the descheduler itself decides.
 func evictable(t testing.TB, policy *api.DeschedulerPolicy, s *deschedule.Snapshot) map[string]bool {
 	t.Helper()
 	c, err := newCycle(everybody(policy), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.stay = true // or those that go first would be fewer replicas for the others
+	c.stay = true // otherwise earlier evictions would reduce the replicas of later pods
 	c.play(t, s)
 	out := map[string]bool{}
 	for _, w := range c.out {

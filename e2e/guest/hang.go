@@ -7,13 +7,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hangMount mounts a FUSE file system on dir and never answers what the kernel asks of it, as a storage server that has gone
-// does: a process that asks for its statfs, its root or a file waits until this process is killed, and gets ENOTCONN then.
+// hangMount mounts a FUSE file system on dir and never answers the kernel's requests, like an
+// unreachable storage server. A process that calls statfs on it, or opens its root or a file,
+// blocks until this process is killed, and then gets ENOTCONN.
 func hangMount(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	// Not os.Open, whose finalizer or poller may close or drain it: the mount lives for as long as the descriptor.
+	// Not os.Open: its finalizer or poller may close or drain the file. The mount lives as long as
+	// the descriptor.
 	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("open /dev/fuse: %w", err)

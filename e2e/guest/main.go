@@ -1,9 +1,10 @@
-// Command guest is /sbin/init of the test node. As process 1 it mounts the file systems, loads the modules, brings the
-// network up and then only reaps; the work is done by a child of it, the service: containerd is started there, and the
-// harness on the host runs commands, reads files and reaches the sockets through it (package guestapi).
+// Command guest is /sbin/init of the test node. As process 1 it mounts the file systems, loads the
+// modules, configures the network and then only reaps. Its child, the service, does the work: it
+// starts containerd, and the harness on the host uses it to run commands, read files and connect to
+// sockets (package guestapi).
 //
-// On a node with systemd, units run "guest setup" for modules and network and "guest serve-only" for the service, and
-// systemd starts containerd.
+// On a node with systemd, units run "guest setup" for modules and network and "guest serve-only"
+// for the service, and systemd starts containerd.
 package main
 
 import (
@@ -48,7 +49,7 @@ func main() {
 	case len(os.Args) == 6 && os.Args[1] == "stop-at":
 		err = stopAt(os.Args[2], os.Args[3], os.Args[4], os.Args[5])
 	default:
-		err = fmt.Errorf("no verb %q", verb)
+		err = fmt.Errorf("unknown command %q", verb)
 	}
 	if err != nil {
 		fmt.Println("guest:", err)
@@ -56,7 +57,7 @@ func main() {
 	}
 }
 
-// deadSocket leaves a unix socket behind that nothing listens on, as a runtime that was killed does.
+// deadSocket leaves a unix socket without a listener, as a killed runtime does.
 func deadSocket(path string) error {
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path})
 	if err != nil {
@@ -66,7 +67,7 @@ func deadSocket(path string) error {
 	return l.Close()
 }
 
-// mounts in order. The kernel mounts nothing by itself once an initramfs has handed over.
+// mounts are in order. After an initramfs the kernel mounts nothing by itself.
 var mounts = []struct {
 	source, target, fstype, data string
 	flags                        uintptr
@@ -124,7 +125,7 @@ func setUp() error {
 		"ip route add default via 10.0.2.2",
 	} {
 		if out, err := exec.Command("/bin/busybox", strings.Fields(line)...).CombinedOutput(); err != nil {
-			return fmt.Errorf("%s: %w: %s", line, err, out)
+			return fmt.Errorf("run %s: %w: %s", line, err, out)
 		}
 	}
 	return nil
@@ -133,8 +134,8 @@ func setUp() error {
 // imageDisk is the device of the second disk, on a node that has one.
 const imageDisk = "/dev/vdb"
 
-// mountImageDisk puts the runtime's root on a file system of its own where the node has a disk for it. It must be there before
-// containerd starts.
+// mountImageDisk mounts the second disk, if the node has one, as the runtime's root. It must run
+// before containerd starts.
 func mountImageDisk() error {
 	if _, err := os.Stat(imageDisk); errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -148,7 +149,7 @@ func mountImageDisk() error {
 	return nil
 }
 
-// loadModules loads the kernel modules that the disk's builder listed, in dependency order, one path a line.
+// loadModules loads the kernel modules of the list in dependency order, one path per line.
 func loadModules(list string) error {
 	f, err := os.Open(list)
 	if err != nil {
@@ -169,7 +170,8 @@ func loadModules(list string) error {
 	return nil
 }
 
-// layOutCgroups makes the hierarchy that a kubelet with cgroupDriver cgroupfs makes, and moves init beside it.
+// layOutCgroups makes the hierarchy of a kubelet with cgroupDriver cgroupfs, and moves init into a
+// cgroup next to it.
 func layOutCgroups(root string) error {
 	for _, dir := range []string{"system", "kubepods", "kubepods/burstable", "kubepods/besteffort"} {
 		if err := os.MkdirAll(root+"/"+dir, 0o755); err != nil {
@@ -193,7 +195,7 @@ func layOutCgroups(root string) error {
 
 const controllers = "+cpu +cpuset +io +memory +pids"
 
-// reap waits for every orphan for ever: process 1 must neither exit nor leave zombies.
+// reap reaps orphans for ever: process 1 must neither exit nor leave zombies.
 func reap() {
 	for {
 		if _, err := unix.Wait4(-1, nil, 0, nil); err == unix.ECHILD {
@@ -202,7 +204,8 @@ func reap() {
 	}
 }
 
-// appears waits for a file of the kernel's: where systemd loads the modules, a driver may still be at it.
+// appears waits for a file of the kernel: if systemd loads the modules, a driver may still be
+// initializing.
 func appears(path string, limit time.Duration) error {
 	for end := time.Now().Add(limit); ; time.Sleep(10 * time.Millisecond) {
 		if _, err := os.Stat(path); err == nil {

@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// quotaFolder is where the scenario mounts a file system with project quotas (vm.Node.MountProjectQuota).
+// quotaFolder is the mount point of the file system with project quotas
+// (vm.Node.MountProjectQuota).
 const quotaFolder = "/mnt/quota"
 
 // fsxattr is struct fsxattr of linux/fs.h.
@@ -26,7 +27,7 @@ type dqblk struct {
 	valid                                                                       uint32
 }
 
-// From linux/fs.h and linux/quota.h; golang.org/x/sys/unix has none of them.
+// From linux/fs.h and linux/quota.h; golang.org/x/sys/unix does not have them.
 const (
 	fsIocFSSetXattr = 0x401c5820
 	xflagProjectID  = 0x200 // FS_XFLAG_PROJINHERIT
@@ -44,8 +45,8 @@ func quotactl(command int, dir *os.File, id uint32, q *dqblk) error {
 	return nil
 }
 
-// withoutSysResource takes CAP_SYS_RESOURCE from the test's thread: who has it may exceed hard limits (fs/quota/dquot.c,
-// ignore_hardlimit).
+// withoutSysResource removes CAP_SYS_RESOURCE from the test's thread: with it a process may exceed
+// hard limits (fs/quota/dquot.c, ignore_hardlimit).
 func withoutSysResource(t *testing.T) {
 	runtime.LockOSThread() // never unlocked: the thread ends with the test
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
@@ -76,16 +77,16 @@ func TestLiveProjectQuotaIsEnforced(t *testing.T) {
 	defer dir.Close()
 	attr := fsxattr{xflags: xflagProjectID, projid: project}
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, dir.Fd(), fsIocFSSetXattr, uintptr(unsafe.Pointer(&attr))); errno != 0 {
-		t.Fatal("give the folder a project: ", errno)
+		t.Fatal("set the project of the folder: ", errno)
 	}
 	// Limits are in blocks of 1 KiB.
 	if err := quotactl(qSetQuota, dir, project, &dqblk{hardBlocks: limit >> 10, valid: qifBlockLimits}); err != nil {
-		t.Fatal("set the limit: ", err)
+		t.Fatal("set the project's quota limit: ", err)
 	}
 	withoutSysResource(t)
 	err = os.WriteFile(filepath.Join(path, "file"), make([]byte, 2*limit), 0o644)
 	if !errors.Is(err, unix.EDQUOT) && !errors.Is(err, unix.ENOSPC) {
-		t.Errorf("writing twice the limit: %v", err)
+		t.Errorf("write of twice the limit = %v, want EDQUOT or ENOSPC", err)
 	}
 	var q dqblk
 	if err := quotactl(qGetQuota, dir, project, &q); err != nil || q.space == 0 || q.space > limit || q.inodes != 2 {

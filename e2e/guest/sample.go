@@ -29,8 +29,9 @@ func (s *service) memory(w http.ResponseWriter, _ *http.Request) {
 	reply(w, out, err)
 }
 
-// sampler is the process that samples: one of its own, whose only thread at work is the real-time one. In this process a
-// thread of ordinary priority could keep it waiting, for what Go's scheduler hands from thread to thread.
+// sampler is the sampling process. It is a separate process with one active thread, a real-time
+// one: in this process a thread of ordinary priority could delay it, because Go's scheduler moves
+// work between threads.
 type sampler struct {
 	mu    sync.Mutex
 	child *exec.Cmd // nil: not running
@@ -49,20 +50,20 @@ func (s *service) startSample(w http.ResponseWriter, r *http.Request) {
 	s.sampler.mu.Lock()
 	defer s.sampler.mu.Unlock()
 	if s.sampler.child != nil {
-		reply(w, nil, errors.New("a sampler is running already"))
+		reply(w, nil, errors.New("start the sampler: one is running already"))
 		return
 	}
 	reply(w, struct{}{}, s.sampler.start(req))
 }
 
-// start returns when the sampler samples.
+// start returns when the sampler has taken its first sample.
 func (s *sampler) start(req guestapi.SampleRequest) error {
 	text, err := json.Marshal(req)
 	if err != nil {
 		return err
 	}
 	child := exec.Command("/proc/self/exe", "sample", string(text))
-	// One P, and nothing that stops the thread that has it.
+	// One P, and no garbage collection or preemption that stops its thread.
 	child.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=off", "GODEBUG=asyncpreemptoff=1")
 	var stderr bytes.Buffer
 	child.Stderr = &stderr
@@ -81,7 +82,7 @@ func (s *sampler) start(req guestapi.SampleRequest) error {
 	if line, err := out.ReadString('\n'); err != nil || line != samplerReady {
 		_ = stdin.Close()
 		_ = child.Wait()
-		return fmt.Errorf("the sampler says %q (%v): %s", line, err, strings.TrimSpace(stderr.String()))
+		return fmt.Errorf("start the sampler: it printed %q (%v): %s", line, err, strings.TrimSpace(stderr.String()))
 	}
 	s.child, s.stdin, s.out = child, stdin, out
 	return nil
@@ -91,7 +92,7 @@ func (s *service) stopSample(w http.ResponseWriter, _ *http.Request) {
 	s.sampler.mu.Lock()
 	defer s.sampler.mu.Unlock()
 	if s.sampler.child == nil {
-		reply(w, nil, errors.New("no sampler is running"))
+		reply(w, nil, errors.New("stop the sampler: none is running"))
 		return
 	}
 	var sample guestapi.Sample
@@ -104,10 +105,11 @@ func (s *service) stopSample(w http.ResponseWriter, _ *http.Request) {
 	reply(w, sample, err)
 }
 
-// samplerReady is the sampler's first line: it has taken its first sample.
+// samplerReady is the sampler's first line of output, printed after its first sample.
 const samplerReady = "sampling\n"
 
-// sample is the sampler's process: the request comes as its argument, the end of its stdin stops it, the Sample goes to stdout.
+// sample runs the sampler's process. Its argument is the request, the end of its stdin stops it,
+// and the Sample goes to stdout.
 func sample(request string) error {
 	var req guestapi.SampleRequest
 	if err := json.Unmarshal([]byte(request), &req); err != nil {
@@ -120,8 +122,8 @@ func sample(request string) error {
 	if err := unix.SetNonblock(0, true); err != nil {
 		return err
 	}
-	// All that a sample needs is brought in by samples, before anything counts, and then stays: locking what is mapped but was never
-	// touched would cost 64 MiB, Go's arena.
+	// The first samples bring all needed memory in before any counts. Locking everything that is
+	// mapped but was never touched would cost 64 MiB, Go's arena.
 	refused := prioritise()
 	for range 16 {
 		if _, err := p.step(monotonic()); err != nil {
@@ -141,10 +143,12 @@ func sample(request string) error {
 	return json.NewEncoder(os.Stdout).Encode(out)
 }
 
-// samplePriority is above the agent's watcher, which has the lowest of the real-time class, and below the kernel's own threads.
+// samplePriority is above the agent's watcher, which has the lowest real-time priority, and below
+// the kernel's own threads.
 const samplePriority = 50
 
-// prioritise makes this thread a real-time one and locks the process's memory, and says what was refused.
+// prioritise makes this thread a real-time one and locks the process's memory. It returns the
+// refused calls.
 func prioritise() (refused []string) {
 	if err := unix.Mlockall(unix.MCL_CURRENT | unix.MCL_FUTURE | unix.MCL_ONFAULT); err != nil {
 		refused = append(refused, "mlockall: "+err.Error())
@@ -156,7 +160,7 @@ func prioritise() (refused []string) {
 	return refused
 }
 
-// wallOffset is what turns CLOCK_MONOTONIC into CLOCK_REALTIME, in nanoseconds.
+// wallOffset returns CLOCK_REALTIME - CLOCK_MONOTONIC in nanoseconds.
 func wallOffset() int64 {
 	var wall unix.Timespec
 	before := monotonic()

@@ -11,7 +11,8 @@ import (
 
 const mib = 1 << 20
 
-// files writes the files that the sampler reads into a folder: the same for proc and for the root of the cgroups.
+// files writes the sampler's input files into a folder: the same for proc and for the root of the
+// cgroups.
 func files(t *testing.T, dir string, contents map[string]string) {
 	t.Helper()
 	for name, text := range contents {
@@ -24,7 +25,7 @@ func files(t *testing.T, dir string, contents map[string]string) {
 	}
 }
 
-// As a kernel 6.12 writes them, shortened.
+// The files of a kernel 6.12, shortened.
 var node = map[string]string{
 	"meminfo": "MemTotal:         993304 kB\nMemFree:          102400 kB\nMemAvailable:     122880 kB\nBuffers:            1024 kB\n" +
 		"Cached:           204800 kB\nSwapCached:            0 kB\nActive:            51200 kB\nInactive:         512000 kB\n" +
@@ -54,21 +55,21 @@ func TestMemoryFiles(t *testing.T) {
 		PerCPUFree: 2560 * 4096, OOMKills: 3,
 	}
 	if got != want {
-		t.Errorf("got %+v\nwant %+v", got, want)
+		t.Errorf("memory read from the files: got %+v\nwant %+v", got, want)
 	}
 	if got := m.estimate(); got != 600*mib+200*mib+mib-30*mib {
-		t.Errorf("the working set is estimated at %d MiB", got/mib)
+		t.Errorf("estimate of the working set = %d MiB", got/mib)
 	}
 }
 
-// Each way of reading a node's memory, and how often a dear file is read for it.
+// Each way of reading a node's memory, and how often it reads an expensive file.
 func TestAvailable(t *testing.T) {
 	const workingSet = 993304<<10 - (629145600 + 210763776 - 31457280) // 199 MiB
 	for _, c := range []struct {
 		by        string
 		threshold int64
 		want      int64
-		dear      int64 // reads after the first sample, which has to calibrate
+		dear      int64 // reads after the first sample, which calibrates
 	}{
 		{guestapi.MemAvailable, 100 * mib, 120 * mib, 0},
 		{guestapi.Kernel, 100 * mib, 120 * mib, 0},
@@ -92,12 +93,12 @@ func TestAvailable(t *testing.T) {
 		before := p.out.Dear
 		got, err := p.available(2)
 		if err != nil || got != c.want || p.out.Dear-before != c.dear {
-			t.Errorf("%s below %d MiB: %d MiB, %d dear reads (%v), want %d and %d", c.by, c.threshold/mib, got/mib, p.out.Dear-before, err, c.want/mib, c.dear)
+			t.Errorf("%s below %d MiB: available %d MiB, %d expensive reads (%v), want %d and %d", c.by, c.threshold/mib, got/mib, p.out.Dear-before, err, c.want/mib, c.dear)
 		}
 	}
 }
 
-// An estimate that says that the memory is back is checked before it is believed.
+// An estimate that reports the memory as back is verified by an exact read.
 func TestEstimatesAreChecked(t *testing.T) {
 	dir := t.TempDir()
 	files(t, dir, node)
@@ -106,26 +107,26 @@ func TestEstimatesAreChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := p.available(1); got != 130*mib || err != nil {
-		t.Fatalf("%d MiB are available (%v)", got/mib, err)
+		t.Fatalf("%d MiB available in the first sample (%v)", got/mib, err)
 	}
-	// 70 MiB of anonymous memory are unmapped, and so far on no list.
+	// 70 MiB of anonymous memory are unmapped, and not yet on any free list.
 	files(t, dir, map[string]string{"meminfo": strings.Replace(node["meminfo"], "614400 kB", "542720 kB", 1)})
 	if got, err := p.available(2); got != 130*mib || err != nil {
-		t.Errorf("%d MiB are available (%v)", got/mib, err)
+		t.Errorf("%d MiB available during the unmap (%v)", got/mib, err)
 	}
 	if p.out.Dear != 2 || p.out.MaxOff != 70*mib {
-		t.Errorf("%+v", p.out)
+		t.Errorf("sample during the unmap = %+v", p.out)
 	}
-	// They are free: what was read while they were nobody's is no measure any more.
+	// The memory is free: values read during the transition are no longer valid.
 	freed := strings.NewReplacer("614400 kB", "542720 kB", "MemFree:          102400 kB", "MemFree:          174080 kB", "122880 kB", "143360 kB")
 	files(t, dir, map[string]string{"meminfo": freed.Replace(node["meminfo"])})
 	if got, err := p.available(3); got != 150*mib || err != nil {
-		t.Errorf("%d MiB are available (%v)", got/mib, err)
+		t.Errorf("%d MiB available after the unmap (%v)", got/mib, err)
 	}
 }
 
-// What the sampler makes of levels in MiB, one a millisecond, with a threshold of 100 and 150 for all that is to come back. "e" after
-// a level: the victim's cgroup was seen empty at that sample.
+// The sampler judges levels in MiB, one a millisecond, with a threshold of 100 and 150 for all
+// memory back. "e" after a level: the sample found the victim's cgroup empty.
 func TestJudge(t *testing.T) {
 	for _, c := range []struct {
 		name, levels                string
@@ -152,7 +153,7 @@ func TestJudge(t *testing.T) {
 		}
 		o := p.out
 		if o.Crossed != c.crossed || o.Empty != c.empty || o.Back != c.back || o.Whole != c.whole || o.Lowest != c.lowest {
-			t.Errorf("%s: %+v", c.name, o)
+			t.Errorf("%s: sample after all judgements = %+v", c.name, o)
 		}
 	}
 }
@@ -168,7 +169,7 @@ func TestGaps(t *testing.T) {
 	p.count(now + 7e6)
 	p.finish()
 	if p.out.MaxGap != 8e6 || p.out.GapP99 < 1e6 || p.out.GapP99 > 1e6+int64(gapBucket) || p.out.Samples != 201 {
-		t.Errorf("%+v", p.out)
+		t.Errorf("gaps of the samples = %+v", p.out)
 	}
 }
 
@@ -182,11 +183,11 @@ func TestPopulated(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := p.populated(); got != want {
-			t.Errorf("%q: %v", text, got)
+			t.Errorf("result of populated with cgroup.events %q = %v", text, got)
 		}
 	}
 	if p := (&probe{mem: &memoryFiles{}, events: -1}); p.populated() {
-		t.Error("a cgroup that is gone has processes")
+		t.Error("a removed cgroup counts as populated, want empty")
 	}
 }
 
@@ -198,7 +199,7 @@ func TestNoSampleAllocates(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := testing.AllocsPerRun(100, func() { _, _ = p.step(monotonic()) }); n != 0 || p.out.Crossed == 0 || p.out.Dear == 0 {
-		t.Errorf("%v allocations a sample, %+v", n, p.out)
+		t.Errorf("%v allocations per sample, want 0: %+v", n, p.out)
 	}
 }
 
@@ -213,7 +214,7 @@ func TestSampleRequestsAreChecked(t *testing.T) {
 	}
 }
 
-// Whatever the files hold: no panic, and what is found is what stands there.
+// For any content of the files there is no panic, and a found field is at its recorded place.
 func FuzzScan(f *testing.F) {
 	for _, text := range node {
 		f.Add([]byte(text), 7)
@@ -223,11 +224,11 @@ func FuzzScan(f *testing.F) {
 		fields := []field{{name: "anon ", at: max(at, 0)}, {name: "oom_kill "}, {name: "MemTotal:"}}
 		for i := range fields {
 			if scan(b, fields[i:i+1], 1) && !strings.HasPrefix(string(b[fields[i].at:]), fields[i].name) {
-				t.Errorf("%q is not at %d", fields[i].name, fields[i].at)
+				t.Errorf("found field %q is not at %d", fields[i].name, fields[i].at)
 			}
 		}
 		if pages, ok := sumCounts(b); ok && pages < 0 {
-			t.Errorf("%d pages", pages)
+			t.Errorf("sum of pages = %d, want at least 0", pages)
 		}
 	})
 }

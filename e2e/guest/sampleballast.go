@@ -12,14 +12,14 @@ import (
 	"jettison/e2e/guestapi"
 )
 
-// ballastDir is a tmpfs of its own that may take all of the memory: what holds the node just above a threshold, or pushes it below,
-// and belongs to no pod.
+// ballastDir is a separate tmpfs that may use all memory. It keeps the node just above a threshold,
+// or pushes it below, and belongs to no pod.
 const ballastDir = "/run/ballast"
 
-// ballastFile's pages are taken by fallocate and given back by truncation: neither needs a process.
+// ballastFile's pages are allocated by fallocate and freed by truncation: neither needs a process.
 const ballastFile = ballastDir + "/file"
 
-// ballastSlack is how far from what was asked for is good enough: the kernel counts in batches.
+// ballastSlack is the accepted difference from the request: the kernel counts in batches.
 const ballastSlack = 256 << 10
 
 func (s *service) ballast(w http.ResponseWriter, r *http.Request) {
@@ -32,8 +32,8 @@ func (s *service) ballast(w http.ResponseWriter, r *http.Request) {
 	reply(w, m, err)
 }
 
-// holdBallast makes so much memory available, by taking or giving back, as far as there is ballast to give back. It returns the
-// memory as last read, which with Once is before its only step.
+// holdBallast adjusts the ballast until the requested memory is available, as far as there is
+// ballast to free. It returns the memory as last read, which with Once is before its only step.
 func holdBallast(req guestapi.BallastRequest) (out guestapi.Memory, err error) {
 	file, err := openBallast()
 	if err != nil {

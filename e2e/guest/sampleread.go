@@ -24,14 +24,14 @@ type memoryFiles struct {
 	buf [64 << 10]byte
 }
 
-// field is a value of a file of lines, and where it stood last time: the next time that is looked at first.
+// field is a value in a file of lines, with its last position, which is tried first.
 type field struct {
 	name  string
 	at    int // of the line
 	value int64
 }
 
-// infoNames are the lines of /proc/meminfo that are read.
+// infoNames are the parsed lines of /proc/meminfo.
 var infoNames = [...]string{
 	"MemTotal:", "MemAvailable:", "Buffers:", "Cached:", "SwapCached:", "Inactive(file):", "AnonPages:",
 	"MemFree:", "Slab:", "KernelStack:", "PageTables:", "Percpu:",
@@ -49,7 +49,7 @@ const (
 	memFree // from here on for accounted only
 )
 
-// openMemory opens them below the mounts of proc and of cgroup2.
+// openMemory opens the files below the mounts of proc and of cgroup2.
 func openMemory(proc, cgroups string) (*memoryFiles, error) {
 	m := &memoryFiles{meminfo: -1, rootStat: -1, vmstat: -1, zoneinfo: -1}
 	for _, f := range []struct {
@@ -80,7 +80,7 @@ func (m *memoryFiles) close() {
 	}
 }
 
-// all is everything, each file read once.
+// all returns all figures, with each file read once.
 func (m *memoryFiles) all() (out guestapi.Memory, err error) {
 	out.MonotonicNS = monotonic()
 	if err := m.readInfo(); err != nil {
@@ -100,14 +100,15 @@ func (m *memoryFiles) all() (out guestapi.Memory, err error) {
 
 func (m *memoryFiles) readInfo() error { return m.read(m.meminfo, m.info[:], 1<<10) }
 
-// estimate is about what workingSet is, from meminfo alone: the same pages, counted by zone and not by cgroup.
+// estimate returns approximately workingSet, from meminfo alone: the same pages, counted by zone
+// and not by cgroup.
 func (m *memoryFiles) estimate() int64 {
 	v := &m.info
 	return v[anonPages].value + v[pageCache].value + v[buffers].value + v[swapCached].value - v[inactiveFile].value
 }
 
-// accounted are the pages that meminfo knows the use of. What is on per-CPU lists is not among them, nor a few others, which stay
-// as they are: so those lists have grown by what this has shrunk.
+// accounted returns the pages with a use known to meminfo. It lacks pages on per-CPU lists and a
+// few others, which are constant: so those lists have grown by the decrease of this sum.
 func (m *memoryFiles) accounted() (sum int64) {
 	v := &m.info
 	for i := memFree; i < len(v); i++ {
@@ -116,7 +117,8 @@ func (m *memoryFiles) accounted() (sum int64) {
 	return sum + v[anonPages].value + v[pageCache].value + v[buffers].value + v[swapCached].value
 }
 
-// workingSet is the kubelet's: anon + file - inactive_file of the root's memory.stat. That read adds up all cgroups.
+// workingSet returns the kubelet's: anon + file - inactive_file of the root's memory.stat. That
+// read sums up all cgroups.
 func (m *memoryFiles) workingSet() (int64, error) {
 	if err := m.read(m.rootStat, m.stat[:], 1); err != nil {
 		return 0, err
@@ -124,7 +126,7 @@ func (m *memoryFiles) workingSet() (int64, error) {
 	return m.stat[0].value + m.stat[1].value - m.stat[2].value, nil
 }
 
-var errNoField = errors.New("a line is missing, or holds no number")
+var errNoField = errors.New("a line is missing, or has no number")
 
 // read reads lines "NAME  VALUE ..." and multiplies the values.
 func (m *memoryFiles) read(fd int, fields []field, scale int64) error {
@@ -138,7 +140,7 @@ func (m *memoryFiles) read(fd int, fields []field, scale int64) error {
 	return nil
 }
 
-// scan finds each field at the start of a line; false: one is not there.
+// scan finds each field at the start of a line. It returns false if one is missing.
 func scan(b []byte, fields []field, scale int64) bool {
 	for i := range fields {
 		f := &fields[i]
@@ -157,12 +159,12 @@ func scan(b []byte, fields []field, scale int64) bool {
 	return true
 }
 
-// startsAt: a line of b with this name starts there.
+// startsAt reports whether a line of b with this name starts at this offset.
 func startsAt(b []byte, at int, name string) bool {
 	return at+len(name) <= len(b) && string(b[at:at+len(name)]) == name && (at == 0 || b[at-1] == '\n')
 }
 
-// find is the start of the line with a name; -1: there is none.
+// find returns the start of the line with a name, or -1.
 func find(b []byte, name string) int {
 	for at := 0; at < len(b); {
 		if startsAt(b, at, name) {
@@ -225,13 +227,14 @@ func sumCounts(b []byte) (pages int64, ok bool) {
 	}
 }
 
-// pread reads a file from its start, bypassing Go's scheduler: it would hand what it has of the CPU to another thread.
+// pread reads a file from its start without Go's scheduler, which would hand its P to another
+// thread.
 func pread(fd int, b []byte) (int, syscall.Errno) {
 	n, _, errno := syscall.RawSyscall6(syscall.SYS_PREAD64, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), 0, 0, 0)
 	return int(n), errno
 }
 
-// monotonic is CLOCK_MONOTONIC in nanoseconds.
+// monotonic returns CLOCK_MONOTONIC in nanoseconds.
 func monotonic() int64 {
 	var ts unix.Timespec
 	_, _, _ = syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, unix.CLOCK_MONOTONIC, uintptr(unsafe.Pointer(&ts)), 0)

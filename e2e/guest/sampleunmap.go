@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unmapRounds is how often unmap measures: the median counts.
+// unmapRounds is the number of measurements of unmap: the median counts.
 const unmapRounds = 5
 
-// unmap prints how many nanoseconds this machine needs to free so many bytes of anonymous memory in small pages, with a CPU of its
-// own: what no killer can do anything about but to have more CPUs at it.
+// unmap prints the nanoseconds that this machine needs to free so many bytes of anonymous memory in
+// small pages, with its own CPU: a lower bound for every killer that does not use more CPUs.
 func unmap(size string) error {
 	n, err := strconv.ParseInt(size, 10, 48)
 	if err != nil || n <= 0 {
@@ -26,7 +26,7 @@ func unmap(size string) error {
 		if err != nil {
 			return fmt.Errorf("map %d bytes: %w", n, err)
 		}
-		_ = unix.Madvise(memory, unix.MADV_NOHUGEPAGE) // a kernel without huge pages refuses that
+		_ = unix.Madvise(memory, unix.MADV_NOHUGEPAGE) // fails on a kernel without huge pages
 		for i := 0; i < len(memory); i += int(pageSize) {
 			memory[i] = 1
 		}

@@ -12,7 +12,7 @@ import (
 	"jettison/e2e/guestapi"
 )
 
-// probe samples memory and one cgroup. Nothing here allocates once it was made.
+// probe samples memory and one cgroup. It does not allocate after its creation.
 type probe struct {
 	req    guestapi.SampleRequest
 	mem    *memoryFiles
@@ -21,7 +21,7 @@ type probe struct {
 	workingSet, lists estimate
 
 	out        guestapi.Sample
-	last       int64 // when the last sample was taken; 0: none yet
+	last       int64 // time of the last sample; 0: none yet
 	cost       int64 // of all samples
 	gaps       [gapBuckets]int32
 	gapSamples int32
@@ -33,17 +33,19 @@ const (
 	gapBuckets = 2000
 )
 
-// estimate corrects what is cheap to read by what a dear file, memory.stat or zoneinfo, said last.
+// estimate corrects a cheap value by the last exact value of an expensive file, memory.stat or
+// zoneinfo.
 type estimate struct {
 	drift int64 // exact - cheap
 	read  int64 // when both were last read; 0: never
-	side  int   // of what it is compared with the exact level was on
+	side  int   // of the compared levels, as last read exactly
 }
 
-// A dear file is read where the estimate is so near to what it is compared with that it could be on the wrong side: it is off by
-// what the kernel has not added up yet (mm/vmstat.c, calculate_normal_threshold: at most 125 pages for each counter and CPU).
-// And it is read anew after a while where that may come to be. No estimate alone says that a level has come to the other side: while
-// a process ends, tens of MiB are neither its own nor free any more (mm/mmu_gather.c).
+// An expensive file is read when the estimate is so near a compared level that it could be on the
+// wrong side. The error is what the kernel has not summed up yet (mm/vmstat.c,
+// calculate_normal_threshold: at most 125 pages per counter and CPU). The file is read again after
+// a while when that may happen. No estimate alone moves a level to the other side: while a process
+// ends, tens of MiB are neither its own nor free (mm/mmu_gather.c).
 const (
 	near       = 512 << 10
 	nearing    = 16 << 20
@@ -77,7 +79,7 @@ func newProbe(req guestapi.SampleRequest, proc, cgroups string) (*probe, error) 
 	return p, nil
 }
 
-// reset forgets all samples.
+// reset drops all samples.
 func (p *probe) reset() {
 	p.out = guestapi.Sample{Lowest: math.MaxInt64}
 	p.last, p.cost, p.gapSamples = 0, 0, 0
@@ -94,14 +96,14 @@ func (p *probe) watch() (guestapi.Sample, error) {
 		if err != nil {
 			return p.out, err
 		}
-		// Asked now and then: the end may wait 16 samples.
+		// Polled rarely: the end may wait 16 samples.
 		if i%16 == 0 {
 			if n, _, errno := syscall.RawSyscall(syscall.SYS_READ, 0, uintptr(unsafe.Pointer(&b[0])), 1); errno == 0 && n == 0 {
 				break
 			}
 		}
 		due += every
-		if now > due { // late: what was missed is missed
+		if now > due { // late: skip the missed samples
 			due = now + every/4
 		}
 		at := unix.NsecToTimespec(due)
@@ -111,7 +113,7 @@ func (p *probe) watch() (guestapi.Sample, error) {
 	return p.out, nil
 }
 
-// finish computes what is known of all samples only.
+// finish computes the figures that need all samples.
 func (p *probe) finish() {
 	if p.out.Samples > 0 {
 		p.out.MeanCost = p.cost / p.out.Samples
@@ -125,7 +127,7 @@ func (p *probe) finish() {
 	}
 }
 
-// step takes one sample, at now, and returns when it was done.
+// step takes one sample, at now, and returns the time of its end.
 func (p *probe) step(now int64) (done int64, err error) {
 	available, err := p.available(now)
 	if err != nil {
@@ -142,7 +144,7 @@ func (p *probe) step(now int64) (done int64, err error) {
 	return done, nil
 }
 
-// count takes note of the time since the sample before.
+// count records the time since the previous sample.
 func (p *probe) count(now int64) {
 	p.out.Samples++
 	if p.last != 0 {
@@ -154,7 +156,7 @@ func (p *probe) count(now int64) {
 	p.last = now
 }
 
-// judge compares a sample with what is waited for.
+// judge compares a sample with the levels of the request.
 func (p *probe) judge(now, available int64) {
 	o := &p.out
 	o.Lowest = min(o.Lowest, available)
@@ -165,7 +167,7 @@ func (p *probe) judge(now, available int64) {
 		}
 		return
 	case available < p.req.Threshold:
-		if o.Empty == 0 { // a dip that was over by itself was no return of the victim's memory
+		if o.Empty == 0 { // a dip that ended by itself is no return of the victim's memory
 			o.Back = 0
 		}
 	case o.Back == 0:
@@ -176,7 +178,7 @@ func (p *probe) judge(now, available int64) {
 	}
 }
 
-// available is the signal that is judged, in bytes.
+// available returns the signal that is judged, in bytes.
 func (p *probe) available(now int64) (int64, error) {
 	if err := p.mem.readInfo(); err != nil {
 		return 0, err
@@ -197,7 +199,7 @@ func (p *probe) available(now int64) (int64, error) {
 	return min(kernel, kubelet), err
 }
 
-// kubelet is MemTotal without the working set.
+// kubelet returns MemTotal without the working set.
 func (p *probe) kubelet(now int64) (int64, error) {
 	m := p.mem
 	v := m.info[memTotal].value - m.estimate() - p.workingSet.drift
@@ -211,7 +213,7 @@ func (p *probe) kubelet(now int64) (int64, error) {
 	return v, err
 }
 
-// kernel is MemAvailable and what is free on per-CPU lists, where that matters.
+// kernel returns MemAvailable plus the free pages on per-CPU lists, if those matter.
 func (p *probe) kernel(now int64) (int64, error) {
 	m := p.mem
 	v := m.info[memAvailable].value
@@ -219,8 +221,8 @@ func (p *probe) kernel(now int64) (int64, error) {
 		return v, nil
 	}
 	lists := p.lists.drift - m.accounted()
-	// Read while a process ends, the lists seem to have what is not its own any more and not free yet: once that is free, they seem to
-	// have lost it.
+	// Read while a process ends, the lists seem to include memory that is no longer the process's
+	// and not free yet. When that memory is free, they seem to have lost it.
 	wrong := lists < 0 || p.out.Crossed != 0 && now-p.lists.read > stale
 	if !wrong && !p.due(&p.lists, now, v+lists) {
 		return v + lists, nil
@@ -231,7 +233,7 @@ func (p *probe) kernel(now int64) (int64, error) {
 	return v + exact, err
 }
 
-// corrected takes note of a dear read, and of what the estimate was off by.
+// corrected records an exact read, and the error of the estimate.
 func (p *probe) corrected(e *estimate, off int64) {
 	p.out.Dear++
 	if e.read != 0 {
@@ -239,12 +241,13 @@ func (p *probe) corrected(e *estimate, off int64) {
 	}
 }
 
-// due: the estimate of a level is not good enough to say on which side of what it is compared with it is.
+// due reports whether the estimate of a level is too inexact to tell its side of the compared
+// levels.
 func (p *probe) due(e *estimate, now, level int64) bool {
 	return e.read == 0 || p.side(level) != e.side || p.isNear(level, near) || now-e.read > correction && p.isNear(level, nearing)
 }
 
-// side is how many of what it is compared with a level has reached.
+// side returns the number of compared levels that a level has reached.
 func (p *probe) side(level int64) (n int) {
 	if level >= p.req.Threshold {
 		n++
@@ -255,14 +258,14 @@ func (p *probe) side(level int64) (n int) {
 	return n
 }
 
-// isNear: a level is within so much of one that it is compared with.
+// isNear reports whether a level is within this distance of a compared one.
 func (p *probe) isNear(v, within int64) bool {
 	return abs(v-p.req.Threshold) < within || p.req.Whole > 0 && p.out.Whole == 0 && abs(v-p.req.Whole) < within
 }
 
 func abs(v int64) int64 { return max(v, -v) }
 
-// populated is false for a cgroup without processes and for one that is gone (ENODEV).
+// populated returns false for a cgroup without processes and for a removed one (ENODEV).
 func (p *probe) populated() bool {
 	b := p.mem.buf[:256]
 	n, errno := pread(p.events, b)
@@ -271,7 +274,7 @@ func (p *probe) populated() bool {
 	}
 	at := find(b[:n], "populated ")
 	if at < 0 {
-		return true // it cannot be said
+		return true // unknown
 	}
 	v, ok := number(b[at+len("populated ") : n])
 	return !ok || v != 0

@@ -21,9 +21,10 @@ import (
 	"jettison/e2e/guestapi"
 )
 
-// serve starts containerd if it is to, the two socket forwarders and the HTTP service, and never returns but for an error.
+// serve starts containerd if requested, the two socket forwarders and the HTTP service. It returns
+// only on an error.
 func serve(runtime bool) error {
-	// What keeps the test node observable must outlive the node's own trouble.
+	// The service must survive an OOM kill on the node to keep it observable.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("-1000"), 0o644)
 	_ = unix.Mlockall(unix.MCL_CURRENT | unix.MCL_FUTURE | unix.MCL_ONFAULT)
 	if runtime {
@@ -106,7 +107,8 @@ func run(ctx context.Context, req guestapi.ExecRequest) guestapi.ExecResult {
 	return res
 }
 
-// detach starts argv in a session of its own with its output appended to a file, and reaps it when it ends.
+// detach starts argv in a separate session with its output appended to a file, and reaps it when it
+// ends.
 func detach(argv []string, output string) (pid int, err error) {
 	if err := os.MkdirAll(filepath.Dir(output), 0o755); err != nil {
 		return 0, err
@@ -122,7 +124,7 @@ func detach(argv []string, output string) (pid int, err error) {
 	if err := cmd.Start(); err != nil {
 		return 0, err
 	}
-	// Ends with the command; the guest's init is gone only when the whole node is.
+	// Ends with the command; the guest's init ends only with the whole node.
 	go func() { _ = cmd.Wait() }()
 	return cmd.Process.Pid, nil
 }
@@ -135,7 +137,7 @@ func startContainerd() (pid int, err error) { // its process id is in /run/conta
 	return pid, err
 }
 
-// containerd starts the runtime anew (the harness has killed the old one), as a service manager would.
+// containerd starts the runtime again after the harness has killed it, as a service manager would.
 func (s *service) containerd(w http.ResponseWriter, _ *http.Request) {
 	pid, err := startContainerd()
 	reply(w, guestapi.ExecResult{PID: pid}, err)

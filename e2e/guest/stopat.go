@@ -11,21 +11,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stopper traces a process, all threads of it, and stops the one that comes to a step: a system call that changes something outside of
-// the process. The others run on, as they do where a disk is slow.
+// stopper traces a process with all its threads, and stops the thread that reaches a step: a system
+// call with an effect outside of the process. The other threads continue, as with a slow disk.
 type stopper struct {
 	pid     int
 	text    []byte
-	count   int  // which step is meant; 1: the first
-	after   bool // when the call has been made; else before it
+	count   int  // the step to stop at; 1: the first
+	after   bool // after the call; else before it
 	memory  *os.File
-	pending int // the thread that is in the call that is meant; 0: none
+	pending int // the thread in the call to stop at; 0: none
 	stopped bool
 }
 
-// stopAt says "tracing", and "stopped ..." when a process is stopped at its count-th step that mentions a text: in the path that it names
-// or that its file has, or in what it writes there, which for a runtime's socket is the id that a call is about. when is "before" or
-// "after" the call. It goes on for as long as it is not killed; the kernel then lets go of the process, which runs on unless it was killed.
+// stopAt prints "tracing", and "stopped ..." when the process is stopped at its count-th step that
+// mentions a text: in the path of the call or of its file, or in the written data, which for a
+// runtime's socket is the id in the request. when is "before" or "after" the call. It runs until it
+// is killed. The kernel then detaches the process, which continues unless it was killed.
 func stopAt(pid, text, count, when string) error {
 	s := &stopper{text: []byte(text), after: when == "after"}
 	var err error
@@ -47,7 +48,7 @@ func stopAt(pid, text, count, when string) error {
 	return s.wait()
 }
 
-// seize takes all threads of the process; those that they make are traced from their beginning on.
+// seize attaches to all threads of the process. New threads are traced from their start.
 func (s *stopper) seize() error {
 	const options = unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_TRACECLONE
 	taken := map[string]bool{}
@@ -63,7 +64,7 @@ func (s *stopper) seize() error {
 				continue
 			}
 			taken[task.Name()], more = true, true
-			// EPERM: traced already, as a child of one that is. ESRCH: it has ended.
+			// EPERM: already traced, as a child of a traced thread. ESRCH: the thread has ended.
 			switch err := ptrace(unix.PTRACE_SEIZE, tid, 0, options); {
 			case err == nil:
 				_ = unix.PtraceInterrupt(tid)
@@ -82,7 +83,7 @@ func ptrace(request, tid int, address, data uintptr) error {
 	return nil
 }
 
-// wait takes what the threads report until the process has ended.
+// wait handles the threads' reports until the process has ended.
 func (s *stopper) wait() error {
 	const eventStop = 128 // PTRACE_EVENT_STOP of linux/ptrace.h
 	for {
@@ -104,10 +105,10 @@ func (s *stopper) wait() error {
 		switch {
 		case signal == unix.SIGTRAP|0x80:
 			if s.reached(tid) {
-				continue // it stays where it is
+				continue // it stays stopped
 			}
 			s.goOn(tid, 0)
-		case event == eventStop && signal != unix.SIGTRAP: // a group of threads is stopped by a signal: they wait for SIGCONT
+		case event == eventStop && signal != unix.SIGTRAP: // a signal stopped the thread group, which waits for SIGCONT
 			_ = ptrace(unix.PTRACE_LISTEN, tid, 0, 0)
 		case event != 0:
 			s.goOn(tid, 0)
@@ -118,7 +119,7 @@ func (s *stopper) wait() error {
 }
 
 func (s *stopper) goOn(tid, signal int) {
-	if s.stopped { // nothing more is asked of them
+	if s.stopped { // no more requests to them
 		_ = unix.PtraceCont(tid, signal)
 		return
 	}
@@ -136,7 +137,7 @@ type syscallInfo struct {
 	_    [2]uint64
 }
 
-// reached reports whether a thread is at the step that is meant.
+// reached reports whether a thread is at the step to stop at.
 func (s *stopper) reached(tid int) bool {
 	if s.stopped {
 		return false
@@ -171,7 +172,7 @@ func (s *stopper) reached(tid int) bool {
 	return true
 }
 
-// matches says which step it is; empty: none of those that are meant.
+// matches returns a description of the step, or "" if it does not match.
 func (s *stopper) matches(info *syscallInfo) string {
 	a := &info.args
 	switch info.nr {
@@ -225,7 +226,7 @@ func (s *stopper) file(call string, fd uint64) string {
 	return fmt.Sprintf("%s %q", call, name)
 }
 
-// read reads memory of the process: less than is asked for where a mapping ends.
+// read reads memory of the process. The result is shorter if a mapping ends.
 func (s *stopper) read(address uint64, size int) ([]byte, error) {
 	b := make([]byte, size)
 	n, err := s.memory.ReadAt(b, int64(address))

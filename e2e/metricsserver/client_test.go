@@ -1,5 +1,6 @@
-// Package metricsserver has others' own code read what the agent serves: metrics-server's client /metrics/resource, and Prometheus' parser
-// /metrics. It is a module of its own, tested in its folder.
+// Package metricsserver reads the agent's metrics with other projects' code: /metrics/resource with
+// metrics-server's client, and /metrics with Prometheus' parser. It is a separate module, tested in
+// its folder.
 package metricsserver
 
 import (
@@ -22,13 +23,14 @@ import (
 	"sigs.k8s.io/metrics-server/pkg/storage"
 )
 
-// The agent's metrics of a node, and the figures that they were written of (internal/agent/nodestats, TestWhatMetricsServerReads).
+// The agent's metrics of a node, and the figures from which they were written
+// (internal/agent/nodestats, TestWhatMetricsServerReads).
 const (
 	served  = "../../internal/agent/nodestats/testdata/node.metrics"
 	figures = "../../internal/agent/nodestats/testdata/node.json"
 )
 
-// The fields of a Summary (k8s.io/kubelet pkg/apis/stats/v1alpha1) that metrics-server has a use for.
+// The fields of a Summary (k8s.io/kubelet pkg/apis/stats/v1alpha1) that metrics-server uses.
 type (
 	value struct {
 		Time                 time.Time
@@ -49,12 +51,12 @@ type (
 	}
 )
 
-// point is what metrics-server is to make of it; ok false: it takes neither this nor the pod that it is of.
+// point returns the expected point of metrics-server; ok false: it drops this and its pod.
 func (u *usage) point() (p storage.MetricsPoint, ok bool) {
 	if u.CPU == nil || u.Memory == nil || u.CPU.UsageCoreNanoSeconds == nil || u.Memory.WorkingSetBytes == nil {
 		return p, false
 	}
-	// Seconds as they are written, and nanoseconds as they are made of these again.
+	// Seconds as written to text, and nanoseconds as parsed from it.
 	p.CumulativeCPUUsed, p.MemoryUsage = uint64(float64(*u.CPU.UsageCoreNanoSeconds)/1e9*1e9), *u.Memory.WorkingSetBytes
 	p.Timestamp = u.Memory.Time.Truncate(time.Millisecond)
 	if !u.StartTime.IsZero() {
@@ -68,12 +70,12 @@ func same(got, want storage.MetricsPoint) bool {
 		got.Timestamp.Equal(want.Timestamp) && got.StartTime.Equal(want.StartTime)
 }
 
-// scrape has metrics-server's client ask a server that answers with a text as the agent does.
+// scrape has metrics-server's client scrape a server that answers with a text as the agent does.
 func scrape(t *testing.T, text []byte) *storage.MetricsBatch {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/metrics/resource" {
-			t.Errorf("it asks for %s", r.URL)
+			t.Errorf("client requests path %s, want /metrics/resource", r.URL)
 		}
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 		_, _ = w.Write(text)
@@ -102,7 +104,8 @@ func scrape(t *testing.T, text []byte) *storage.MetricsBatch {
 	return batch
 }
 
-// It takes every figure that there is, of the node and of each container whose CPU and memory are known, and nothing else.
+// metrics-server reads every figure of the node and of each container with known CPU and memory,
+// and nothing else.
 func TestMetricsServerReadsWhatTheAgentServes(t *testing.T) {
 	text, err := os.ReadFile(served)
 	if err != nil {
@@ -115,9 +118,9 @@ func TestMetricsServerReadsWhatTheAgentServes(t *testing.T) {
 		t.Fatal(err)
 	}
 	batch := scrape(t, text)
-	s.Node.StartTime = time.Time{} // no metric tells it
+	s.Node.StartTime = time.Time{} // no metric has it
 	if want, ok := s.Node.point(); !ok || len(batch.Nodes) != 1 || !same(batch.Nodes["node-1"], want) {
-		t.Errorf("node: got %+v, want %+v", batch.Nodes, want)
+		t.Errorf("metrics of the node = %+v, want %+v", batch.Nodes, want)
 	}
 	pods, containers := 0, 0
 	for _, p := range s.Pods {
@@ -130,11 +133,11 @@ func TestMetricsServerReadsWhatTheAgentServes(t *testing.T) {
 			}
 			known++
 			if is, has := got[p.Containers[i].Name]; !has || !same(is, want) {
-				t.Errorf("%s, container %s: got %+v, want %+v", p.PodRef.Name, p.Containers[i].Name, is, want)
+				t.Errorf("metrics of %s, container %s = %+v, want %+v", p.PodRef.Name, p.Containers[i].Name, is, want)
 			}
 		}
 		if len(got) != known {
-			t.Errorf("%s: %d containers, want %d", p.PodRef.Name, len(got), known)
+			t.Errorf("%s has %d containers with metrics, want %d", p.PodRef.Name, len(got), known)
 		}
 		containers += known
 		if known > 0 {
@@ -142,16 +145,16 @@ func TestMetricsServerReadsWhatTheAgentServes(t *testing.T) {
 		}
 	}
 	if len(batch.Pods) != pods || containers == 0 {
-		t.Errorf("%d pods, want %d, of %d containers", len(batch.Pods), pods, containers)
+		t.Errorf("%d pods with metrics, want %d, of %d containers", len(batch.Pods), pods, containers)
 	}
 	t.Logf("%d pods, %d containers", pods, containers)
 }
 
-// That nothing can be told is told as a kubelet tells it, and is no error of the scrape.
+// The absence of all figures is reported as a kubelet reports it, and is no error of the scrape.
 func TestMetricsServerReadsThatThereIsNothing(t *testing.T) {
 	batch := scrape(t, []byte("# HELP resource_scrape_error [STABLE] 1 if there was an error while getting container metrics, 0 otherwise\n"+
 		"# TYPE resource_scrape_error gauge\nresource_scrape_error 1\n"))
 	if len(batch.Nodes)+len(batch.Pods) != 0 {
-		t.Errorf("%+v", batch)
+		t.Errorf("metrics of an empty scrape = %+v, want none", batch)
 	}
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// A scrape of the agent (internal/node/metrics, TestAScrape), and the page that lists what it may have.
+// A scrape of the agent (internal/node/metrics, TestAScrape), and the page that documents its
+// metrics.
 const (
 	scraped = "../../internal/node/metrics/testdata/scrape.metrics"
 	page    = "../../docs/reference/metrics.md"
@@ -27,7 +28,7 @@ type documented struct {
 	labels []string
 }
 
-// table reads the page: families by their names, and its text beside them.
+// table reads the page: the families by name, and the text outside of the table.
 func table(t *testing.T) (families map[string]documented, text string) {
 	t.Helper()
 	all, err := os.ReadFile(page)
@@ -52,7 +53,8 @@ func table(t *testing.T) (families map[string]documented, text string) {
 	return families, text
 }
 
-// ofTheProcess are families that every program has, by the page's words: a_{b,c}_d are two.
+// ofTheProcess returns the families that every program has, as the page names them: a_{b,c}_d are
+// two.
 func ofTheProcess(text string) (names []string) {
 	for i, part := range strings.Split(text, "`") {
 		if i%2 == 0 || !strings.HasPrefix(part, "process_") && !strings.HasPrefix(part, "go_") {
@@ -71,18 +73,19 @@ func ofTheProcess(text string) (names []string) {
 	return names
 }
 
-// units of a gauge: what has none of these counts things, or is 0 or 1.
+// units are the units of gauges: a gauge without one counts objects, or is 0 or 1.
 var units = []string{"_bytes", "_seconds", "_ratio", "_inodes", "_tasks", "_info"}
 
-// without are gauges that have no unit.
+// without are gauges without a unit.
 var without = []string{
 	"jettison_threshold_met", "jettison_condition_status", "jettison_signal_observed", "jettison_source_up", "jettison_evictions_in_progress",
 	"jettison_pods", "jettison_breaker_open", "jettison_runtime_connected", "jettison_nri_connected", "jettison_config_last_reload_successful",
 	"go_goroutines", "go_threads", "process_open_fds", "process_max_fds",
 }
 
-// Prometheus' own parser reads a scrape in which everything has happened: each family of the page with its type, a text and labels of the
-// page alone; counters end in _total and histograms in _seconds; no label is a pod's; and its linter has nothing to say.
+// Prometheus' own parser reads a scrape in which everything has happened. Each family is on the
+// page with its type, a text and only the page's labels. Counters end in _total and histograms in
+// _seconds. No label belongs to a pod, and Prometheus' linter reports no problem.
 func TestPrometheusReadsAScrape(t *testing.T) {
 	text, err := os.ReadFile(scraped)
 	if err != nil {
@@ -97,26 +100,26 @@ func TestPrometheusReadsAScrape(t *testing.T) {
 	common := ofTheProcess(rest)
 	for name := range families {
 		if got[name] == nil {
-			t.Errorf("%s is on the page and not in the scrape", name)
+			t.Errorf("metric %s is on the page and not in the scrape", name)
 		}
 	}
-	for _, name := range common { // go_* are several, whose names are the Go runtime's
+	for _, name := range common { // go_* are several, with the Go runtime's names
 		begins, several := strings.CutSuffix(name, "*")
 		has := func(n string) bool { return several && strings.HasPrefix(n, begins) }
 		if got[name] == nil && !slices.ContainsFunc(slices.Collect(maps.Keys(got)), has) {
-			t.Errorf("%s is on the page and not in the scrape", name)
+			t.Errorf("metric %s is on the page and not in the scrape", name)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(got)) {
 		f, is := got[name], families[name]
 		if _, ours := families[name]; !ours && !slices.Contains(common, name) {
-			t.Errorf("%s is not on the page", name)
+			t.Errorf("metric %s is not on the page", name)
 			continue
 		} else if ours && !strings.EqualFold(f.GetType().String(), is.kind) {
-			t.Errorf("%s is a %v, the page says %s", name, f.GetType(), is.kind)
+			t.Errorf("metric %s is a %v, page has %s", name, f.GetType(), is.kind)
 		}
 		if help := f.GetHelp(); !strings.HasSuffix(help, ".") || strings.Count(string(text), "# HELP "+name+" ") != 1 {
-			t.Errorf("%s: HELP %q", name, help)
+			t.Errorf("metric %s has a bad HELP %q", name, help)
 		}
 		named(t, name, f.GetType())
 		for _, m := range f.GetMetric() {
@@ -125,12 +128,12 @@ func TestPrometheusReadsAScrape(t *testing.T) {
 	}
 	problems, err := promlint.New(bytes.NewReader(text)).Lint()
 	if err != nil || len(problems) > 0 {
-		t.Errorf("%+v, %v", problems, err)
+		t.Errorf("problems found by the linter: %+v, %v", problems, err)
 	}
 	t.Logf("%d families, %d bytes", len(got), len(text))
 }
 
-// named holds a name against the type of its family.
+// named checks a name against the type of its family.
 func named(t *testing.T, name string, kind dto.MetricType) {
 	t.Helper()
 	unit := slices.Contains(without, name) || slices.ContainsFunc(units, func(u string) bool { return strings.HasSuffix(name, u) })
@@ -138,39 +141,39 @@ func named(t *testing.T, name string, kind dto.MetricType) {
 	switch kind {
 	case dto.MetricType_COUNTER:
 		if !total {
-			t.Errorf("%s is a counter", name)
+			t.Errorf("counter %s does not end in _total", name)
 		}
 	case dto.MetricType_HISTOGRAM:
 		if !strings.HasSuffix(name, "_seconds") {
-			t.Errorf("%s is a histogram of durations", name)
+			t.Errorf("histogram %s does not end in _seconds", name)
 		}
 	case dto.MetricType_GAUGE:
 		if total || !unit {
-			t.Errorf("%s is a gauge, and its name has no unit", name)
+			t.Errorf("gauge %s has no unit in its name", name)
 		}
 	default:
-		t.Errorf("%s is a %v", name, kind)
+		t.Errorf("metric %s has unexpected type %v", name, kind)
 	}
 }
 
-// sample holds one against the labels that its family may have.
+// sample checks a sample against the allowed labels of its family.
 func sample(t *testing.T, name string, m *dto.Metric, labels []string) {
 	t.Helper()
 	for _, l := range m.GetLabel() {
 		switch l.GetName() {
 		case "pod", "pod_uid", "uid", "name", "namespace", "container", "container_id", "image":
-			t.Errorf("%s has the label %s", name, l.GetName())
+			t.Errorf("metric %s has a label of a pod: %s", name, l.GetName())
 		}
 		if ofGo := name == "go_info" && l.GetName() == "version"; !ofGo && !slices.Contains(labels, l.GetName()) {
-			t.Errorf("%s has the label %s, the page says %v", name, l.GetName(), labels)
+			t.Errorf("metric %s has the label %s, page has %v", name, l.GetName(), labels)
 		}
 	}
 	if m.TimestampMs != nil {
-		t.Errorf("%s has a time of its own", name)
+		t.Errorf("sample of %s has a timestamp, want none", name)
 	}
 	for _, v := range []float64{m.GetGauge().GetValue(), m.GetCounter().GetValue()} {
 		if math.IsNaN(v) || math.IsInf(v, 0) || v < 0 {
-			t.Errorf("%s is %v", name, v)
+			t.Errorf("sample of %s has value %v", name, v)
 		}
 	}
 	if h := m.GetHistogram(); h != nil {
@@ -178,20 +181,21 @@ func sample(t *testing.T, name string, m *dto.Metric, labels []string) {
 	}
 }
 
-// whole holds a histogram's classes against one another: bounds and counts grow up to that of all, and there is a sum.
+// whole checks a histogram: bounds and counts of its buckets grow up to the total, and it has a
+// sum.
 func whole(t *testing.T, name string, h *dto.Histogram) {
 	t.Helper()
 	if h.SampleSum == nil || h.SampleCount == nil || len(h.GetBucket()) < 2 {
-		t.Fatalf("%s: %v", name, h)
+		t.Fatalf("histogram %s lacks buckets or a sum: %v", name, h)
 	}
 	bound, count := math.Inf(-1), 0.0
 	for _, b := range h.GetBucket() {
 		if b.GetUpperBound() <= bound || float64(b.GetCumulativeCount()) < count {
-			t.Errorf("%s: class up to %v with %d, after one up to %v with %v", name, b.GetUpperBound(), b.GetCumulativeCount(), bound, count)
+			t.Errorf("%s: bucket up to %v with %d, after one up to %v with %v", name, b.GetUpperBound(), b.GetCumulativeCount(), bound, count)
 		}
 		bound, count = b.GetUpperBound(), float64(b.GetCumulativeCount())
 	}
 	if !math.IsInf(bound, 1) || count != float64(h.GetSampleCount()) {
-		t.Errorf("%s: the last class is up to %v with %v, of %d", name, bound, count, h.GetSampleCount())
+		t.Errorf("%s: last bucket is up to %v with %v, of %d", name, bound, count, h.GetSampleCount())
 	}
 }

@@ -12,53 +12,54 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// habits are ways of upstream's taint eviction that an improvement has done away with.
+// habits are behaviours of upstream's taint eviction that an improvement removes.
 type habits int
 
 const (
-	anew      habits = 1 << iota // a taint that is swapped for the other is a new one
-	anyPhase                     // pods that are finished or going are deleted, too
-	fromNow                      // time begins when a pod and its node's taints are looked at, whatever TimeAdded says
-	onceSet                      // a timer that is set stays
-	byName                       // timers are of names
+	anew      habits = 1 << iota // a taint swapped for the other counts as new
+	anyPhase                     // finished or terminating pods are deleted, too
+	fromNow                      // the period begins when a pod is processed with the taints, not at TimeAdded
+	onceSet                      // a timer is never changed
+	byName                       // timers are kept by pod name
 	nodeless                     // timers outlive the node
 	allHabits = 1<<iota - 1
 )
 
-// improvements name what has done away with a habit.
+// improvements names the improvement that removes a habit.
 var improvements = map[habits]string{
 	anew: bySwap, anyPhase: byFinished, fromNow: byAdded, onceSet: byChange, byName: byUID, nodeless: byNodeGone,
 }
 
-// present is a taint that evicts, and since when it is there.
+// present is a NoExecute taint, and the time since which it is present.
 type present struct {
 	v1.Taint
 	since time.Duration
 }
 
-// other is the taint that each of the two is swapped for.
+// other has the taint for which each of the two is swapped.
 var other = map[string]string{v1.TaintNodeNotReady: v1.TaintNodeUnreachable, v1.TaintNodeUnreachable: v1.TaintNodeNotReady}
 
-// never is later than all of a timeline.
+// never is later than all times of a timeline.
 const never = 1000 * time.Hour
 
-// model is a taint eviction with some of the habits. With none it is the core, with all it is upstream's, and which of them it takes to get
-// from one to the other is why they differ. The habits are facts of pkg/controller/tainteviction, 1.36.3.
+// model is a taint eviction with some of the habits. With none it equals the core, with all it
+// equals upstream. The habits that lead from one to the other explain a difference. They are facts
+// of pkg/controller/tainteviction, 1.36.3.
 type model struct {
 	*world
 	habits
-	timers map[string]time.Duration // when a pod goes, by namespace/name
+	timers map[string]time.Duration // deletion times, by namespace/name
 	taints map[string][]present
-	sights map[string]time.Duration // by node's UID and taint: since when one without TimeAdded is there
-	swaps  map[string]time.Duration // likewise: since when one is there that was swapped for the other
-	looks  map[string]time.Duration // by pod's UID and taint: when they were seen together first
+	sights map[string]time.Duration // by node's UID and taint: first seen without TimeAdded
+	swaps  map[string]time.Duration // by node's UID and taint: swapped for the other
+	looks  map[string]time.Duration // by pod's UID and taint: first processed with each other
 	gone   map[types.UID]time.Duration
-	opens  time.Duration       // when it looks for the first time since it was started
-	nodes0 map[string]*v1.Node // as they were
+	opens  time.Duration       // time of its first pass after a start
+	nodes0 map[string]*v1.Node // the nodes before a change
 	pods0  map[string]*v1.Pod
 }
 
-// predict plays a timeline's changes.
+// predict plays a timeline's changes and returns the deletion times.
 func predict(line *timeline, changes []change, h habits) map[types.UID]time.Duration {
 	m := &model{
 		world: newWorld(), habits: h, sights: map[string]time.Duration{}, swaps: map[string]time.Duration{}, gone: map[types.UID]time.Duration{},
@@ -72,8 +73,8 @@ func predict(line *timeline, changes []change, h habits) map[types.UID]time.Dura
 
 func (m *model) has(h habits) bool { return m.habits&h != 0 }
 
-// begin forgets everything: it is started. Upstream looks whether its caches are filled every 100 ms (client-go, syncedPollPeriod), and its
-// time begins then.
+// begin resets all state at a start. Upstream checks every 100 ms whether its caches are filled
+// (client-go, syncedPollPeriod), and starts then.
 func (m *model) begin() {
 	m.timers, m.taints, m.looks = map[string]time.Duration{}, map[string][]present{}, map[string]time.Duration{}
 	m.nodes0, m.pods0 = map[string]*v1.Node{}, map[string]*v1.Pod{}
@@ -82,7 +83,7 @@ func (m *model) begin() {
 	}
 }
 
-// next is when the next timer fires.
+// next returns when the next timer fires.
 func (m *model) next() (at time.Time) {
 	if m.now < m.opens {
 		return start.Add(m.opens)
@@ -136,7 +137,7 @@ func (m *model) nodesChanged() {
 	}
 }
 
-// cancel stops the timers of the pods that are on a node, if it is so.
+// cancel stops the timers of the pods on a node, if so is true.
 func (m *model) cancel(node string, so bool) {
 	maps.DeleteFunc(m.timers, func(key string, _ time.Duration) bool {
 		return so && m.pods[key] != nil && m.pods[key].Spec.NodeName == node
@@ -147,7 +148,8 @@ func evicting(n *v1.Node) []v1.Taint {
 	return slices.DeleteFunc(slices.Clone(n.Spec.Taints), func(t v1.Taint) bool { return t.Effect != v1.TaintEffectNoExecute })
 }
 
-// present are the taints of a node that evict. One without TimeAdded is there since it was seen first.
+// present returns the NoExecute taints of a node. One without TimeAdded counts from its first
+// sight.
 func (m *model) present(n *v1.Node) (out []present) {
 	there := map[string]bool{}
 	for _, t := range evicting(n) {
@@ -224,7 +226,7 @@ func (m *model) judge(key string, p *v1.Pod) {
 	}
 }
 
-// base is when a pod's time with a taint begins.
+// base returns the start of a pod's period with a taint.
 func (m *model) base(p *v1.Pod, t present) time.Duration {
 	key := string(p.UID) + " " + t.Key
 	if _, seen := m.looks[key]; !seen {
@@ -236,19 +238,20 @@ func (m *model) base(p *v1.Pod, t present) time.Duration {
 	case m.has(fromNow):
 		return m.looks[key]
 	}
-	return max(t.since, p.CreationTimestamp.Sub(start)) // one that came later has its time from then on
+	return max(t.since, p.CreationTimestamp.Sub(start)) // a pod created later starts at its creation
 }
 
-// deletion is a pod that goes at different times.
+// deletion is a pod with different deletion times.
 type deletion struct {
 	uid          types.UID
-	ours, theirs time.Duration // 0: it does not
+	ours, theirs time.Duration // 0: not deleted
 	why          string        // empty: unexplained
-	more         bool          // it takes more than one habit
+	more         bool          // more than one habit explains it
 }
 
-// deletions finds the pods that go at different times with the core and with upstream's controller, and the improvements that they belong
-// to: of those habits, as few as it takes, that make the core do as upstream does, the first that makes a difference by itself.
+// deletions returns the pods that the core and upstream's controller delete at different times,
+// with the improvement that explains each: of the smallest set of habits that makes the core act
+// like upstream, the first that has an effect alone.
 func deletions(line *timeline, changes []change, ours, theirs map[types.UID]time.Duration) (out []deletion) {
 	predicted := map[habits]map[types.UID]time.Duration{}
 	as := func(h habits) map[types.UID]time.Duration {
@@ -285,8 +288,8 @@ func deletions(line *timeline, changes []change, ours, theirs map[types.UID]time
 	return out
 }
 
-// together reports whether two times of a deletion are the same, but for the second that TimeAdded does not have, and for what is after the
-// end.
+// together reports whether two deletion times are equal, apart from TimeAdded's whole seconds and
+// times after the end.
 func together(x, y, end time.Duration) bool {
 	const most = 1200 * time.Millisecond
 	if x == 0 || y == 0 {

@@ -10,7 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// What of an object is filmed.
+// The recorded properties of an object.
 const (
 	ready     = "Ready"
 	evicts    = "NoExecute taints"
@@ -23,22 +23,22 @@ const (
 	gone = "gone"
 )
 
-// pressures are the conditions that silence changes beside Ready.
+// pressures are the conditions besides Ready that silence changes.
 var pressures = []v1.NodeConditionType{v1.NodeMemoryPressure, v1.NodeDiskPressure, v1.NodePIDPressure}
 
-// facet is one thing that an object is.
+// facet is one property of an object.
 type facet struct{ object, what string }
 
 func nodeIs(name, what string) facet { return facet{"Node/" + name, what} }
 func podIs(key, what string) facet   { return facet{"Pod/" + key, what} }
 
-// frame is what it is from a time on.
+// frame is the value of a facet from a time on.
 type frame struct {
 	at    time.Duration
 	value string
 }
 
-// film is what everything was. What lasts for no time was not.
+// film has the values of all facets over time. Values of zero duration are dropped.
 type film map[facet][]frame
 
 func (f film) set(at time.Duration, k facet, value string) {
@@ -52,7 +52,7 @@ func (f film) set(at time.Duration, k facet, value string) {
 	f[k] = list
 }
 
-// is what something is at a time; empty: nothing yet.
+// is returns the value of a facet at a time; empty: none yet.
 func (f film) is(k facet, at time.Duration) string {
 	i, _ := slices.BinarySearchFunc(f[k], at+1, func(e frame, at time.Duration) int { return cmp.Compare(e.at, at) })
 	if i == 0 {
@@ -61,7 +61,7 @@ func (f film) is(k facet, at time.Duration) string {
 	return f[k][i-1].value
 }
 
-// changed reports whether something became something else between two times.
+// changed reports whether a facet changed between two times.
 func (f film) changed(k facet, from, to time.Duration) bool {
 	return slices.ContainsFunc(f[k], func(e frame) bool { return e.at >= from && e.at <= to })
 }
@@ -89,7 +89,7 @@ func (f film) seeNode(at time.Duration, name string, n *v1.Node) {
 	f.set(at, nodeIs(name, labelled), n.Labels["beta.kubernetes.io/os"])
 }
 
-// taintsWith are the keys of a node's taints with an effect, but for those that people set.
+// taintsWith returns the keys of a node's taints with an effect, without those that users set.
 func taintsWith(n *v1.Node, effect v1.TaintEffect) string {
 	var keys []string
 	for _, t := range n.Spec.Taints {
@@ -115,15 +115,15 @@ func (f film) seePod(at time.Duration, key string, p *v1.Pod) {
 	f.set(at, podIs(key, onNode), p.Spec.NodeName)
 }
 
-// run is for how long something differs.
+// run is an interval in which a facet differs.
 type run struct {
 	facet
 	from, to     time.Duration
 	ours, theirs string // at first
 }
 
-// differences are the runs of what differs: those of Ready first, then those of the taints that evict, since what differs there has others
-// differ.
+// differences returns the intervals of all differences: first of Ready, then of the NoExecute
+// taints, because these cause others.
 func differences(ours, theirs film, end time.Duration) (out []run) {
 	all := maps.Clone(ours)
 	maps.Copy(all, theirs)

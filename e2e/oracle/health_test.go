@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// The improvements that a difference may belong to. docs/operate/node-lifecycle.md has each of them.
+// The improvements that can explain a difference. docs/operate/node-lifecycle.md documents each.
 const (
 	byRestart  = "a restart takes no taint away and starts no clock anew"
 	byClock    = "a heartbeat that goes back is a sign of life"
@@ -34,19 +34,19 @@ const (
 	sides
 )
 
-// comparison is the first half of one timeline, and what both have made of it.
+// comparison has the first half of one timeline, and the results of both programs.
 type comparison struct {
 	testing.TB
 	line   *timeline
 	films  [sides]film
 	tokens [sides]map[string][]time.Duration
 	rates  [sides]map[string][]rate // by zone
-	down   [sides][]frame           // whether all zones are
+	down   [sides][]frame           // whether all zones are down
 	found  []finding
-	brief  []finding // differences of Ready that are none: no longer than upstream needs to notice
+	brief  []finding // ignored differences of Ready: not longer than upstream's delay
 }
 
-// finding is a difference, and the improvement that it belongs to; empty: none.
+// finding is a difference, and the improvement that explains it; empty: none.
 type finding struct {
 	run
 	why string
@@ -65,15 +65,16 @@ func compare(t testing.TB, line *timeline, o *ours, u *theirs) *comparison {
 	return c
 }
 
-// short notes a difference that is none: what else differs may follow from it.
+// short records an ignored difference: other differences may follow from it.
 func (c *comparison) short(r run) {
 	if name, isNode := strings.CutPrefix(r.object, "Node/"); isNode && r.what == ready {
 		c.brief = append(c.brief, finding{r, cmp.Or(c.health(r, name), byTimer)})
 	}
 }
 
-// slack is how much later upstream may be for no other reason than that it looks every so often: one look later it hears of a node; one
-// more and it takes the lease for renewed that it forgets at each heartbeat; one more and it notices that nothing came.
+// slack returns upstream's largest delay from polling: one period until it learns of a node, one
+// more because it treats the lease that it forgets at each heartbeat as renewed, and one more until
+// it notices the silence.
 func (c *comparison) slack() time.Duration { return 3*c.line.config.NodeMonitorPeriod + time.Second }
 
 func (c *comparison) explain(r run) string {
@@ -89,7 +90,7 @@ func (c *comparison) explain(r run) string {
 	return c.because(name, r.from) // conditions and their taints follow Ready
 }
 
-// because is why a node's condition Ready differs at about a time; empty: it does not.
+// because returns why a node's condition Ready differs near a time; empty: it does not.
 func (c *comparison) because(name string, at time.Duration) string {
 	for _, f := range c.found {
 		if f.facet == nodeIs(name, ready) && f.from <= at+c.slack() && f.to >= at-c.slack() {
@@ -99,8 +100,8 @@ func (c *comparison) because(name string, at time.Duration) string {
 	return ""
 }
 
-// briefly is why a node's condition Ready differs at a time, or did until upstream's last pass over taints, for no longer than it needs to
-// notice; empty: it does not.
+// briefly returns why a node's condition Ready differs at a time, or did until upstream's last pass
+// over taints, for at most upstream's delay; empty: it does not.
 func (c *comparison) briefly(name string, at time.Duration) string {
 	for _, f := range c.brief {
 		if f.facet == nodeIs(name, ready) && f.from <= at && at <= f.to+2*step {
@@ -110,18 +111,18 @@ func (c *comparison) briefly(name string, at time.Duration) string {
 	return ""
 }
 
-// health is why the two take a node for silent at different times.
+// health returns why the two treat a node as silent at different times.
 func (c *comparison) health(r run, name string) string {
 	const unknown = "Unknown"
 	grace, slack := c.line.config.NodeMonitorGracePeriod, c.slack()
-	late := there // the one that does not say yet that it is silent
+	late := there // the side that does not report the silence yet
 	if r.ours != unknown {
 		late = here
 	}
 	if r.theirs == unknown && c.line.happened(clockBack, "Node/"+name, r.from-2*grace-slack, r.from) {
 		return byClock
 	}
-	// Its clocks have begun anew, as often as it takes.
+	// Its clocks were reset, any number of times.
 	covered, why := r.from, ""
 	for _, e := range c.resets(late) {
 		if e.at <= covered+slack && e.at+grace+slack > covered {
@@ -136,7 +137,8 @@ func (c *comparison) health(r run, name string) string {
 	return why
 }
 
-// resets are when the clocks of one of the two began anew: at a start of upstream's, and when all zones were down until then.
+// resets returns when the clocks of a side were reset: at a start of upstream, and at the end of a
+// full disruption.
 func (c *comparison) resets(side int) (out []frame) {
 	for _, e := range c.down[side] {
 		if e.value == "no" && e.at > 0 {
@@ -159,7 +161,7 @@ func (c *comparison) reset(side int, e frame) string {
 	return c.disordered(side, e.at)
 }
 
-// disordered is why one of the two has taken all zones for down until a time, and the other has not.
+// disordered returns why only one side has treated all zones as down until a time.
 func (c *comparison) disordered(side int, until time.Duration) string {
 	list := c.down[side]
 	i := slices.IndexFunc(list, func(e frame) bool { return e.at == until })
@@ -174,7 +176,7 @@ func (c *comparison) disordered(side int, until time.Duration) string {
 	return c.anyBecause(from, until)
 }
 
-// anyBecause is why any node's condition Ready differs between two times.
+// anyBecause returns why any node's condition Ready differs between two times.
 func (c *comparison) anyBecause(from, to time.Duration) string {
 	for _, f := range c.found {
 		if f.what == ready && strings.HasPrefix(f.object, "Node/") && f.from <= to && f.to >= from {
@@ -184,7 +186,7 @@ func (c *comparison) anyBecause(from, to time.Duration) string {
 	return ""
 }
 
-// pod is why a pod is marked by one of the two.
+// pod returns why only one side marks a pod.
 func (c *comparison) pod(r run, key string) string {
 	node := c.films[here].is(podIs(key, onNode), r.from)
 	if why := c.because(node, r.from); why != "" {
@@ -195,11 +197,11 @@ func (c *comparison) pod(r run, key string) string {
 	switch {
 	case r.what != ready:
 	case r.theirs == "False" && c.line.happened(clockBack, "Node/"+node, r.from-2*c.line.config.NodeMonitorGracePeriod-c.slack(), r.from):
-		return byClock // however short it took the node for silent
+		return byClock // however briefly it treated the node as silent
 	case r.theirs == "False" && c.line.begun(r.from-c.slack(), r.from) && says(there) != "True":
-		return byKubelet // whether it knows of the node when it comes to the pod is chance
+		return byKubelet // it may process the pod before or after the node
 	case r.ours == "False" && c.line.begun(r.from-c.slack(), r.from) && says(here) == "Unknown":
-		return byRestart // one that was marked by nobody before
+		return byRestart // a pod that no side marked before
 	case arrived && c.films[here].changed(nodeIs(node, ready), r.from-c.slack(), r.from+c.slack()):
 		return byTimer
 	case r.theirs == "False" && c.line.happened(removed, "Node/"+node, 0, r.from):

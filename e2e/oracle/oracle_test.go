@@ -19,13 +19,15 @@ import (
 
 func TestMain(m *testing.M) {
 	klog.SetLogger(logr.Discard())
-	// It holds a lock while it waits to try a write again. Whoever waits for that lock is not idle to a bubble of testing/synctest, whose clock
-	// would stand still: upstream tries again at once.
+	// Upstream holds a lock while it waits to retry a write. A goroutine that waits for that lock
+	// is not idle for a bubble of testing/synctest, so its clock would stop: make upstream retry
+	// immediately.
 	controller.UpdateTaintBackoff.Duration, controller.UpdateLabelBackoff.Duration = 0, 0
 	os.Exit(m.Run())
 }
 
-// timelines is which are compared: JETTISON_TIMELINES is how many, 1,000 where it is not set, JETTISON_SEED where they begin.
+// timelines returns the range of timelines to compare. JETTISON_TIMELINES is their number, 1,000 if
+// not set, JETTISON_SEED the first.
 func timelines() (from, to int) {
 	count := 1000
 	if n, err := strconv.Atoi(os.Getenv("JETTISON_TIMELINES")); err == nil {
@@ -35,7 +37,7 @@ func timelines() (from, to int) {
 	return from, from + count
 }
 
-// tally is what has come of all timelines.
+// tally counts the results of all timelines.
 type tally struct {
 	mu                         sync.Mutex
 	by                         map[string]int // differences, by improvement
@@ -44,7 +46,8 @@ type tally struct {
 	more, unexplained          int
 }
 
-// Every difference between what upstream's controllers do and what the cores do is of one of the improvements, whose rule is checked.
+// Every difference between upstream's controllers and the cores has a documented improvement as
+// reason, and its rule is checked.
 func TestTheCoresDifferFromUpstreamByImprovementsOnly(t *testing.T) {
 	all := &tally{by: map[string]int{}}
 	from, to := timelines()
@@ -65,24 +68,24 @@ func TestTheCoresDifferFromUpstreamByImprovementsOnly(t *testing.T) {
 	for _, why := range slices.Sorted(maps.Keys(all.by)) {
 		t.Logf("%6d %s", all.by[why], why)
 	}
-	t.Logf("%6d of the deletions take two of them or more, and count as the first", all.more)
+	t.Logf("%6d of the deletions need two or more of them, and count for the first", all.more)
 }
 
-// play plays a timeline with both, and counts.
+// play plays a timeline with both, and counts the results.
 func (a *tally) play(t *testing.T, line *timeline) {
 	o := play(line)
 	for _, wrong := range o.healthy() {
-		t.Errorf("seed %d: %s", line.seed, wrong)
+		t.Errorf("seed %d: core breaks an invariant: %s", line.seed, wrong)
 	}
 	c := compare(t, line, o, upstream(t, line, line.changes, lifecycles))
 	for _, wrong := range c.paced() {
-		t.Errorf("seed %d: %s", line.seed, wrong)
+		t.Errorf("seed %d: core breaks its pace: %s", line.seed, wrong)
 	}
 	changes := o.heard()
 	ours := evict(line, changes)
 	for uid, at := range predict(line, changes, 0) {
 		if ours[uid] != at {
-			t.Errorf("seed %d: %s goes at %v, and is due at %v", line.seed, uid, ours[uid], at)
+			t.Errorf("seed %d: pod %s is deleted at %v, want %v", line.seed, uid, ours[uid], at)
 		}
 	}
 	theirs := upstream(t, line, changes, evictions).gone
@@ -109,11 +112,11 @@ func (a *tally) play(t *testing.T, line *timeline) {
 		a.count(d.why, fmt.Sprintf("  pod %s goes here at %v, there at %v", d.uid, d.ours, d.theirs), &lines)
 	}
 	if len(lines) > 0 {
-		t.Errorf("seed %d:\n%s\n%s", line.seed, strings.Join(lines, "\n"), c.story())
+		t.Errorf("seed %d: unexplained differences:\n%s\n%s", line.seed, strings.Join(lines, "\n"), c.story())
 	}
 }
 
-// count counts a difference, and notes one that nothing explains.
+// count counts a difference, and records it if it is unexplained.
 func (a *tally) count(why, text string, unexplained *[]string) {
 	if why != "" {
 		a.by[why]++
@@ -123,7 +126,7 @@ func (a *tally) count(why, text string, unexplained *[]string) {
 	*unexplained = append(*unexplained, text)
 }
 
-// story is what happens in a timeline, and what both make of it.
+// story returns the changes of a timeline, and the results of both.
 func (c *comparison) story() string {
 	var out strings.Builder
 	for _, trouble := range c.line.troubles {

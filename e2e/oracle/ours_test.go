@@ -14,17 +14,17 @@ import (
 	"jettison/cluster/taint"
 )
 
-// ours is the core of the lifecycle on a world of its own, where every write succeeds at once.
+// ours runs the core of the lifecycle on its own world, in which every write succeeds immediately.
 type ours struct {
 	*world
 	line   *timeline
 	core   *lifecycle.Core
 	next   time.Time
-	tokens map[string][]time.Duration // by zone: when one was taken
-	script []change                   // the NoExecute taints that it sets and takes away
+	tokens map[string][]time.Duration // by zone: when each was taken
+	script []change                   // the NoExecute taints that it sets and removes
 }
 
-// play has the core play a timeline: it is asked at every change, and when it asks for it.
+// play runs the core on a timeline: at every change, and when the core requests it.
 func play(line *timeline) *ours {
 	o := &ours{world: newWorld(), line: line, tokens: map[string][]time.Duration{}}
 	line.begin(o)
@@ -34,7 +34,7 @@ func play(line *timeline) *ours {
 	return o
 }
 
-// perform makes changes happen in a world. Between them, and after each, whoever decides is asked.
+// perform applies changes to a world. Between and after them it calls the deciding function.
 func perform(w *world, changes []change, end time.Duration, begin func(), step func(time.Duration), next func() time.Time) {
 	for i := 0; i <= len(changes); i++ {
 		until := end
@@ -92,7 +92,7 @@ func (o *ours) step(at time.Duration) {
 	}
 	o.next = done.Next
 	if len(done.Status)+len(done.Taints)+len(done.Labels)+len(done.Marks) > 0 {
-		cluster.Earliest(&o.next, now.Add(1)) // what was written is seen
+		cluster.Earliest(&o.next, now.Add(1)) // the core sees its own writes
 	}
 }
 
@@ -105,7 +105,7 @@ func notReadyAnyMore(p *v1.Pod) *v1.Pod {
 	return p
 }
 
-// taint writes taints of a node. Those with NoExecute are what the second half begins with.
+// taint writes taints of a node. Those with NoExecute are the input of the second half.
 func (o *ours) taint(now time.Time, w *lifecycle.Taints) {
 	edit := func(n *v1.Node) {
 		n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t v1.Taint) bool {
@@ -136,7 +136,7 @@ func (o *ours) taint(now time.Time, w *lifecycle.Taints) {
 	}
 }
 
-// evictor is the core of taint eviction on a world of its own.
+// evictor runs the core of taint eviction on its own world.
 type evictor struct {
 	*world
 	line *timeline
@@ -145,7 +145,7 @@ type evictor struct {
 	gone map[types.UID]time.Duration // pods that it has deleted
 }
 
-// evict has the core play what the taint evictions hear of a timeline.
+// evict runs the core on the changes of a timeline that the taint evictions receive.
 func evict(line *timeline, changes []change) map[types.UID]time.Duration {
 	e := &evictor{world: newWorld(), line: line, gone: map[types.UID]time.Duration{}}
 	line.begin(e)
@@ -183,7 +183,8 @@ func (e *evictor) step(at time.Duration) {
 	e.next = done.Next
 }
 
-// heard is what the taint evictions hear of a timeline: no kubelet, but the taints of the nodes.
+// heard returns the changes of a timeline that the taint evictions receive: the taints of the
+// nodes, without kubelets.
 func (o *ours) heard() []change {
 	out := slices.DeleteFunc(slices.Clone(o.line.changes), func(c change) bool { return c.kubelet })
 	out = append(out, o.script...)
@@ -191,7 +192,8 @@ func (o *ours) heard() []change {
 	return out
 }
 
-// healthy checks what the core keeps in every timeline: no node that lives is tainted, and those of a zone no faster than the rate says.
+// healthy checks the core's invariants: no living node is tainted, and the nodes of a zone at most
+// at the rate.
 func (o *ours) healthy() (wrong []string) {
 	gap := o.line.gap()
 	for zone, tokens := range o.tokens {
@@ -212,7 +214,7 @@ func (o *ours) healthy() (wrong []string) {
 	return wrong
 }
 
-// gap is the time between two tokens of a zone.
+// gap returns the time between two tokens of a zone.
 func (l *timeline) gap() time.Duration {
 	return time.Duration(float64(time.Second) / l.config.NodeEvictionRate)
 }

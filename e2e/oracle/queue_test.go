@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// look is how finely a difference is looked at.
+// look is the step in which a difference is examined.
 const look = 500 * time.Millisecond
 
-// rate is how many nodes of a zone are tainted a second from a time on.
+// rate is the number of nodes of a zone that are tainted per second from a time on.
 type rate struct {
 	at       time.Duration
 	perS     float64
 	excluded bool // no node of it counts
 }
 
-// judgeZones finds the rates of both from how the nodes were with each of them.
+// judgeZones computes the rates of both sides from the nodes' states on each.
 func (c *comparison) judgeZones() {
 	for side := range sides {
 		f := c.films[side]
@@ -38,7 +38,7 @@ func (c *comparison) judgeZones() {
 	}
 }
 
-// judge finds the rates of one of the two at a time.
+// judge computes the rates of a side at a time.
 func (c *comparison) judge(side int, at time.Duration) {
 	f := c.films[side]
 	up, not, zones := map[string]int{}, map[string]int{}, map[string]bool{}
@@ -82,7 +82,8 @@ func (c *comparison) judge(side int, at time.Duration) {
 	}
 }
 
-// rateOf is that of a zone by its nodes, as documented (facts of 1.36.3: ComputeZoneState, ReducedQPSFunc).
+// rateOf returns the documented rate of a zone with such nodes (facts of 1.36.3: ComputeZoneState,
+// ReducedQPSFunc).
 func (c *comparison) rateOf(up, not int) float64 {
 	config := c.line.config
 	switch {
@@ -94,7 +95,7 @@ func (c *comparison) rateOf(up, not int) float64 {
 	return 0
 }
 
-// rateAt is a zone's rate at a time, with since when it is that.
+// rateAt returns a zone's rate at a time, with its start.
 func (c *comparison) rateAt(side int, zone string, at time.Duration) rate {
 	list := c.rates[side][zone]
 	for i := len(list) - 1; i >= 0; i-- {
@@ -105,15 +106,15 @@ func (c *comparison) rateAt(side int, zone string, at time.Duration) rate {
 	return rate{}
 }
 
-// paced checks the core's tokens: that there is none where its nodes ask for a rate of 0, and that those of a zone are as far apart as the
-// rates between them say.
+// paced checks the core's tokens: none while the zone's rate is 0, and those of a zone at least as
+// far apart as the rates require.
 func (c *comparison) paced() (wrong []string) {
 	for zone, tokens := range c.tokens[here] {
 		for i, at := range tokens {
 			switch {
 			case c.rateAt(here, zone, at).perS == 0:
 				wrong = append(wrong, "zone "+zone+" has a node tainted at "+at.String()+", at a rate of 0")
-			case i == 0 || c.line.begun(tokens[i-1], at): // a start knows of those tokens only that taints still tell of
+			case i == 0 || c.line.begun(tokens[i-1], at): // after a start only tokens with existing taints are known
 			case c.earned(zone, tokens[i-1], at) < 0.999:
 				wrong = append(wrong, "zone "+zone+" has nodes tainted at "+tokens[i-1].String()+" and "+at.String()+", too close for its rates")
 			}
@@ -122,7 +123,7 @@ func (c *comparison) paced() (wrong []string) {
 	return wrong
 }
 
-// earned is how many tokens the core's rates of a zone make between two times.
+// earned returns how many tokens the core's rates of a zone produce between two times.
 func (c *comparison) earned(zone string, from, to time.Duration) (tokens float64) {
 	for from < to {
 		next := min(to, c.until(here, zone, from))
@@ -132,12 +133,12 @@ func (c *comparison) earned(zone string, from, to time.Duration) (tokens float64
 	return tokens
 }
 
-// evicted is why only one of the two has a NoExecute taint on a node. Whoever has none must have a reason at each moment, beside what it
-// needs to notice; the first is the difference's.
+// evicted returns why only one side has a NoExecute taint on a node. The other side must have a
+// reason at each moment, apart from its delay. The first reason explains the difference.
 func (c *comparison) evicted(r run, name string) (why string) {
 	if c.films[there].is(nodeIs(name, evicts), r.from) == "" && c.line.begun(r.from-c.slack(), r.from) &&
 		c.films[there].is(nodeIs(name, evicts), r.from-c.slack()) != "" {
-		why = byRestart // it has taken the taint away
+		why = byRestart // it has removed the taint
 	}
 	excused, late := r.from, ""
 	for at := r.from; at < r.to; at += look {
@@ -148,7 +149,7 @@ func (c *comparison) evicted(r run, name string) (why string) {
 			reason = c.excuse(here, name, at)
 		case y == "":
 			reason = c.excuse(there, name, at)
-		default: // each has another one
+		default: // both have different taints
 			reason = c.because(name, at)
 		}
 		brief := ""
@@ -163,14 +164,14 @@ func (c *comparison) evicted(r run, name string) (why string) {
 		case brief != "":
 			excused, late = at, brief
 		case at-excused > c.slack():
-			c.Logf("seed %d: no reason at %v: %s here %q there %q", c.line.seed, at, name, x, y)
+			c.Logf("seed %d: no reason at %v: %s: core %q, upstream %q", c.line.seed, at, name, x, y)
 			return ""
 		}
 	}
 	return cmp.Or(why, late)
 }
 
-// excuse is why one of the two does not taint a node at a time.
+// excuse returns why a side does not taint a node at a time.
 func (c *comparison) excuse(side int, name string, at time.Duration) string {
 	zone, slack := c.line.zones[name], c.slack()
 	if is := c.films[side].is(nodeIs(name, ready), at); is != "False" && is != "Unknown" {
@@ -181,28 +182,28 @@ func (c *comparison) excuse(side int, name string, at time.Duration) string {
 	case side == here && c.films[here].is(facet{what: doubted}, at) == "yes":
 		return byDoubt
 	case c.rateAt(there, zone, at).excluded && side == here:
-		return byExcluded // there its queue, and the token in it, is a new one at each look
+		return byExcluded // upstream creates its queue, and the token in it, again in each pass
 	case r.perS == 0:
 		return c.stopped(side, zone, at)
 	case side == there && r.perS == 1 && c.wasStopped(zone, at):
-		return byOne // there a limiter of 0 says that its rate is 1, and stays (client-go, flowcontrol.NewFakeNeverRateLimiter)
+		return byOne // upstream's limiter of 0 reports the rate 1, and stays (client-go, flowcontrol.NewFakeNeverRateLimiter)
 	}
 	gap := time.Duration(float64(time.Second)/r.perS) + c.line.config.NodeMonitorPeriod + 2*step
 	if slices.ContainsFunc(c.tokens[side][zone], func(t time.Duration) bool { return t <= at && at <= t+gap }) {
 		return byQueue
 	}
-	if r.at > 0 && at-r.at <= gap+slack { // a rate that is new begins without a token where the old one had none
+	if r.at > 0 && at-r.at <= gap+slack { // a new rate begins without a token if the old one had none
 		return byQueue
 	}
 	return ""
 }
 
-// stopped is why one of the two has the rate 0 in a zone at a time.
+// stopped returns why a side has the rate 0 in a zone at a time.
 func (c *comparison) stopped(side int, zone string, at time.Duration) string {
 	other := sides - 1 - side
 	near := func(d time.Duration) bool { return c.rateAt(other, zone, at+d).perS == 0 }
 	if near(0) || near(c.slack()) || near(-c.slack()) {
-		return byTimer // both have: one came before that, the other after
+		return byTimer // both have the rate: one tainted before, the other after
 	}
 	mine := c.rateAt(side, zone, at)
 	if why := c.anyBecause(mine.at-c.slack(), at+c.slack()); why != "" {
@@ -214,14 +215,14 @@ func (c *comparison) stopped(side int, zone string, at time.Duration) string {
 	return ""
 }
 
-// wasStopped reports whether upstream's rate of a zone was 0 since it was started.
+// wasStopped reports whether upstream's rate of a zone was 0 at any time after its start.
 func (c *comparison) wasStopped(zone string, at time.Duration) bool {
 	return slices.ContainsFunc(c.rates[there][zone], func(r rate) bool {
 		return r.perS == 0 && r.at <= at && !c.line.begun(c.until(there, zone, r.at), at)
 	})
 }
 
-// until is when a zone's rate of a time ends.
+// until returns the end of a zone's rate of a time.
 func (c *comparison) until(side int, zone string, at time.Duration) time.Duration {
 	for _, r := range c.rates[side][zone] {
 		if r.at > at {

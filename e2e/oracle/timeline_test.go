@@ -21,22 +21,22 @@ const (
 	maintenance = "example.com/maintenance"
 )
 
-// change is something that happens, to objects or to the controllers.
+// change is a change of objects or of the controllers.
 type change struct {
 	at      time.Duration
 	restart bool
-	kubelet bool // a kubelet says it: the taint evictions do not listen
+	kubelet bool // a kubelet's write, which taint evictions ignore
 	do      func(store)
 }
 
-// trouble is what a timeline has beside nodes that die and come back. Rules look for it.
+// trouble is an event of a timeline besides nodes that die and recover. The rules use it.
 type trouble struct {
 	what   string
 	at     time.Duration
 	object string // Node/NAME or Pod/NAMESPACE/NAME; empty: all
 }
 
-// timeline is what happens.
+// timeline is a sequence of changes.
 type timeline struct {
 	*rand.Rand
 	seed     int
@@ -60,7 +60,7 @@ const (
 	silent
 )
 
-// span is for how long a kubelet is in a state.
+// span is an interval in which a kubelet is in a state.
 type span struct {
 	from, to time.Duration
 	is       state
@@ -68,8 +68,8 @@ type span struct {
 
 func (l *timeline) one(in int) bool { return l.IntN(in) == 0 }
 
-// What happens, happens between the instants at which upstream's controllers look, each 100 ms from when they were started: otherwise it
-// would be chance who comes first.
+// All changes are between the instants at which upstream's controllers run, every 100 ms from their
+// start: otherwise the order would be random.
 const (
 	step    = 100 * time.Millisecond
 	happens = 37 * time.Millisecond
@@ -84,7 +84,7 @@ func (l *timeline) add(at time.Duration, do func(store)) {
 	l.changes = append(l.changes, change{at: at + happens, do: do})
 }
 
-// says adds what a kubelet writes.
+// says adds a write of a kubelet.
 func (l *timeline) says(at time.Duration, do func(store)) {
 	l.changes = append(l.changes, change{at: at + happens, kubelet: true, do: do})
 }
@@ -94,7 +94,7 @@ func newTimeline(seed int) *timeline {
 		Rand: rand.New(rand.NewPCG(uint64(seed), 18)), seed: seed, config: config.Default(), end: 8 * time.Minute,
 		zones: map[string]string{}, lives: map[string][]span{}, skews: map[string]time.Duration{},
 	}
-	l.config.NodeMonitorPeriod = time.Second // ours looks whenever something happens
+	l.config.NodeMonitorPeriod = time.Second // the core runs at every change
 	l.config.NodeEvictionRate = []float64{0.1, 0.5, 1, 5}[l.IntN(4)]
 	l.config.LargeClusterSizeThreshold = int32(2 + l.IntN(6))
 	l.config.Doubt = l.one(4)
@@ -125,7 +125,8 @@ func newTimeline(seed int) *timeline {
 	return l
 }
 
-// life is the states of one kubelet. Silences are so short that nobody may notice them or so long that both must, whenever they look.
+// life returns the states of one kubelet. Silences are so short that neither side may notice them,
+// or so long that both must, at any polling time.
 func (l *timeline) life() (out []span) {
 	at := time.Duration(0)
 	for at < l.end {
@@ -151,7 +152,7 @@ func (l *timeline) life() (out []span) {
 	return out
 }
 
-// together has all nodes of some zones fall silent at about the same time.
+// together makes all nodes of some zones silent at about the same time.
 func (l *timeline) together() {
 	if !l.one(3) {
 		return
@@ -166,7 +167,7 @@ func (l *timeline) together() {
 	}
 }
 
-// begin puts what is there at first.
+// begin adds the initial objects.
 func (l *timeline) begin(s store) {
 	for _, name := range l.names {
 		s.putNode(l.newNode(name, types.UID("uid-"+name), -time.Hour))
@@ -191,7 +192,7 @@ func (l *timeline) newNode(name string, uid types.UID, at time.Duration) *v1.Nod
 	return n
 }
 
-// lease is one that the API server has stamped.
+// lease returns a Lease that the API server has stamped.
 func lease(name string, renewed, stamped time.Time) *coordination.Lease {
 	return &coordination.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: v1.NamespaceNodeLease, Name: name, ManagedFields: []metav1.ManagedFieldsEntry{{
@@ -227,7 +228,7 @@ func (l *timeline) tolerations() (out []v1.Toleration) {
 	return out
 }
 
-// live has a kubelet renew its lease and post its status.
+// live makes a kubelet renew its lease and post its status.
 func (l *timeline) live(name string) {
 	skew := l.skews[name]
 	back := l.end
@@ -267,7 +268,7 @@ func renew(name string, at, skew time.Duration) func(store) {
 	}
 }
 
-// post is a kubelet's status: conditions are as it says, with the times of its clock.
+// post returns a kubelet's status update, with conditions in the time of its clock.
 func post(name string, ready bool, at, skew time.Duration) func(store) {
 	return func(s store) {
 		n := s.node(name)
@@ -291,7 +292,7 @@ func post(name string, ready bool, at, skew time.Duration) func(store) {
 	}
 }
 
-// postPods is what a kubelet that is back says of its pods.
+// postPods returns the pod status updates of a kubelet that runs again.
 func postPods(name string) func(store) {
 	return func(s store) {
 		if s.node(name) == nil {
@@ -308,7 +309,7 @@ func postPods(name string) func(store) {
 	}
 }
 
-// is a kubelet's state at a time.
+// is returns a kubelet's state at a time.
 func (l *timeline) is(node string, at time.Duration) state {
 	for _, s := range l.lives[node] {
 		if at >= s.from && at < s.to {
@@ -318,7 +319,7 @@ func (l *timeline) is(node string, at time.Duration) state {
 	return alive
 }
 
-// happened reports whether there was a trouble of an object between two times.
+// happened reports whether an object had a trouble between two times.
 func (l *timeline) happened(what, object string, from, to time.Duration) bool {
 	return slices.ContainsFunc(l.troubles, func(t trouble) bool {
 		return t.what == what && t.object == object && t.at >= from && t.at <= to

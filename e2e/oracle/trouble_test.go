@@ -30,7 +30,7 @@ func (l *timeline) note(what string, at time.Duration, object string) {
 	l.troubles = append(l.troubles, trouble{what: what, at: at, object: object})
 }
 
-// trouble adds one.
+// trouble adds a random trouble.
 func (l *timeline) trouble() {
 	at := l.seconds(60, 440)
 	name := l.names[l.IntN(len(l.names))]

@@ -42,7 +42,8 @@ var (
 	leasesResource = coordination.SchemeGroupVersion.WithResource("leases")
 )
 
-// client is the fake one, with a REST client for events, which the lifecycle controller asks for.
+// client is the fake client, with a REST client for events, which the lifecycle controller
+// requires.
 type client struct {
 	*fake.Clientset
 	events rest.Interface
@@ -57,7 +58,7 @@ type coreClient struct {
 
 func (c *coreClient) RESTClient() rest.Interface { return c.events }
 
-// echo answers a write with what was written.
+// echo answers a write with its body.
 func echo(r *http.Request) (*http.Response, error) {
 	body, err := io.ReadAll(r.Body)
 	header := http.Header{"Content-Type": r.Header["Content-Type"]}
@@ -72,14 +73,15 @@ type theirs struct {
 	run    func(ctx context.Context, f informers.SharedInformerFactory, wait *sync.WaitGroup)
 	stop   func()
 
-	mu      sync.Mutex // guards what follows, and that what is read and written is one thing
+	mu      sync.Mutex // guards the fields below, and makes a read and its write atomic
 	version int
 	film    film
 	tokens  map[string][]time.Duration // by zone: when one was spent
 	gone    map[types.UID]time.Duration
 }
 
-// upstream plays a timeline's changes with a controller, in a bubble whose clock goes on when all wait.
+// upstream plays a timeline's changes with a controller, in a bubble with a clock that advances
+// when all goroutines wait.
 func upstream(t *testing.T, line *timeline, changes []change, run func(*theirs)) (u *theirs) {
 	synctest.Test(t, func(t *testing.T) {
 		u = &theirs{T: t, line: line, film: film{}, tokens: map[string][]time.Duration{}, gone: map[types.UID]time.Duration{},
@@ -120,7 +122,7 @@ func (u *theirs) start() {
 	}
 }
 
-// lifecycles has the node-lifecycle-controller play.
+// lifecycles runs the node-lifecycle-controller.
 func lifecycles(u *theirs) {
 	u.run = func(ctx context.Context, f informers.SharedInformerFactory, running *sync.WaitGroup) {
 		c := u.line.config
@@ -136,11 +138,11 @@ func lifecycles(u *theirs) {
 	}
 }
 
-// evictions has the taint-eviction-controller play.
+// evictions runs the taint-eviction-controller.
 func evictions(u *theirs) {
 	u.run = func(ctx context.Context, f informers.SharedInformerFactory, running *sync.WaitGroup) {
 		nodes, pods := f.Core().V1().Nodes(), f.Core().V1().Pods()
-		if err := controller.AddPodNodeNameIndexer(pods.Informer()); err != nil { // the lifecycle controller makes it for both
+		if err := controller.AddPodNodeNameIndexer(pods.Informer()); err != nil { // the lifecycle controller adds the index for both
 			u.Fatal(err)
 		}
 		taints, err := tainteviction.New(ctx, u.client, pods, nodes, "taint-eviction-controller")
@@ -152,7 +154,8 @@ func evictions(u *theirs) {
 	}
 }
 
-// sink reads of a log who has had a token: a node that was tainted, or one that was not although its token was spent.
+// sink reads from a log which node used a token: one that was tainted, or one that was not although
+// its token was used.
 type sink struct{ *theirs }
 
 func (sink) Init(logr.RuntimeInfo)            {}
@@ -178,15 +181,15 @@ func (s sink) Info(_ int, message string, kv ...any) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	swapped := strings.Contains(s.film.is(nodeIs(name, evicts), time.Since(start)), ",") // that takes none
+	swapped := strings.Contains(s.film.is(nodeIs(name, evicts), time.Since(start)), ",") // a swap uses no token
 	if spent && !swapped {
 		zone := s.line.zones[name]
 		s.tokens[zone] = append(s.tokens[zone], time.Since(start))
 	}
 }
 
-// serve does what an API server does and the fake one does not: a write of what was read in an older version is a conflict, and a write of
-// a status is one of the status.
+// serve adds behaviour of an API server that the fake one lacks: a write based on an older version
+// is a conflict, and a status write changes only the status.
 func (u *theirs) serve(action core.Action) (bool, runtime.Object, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -226,7 +229,7 @@ func conflict(resource schema.GroupVersionResource, name string) error {
 	return apierrors.NewConflict(resource.GroupResource(), name, nil)
 }
 
-// patchNode takes what the lifecycle controller patches: taints and labels.
+// patchNode applies the lifecycle controller's patches: taints and labels.
 func (u *theirs) patchNode(name string, text []byte) (bool, runtime.Object, error) {
 	var patch struct {
 		Metadata struct {
@@ -263,7 +266,7 @@ func (u *theirs) get(resource schema.GroupVersionResource, namespace, name strin
 	return o.DeepCopyObject()
 }
 
-// write puts an object in a new version. The lock is held.
+// write stores an object in a new version. The caller holds the lock.
 func (u *theirs) write(resource schema.GroupVersionResource, o runtime.Object, namespace, name string) {
 	u.version++
 	accessor, err := meta.Accessor(o)

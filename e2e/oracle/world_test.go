@@ -1,20 +1,22 @@
-// Package oracle drives kube-controller-manager's node-lifecycle-controller and taint-eviction-controller 1.36.3 and this project's two
-// cores over the same timelines, in virtual time, and says of every difference which of the documented improvements it belongs to. It is a
-// module of its own: nothing of it is linked into anything.
+// Package oracle runs kube-controller-manager's node-lifecycle-controller and
+// taint-eviction-controller 1.36.3 and this project's two cores on the same timelines, in virtual
+// time, and attributes every difference to a documented improvement. It is a separate module that no
+// program links.
 //
-// A timeline is played twice. In the first half the lifecycle controller and its core have the nodes: what differs is for how long a node
-// or pod is something with one and not with the other. In the second both taint evictions have the pods, with the NoExecute taints that
-// the core has set in the first: what differs is when a pod goes. So a difference of the first is none of the second.
+// A timeline is played twice. The first half compares the
+// states of nodes and pods over time, with the lifecycle controller and its core. The second half
+// compares the deletion times of pods, with both taint evictions on the NoExecute taints that the
+// core set in the first. So differences of the first do not affect the second.
 //
-//	world_test.go    what there is, and who writes into it
-//	film_test.go     what objects were, from when to when
+//	world_test.go    the objects, and their writers
+//	film_test.go     the objects' properties over time
 //	timeline_test.go random timelines
-//	trouble_test.go  what happens to nodes and pods in them
-//	upstream_test.go the controllers, as they are, on a fake API server
+//	trouble_test.go  their events of nodes and pods
+//	upstream_test.go the unmodified controllers on a fake API server
 //	ours_test.go     the cores
 //	health_test.go   the first half: why a node's conditions differ
 //	queue_test.go    the first half: why its NoExecute taint differs; zones, rates and tokens
-//	deadline_test.go the second half: when pods go, and by which improvement that differs
+//	deadline_test.go the second half: when pods are deleted, and why that differs
 //	oracle_test.go   the comparison
 package oracle
 
@@ -26,16 +28,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// start is when timelines begin: where the clock of a bubble of testing/synctest does. It is local time as all times are that come off the
-// wire: upstream compares heartbeats as structs, and one of another zone is another one to it.
+// start is the start of timelines: that of the clock in a bubble of testing/synctest. It is local
+// time like all times decoded from the wire: upstream compares heartbeats as structs, including the
+// time zone.
 var start = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).Local()
 
-// stamp is a time as an object of the API has it off the wire: in whole seconds.
+// stamp returns a time as decoded from the wire: in whole seconds.
 func stamp(at time.Duration) metav1.Time { return metav1.NewTime(start.Add(at).Truncate(time.Second)) }
 
-// store is where objects are. What it gives may be changed and put back.
+// store keeps objects. Callers may modify the returned objects and put them back.
 type store interface {
-	node(name string) *v1.Node // nil: there is none
+	node(name string) *v1.Node // nil: not found
 	putNode(*v1.Node)
 	dropNode(name string)
 	putLease(*coordination.Lease)
@@ -47,7 +50,7 @@ type store interface {
 
 func keyOf(p *v1.Pod) string { return p.Namespace + "/" + p.Name }
 
-// world is a store of plain maps, which is filmed.
+// world is a store of plain maps that records a film.
 type world struct {
 	now    time.Duration
 	nodes  map[string]*v1.Node

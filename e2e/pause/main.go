@@ -1,4 +1,4 @@
-// Command pause holds a pod sandbox's namespaces open: it waits for SIGTERM and reaps what is left to it.
+// Command pause holds a pod sandbox's namespaces open: it waits for SIGTERM and reaps orphans.
 package main
 
 import (

@@ -24,7 +24,7 @@ const (
 	threshold = 100 * mib
 )
 
-// agent is scripted, and answers with the handlers of a real one.
+// agent is a scripted agent that answers with the handlers of a real one.
 type agent struct {
 	t      *testing.T
 	path   string // of its socket
@@ -33,7 +33,7 @@ type agent struct {
 
 	mu        sync.Mutex
 	available uint64 // of memory
-	first     string // the pod that would go first
+	first     string // the pod ranked first
 	records   []*api.Record
 	short     bool
 }
@@ -50,7 +50,7 @@ func newAgent(t *testing.T) *agent {
 	return a
 }
 
-// start has it answer, with a log of its own; stop ends that.
+// start starts the server, with its own log; stop ends it.
 func (a *agent) start() {
 	a.t.Helper()
 	ring := eventlog.NewRing(time.Now())
@@ -72,20 +72,20 @@ func (a *agent) stop() {
 	}
 }
 
-// set changes what it says, as the loop would.
+// set changes the agent's answers, as its loop would.
 func (a *agent) set(change func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	change()
 }
 
-// recent are the records that a test has set.
+// recent has the records that a test has set.
 type recent struct {
-	*records.Queue // nil: nobody follows them
+	*records.Queue // nil: no follower
 	agent          *agent
 }
 
-// Recent are all of them.
+// Recent returns all of them.
 func (r recent) Recent() ([]*api.Record, bool) {
 	r.agent.mu.Lock()
 	defer r.agent.mu.Unlock()
@@ -147,7 +147,7 @@ func (a *agent) outlook() any {
 	return &api.Outlook{Time: time.Now(), Thresholds: []api.ThresholdOutlook{t, {Signal: stats.SignalNodeFsAvailable, Threshold: "nodefs.available<10%", Ranking: []api.RankedPod{}}}}
 }
 
-// evict is an eviction that has come to its end: its record, and then its line of the log.
+// evict reports a completed eviction: its record, and then its log line.
 func (a *agent) evict(id, name string) {
 	now := time.Now()
 	at := func(ms float64) api.Stamp {

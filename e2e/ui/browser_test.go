@@ -18,7 +18,7 @@ import (
 	"jettison/internal/cli/ui"
 )
 
-// patience is for the page to show something: many times what it takes.
+// patience is the timeout for a change of the page: many times what it needs.
 const patience = 30 * time.Second
 
 // browser is a tab that shows the page.
@@ -28,7 +28,7 @@ type browser struct {
 	address string
 
 	mu     sync.Mutex
-	errors []string // of the console, the page's own and the browser's
+	errors []string // console errors of the page and the browser
 }
 
 // serve runs jettison ui over a socket until the test ends, and returns the page's address.
@@ -53,7 +53,7 @@ func serve(t *testing.T, socket string) string {
 	return strings.TrimSpace(address)
 }
 
-// open opens the page. What the console says wrong fails the test at its end.
+// open opens the page. Errors on the console fail the test at its end.
 func open(t *testing.T, address string) *browser {
 	t.Helper()
 	allocator, endAll := chromedp.NewExecAllocator(t.Context(), append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox,
@@ -76,14 +76,15 @@ func open(t *testing.T, address string) *browser {
 		endAll()
 		<-heard
 		for _, e := range b.errors {
-			t.Errorf("the console: %s", e)
+			t.Errorf("error on the browser's console: %s", e)
 		}
 	})
 	b.do(chromedp.Navigate(address))
 	return b
 }
 
-// hear takes what the console says wrong: the page's own words, exceptions, and what the browser refuses (the policy) or cannot get.
+// hear collects console errors: those of the page, exceptions, and resources that the browser
+// blocks (the policy) or cannot load.
 func (b *browser) hear(m chromedp.ConsoleMessage) {
 	switch m.Type {
 	case chromedp.ConsoleError, chromedp.ConsoleException, chromedp.ConsoleWarning:
@@ -102,7 +103,7 @@ func (b *browser) do(actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// value is what an action finds.
+// value runs an action and returns its result.
 func value[T any](b *browser, action chromedp.Action[T]) T {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
@@ -114,7 +115,7 @@ func value[T any](b *browser, action chromedp.Action[T]) T {
 	return v
 }
 
-// eval is what an expression is in the page.
+// eval returns the value of an expression in the page.
 func eval[T any](b *browser, expression string) T {
 	b.t.Helper()
 	return value(b, chromedp.Evaluate[T](expression))
@@ -126,24 +127,24 @@ func (b *browser) until(expression string) {
 	b.within(patience, expression)
 }
 
-// within is until for what takes longer.
+// within works as until, with another timeout.
 func (b *browser) within(limit time.Duration, expression string) {
 	b.t.Helper()
 	poll := chromedp.Poll[bool](expression, chromedp.WithPollingInterval(20*time.Millisecond), chromedp.WithPollingTimeout(limit))
 	ctx, cancel := context.WithTimeout(b.ctx, limit+patience)
 	defer cancel()
 	if _, err := chromedp.Run(ctx, poll); err != nil {
-		b.t.Fatalf("%s: %v\n%s", expression, err, eval[string](b, "document.body.innerText"))
+		b.t.Fatalf("page condition %s is not true: %v\n%s", expression, err, eval[string](b, "document.body.innerText"))
 	}
 }
 
-// contains is an expression: an element's text has this one.
+// contains returns an expression that is true if an element's text contains this one.
 func contains(selector, text string) string {
 	quoted := strings.NewReplacer(`\`, `\\`, "`", "\\`", "$", `\$`).Replace(text)
 	return "document.querySelector('" + selector + "').textContent.includes(`" + quoted + "`)"
 }
 
-// looks sets the screen: width and height in pixels, and whether the user likes it dark.
+// looks sets the screen: width and height in pixels, and the user's preference for dark colours.
 func (b *browser) looks(width, height int64, dark, phone bool) {
 	b.t.Helper()
 	scheme := "light"
@@ -162,7 +163,7 @@ func (b *browser) looks(width, height int64, dark, phone bool) {
 	b.until(fmt.Sprintf("innerWidth === %d && matchMedia('(prefers-color-scheme: %s)').matches", width, scheme))
 }
 
-// shot writes a picture of the whole page, where JETTISON_SHOTS names a directory.
+// shot writes a picture of the whole page, if JETTISON_SHOTS names a directory.
 func (b *browser) shot(name string) {
 	b.t.Helper()
 	dir := os.Getenv("JETTISON_SHOTS")

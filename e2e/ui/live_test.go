@@ -12,11 +12,11 @@ import (
 	"jettison/e2e/vm"
 )
 
-// settings let a pod in while the pressure of the one before is not over.
+// settings disable the gate, which would reject a pod while the pressure of an earlier one lasts.
 const settings = "apiVersion: jettison/v1alpha1\nkind: AgentConfiguration\ngate: false\n"
 
-// A live agent on the test node, behind its relayed socket: a leak shows as it happens, the eviction within a second of the agent's word, and
-// the page outlives a restart of the agent.
+// A live agent on the test node, behind its relayed socket. The page shows a leak as it happens and
+// an eviction within a second of the agent's event, and survives a restart of the agent.
 func TestLivePage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a virtual machine: run make ui-test")
@@ -50,12 +50,12 @@ func TestLivePage(t *testing.T) {
 	for i := range 3 {
 		leaker, err := n.Run(ctx, vm.NewPod(fmt.Sprintf("leaker%d", i), "", "", "alloc -rate 60Mi -size 8Gi"))
 		must(err)
-		leaker.Fate = vm.Dies
+		leaker.Expected = vm.Dies
 		shows := fmt.Sprintf("document.querySelector('#eviction-list')?.textContent.includes('default/leaker%d')", i)
 		b.within(3*time.Minute, shows)
 		after := time.Since(<-told)
-		if t.Logf("leaker%d: shown %v after the agent's word", i, after.Round(time.Millisecond)); after > time.Second {
-			t.Error("that is later than within a second")
+		if t.Logf("leaker%d: shown %v after the agent's event", i, after.Round(time.Millisecond)); after > time.Second {
+			t.Error("eviction was shown later than a second after the event")
 		}
 		must(leaker.WaitDead(ctx))
 	}
@@ -75,7 +75,7 @@ func TestLivePage(t *testing.T) {
 	b.shot("live-restarted")
 }
 
-// evictions are when this machine hears of each, from an agent's events as they come.
+// evictions returns the times at which this machine receives each eviction event of the agent.
 func evictions(ctx context.Context, n *vm.Node) <-chan time.Time {
 	told := make(chan time.Time, 64)
 	go func() {

@@ -13,10 +13,11 @@ import (
 	"jettison/api"
 )
 
-// hostile is a pod's name that would be markup, were it not text.
+// hostile is a pod's name that would be markup if it were not escaped.
 const hostile = `<img src=x onerror="document.title='owned'"><script>document.title='owned'</script>`
 
-// An eviction is on the page within a second of the line of the log that tells of it, with its ladder and what it returned.
+// The page shows an eviction within a second of its log line, with its kill ladder and the freed
+// memory.
 func TestAnEvictionShowsAtOnce(t *testing.T) {
 	a := newAgent(t)
 	b := open(t, serve(t, a.path))
@@ -31,27 +32,28 @@ func TestAnEvictionShowsAtOnce(t *testing.T) {
 	}
 	slices.Sort(took)
 	t.Logf("shown after %v", took)
-	if took[2] > time.Second { // of five the middle one: a page that only asked from time to time would be later
-		t.Errorf("half of the evictions are shown later than %v", took[2])
+	if took[2] > time.Second { // the median of five: a page that only polls would be later
+		t.Errorf("half of the evictions are shown later than %v, want within a second", took[2])
 	}
 	text := eval[string](b, "document.querySelector('#eviction-list').innerText")
 	for _, want := range []string{"shop/leaker-4", "recovered", "crossing to kill 4.1 ms", "kill to recovery 61.0 ms", "freed 790 MiB"} {
 		if !strings.Contains(text, want) {
-			t.Errorf("no %q in %s", want, text)
+			t.Errorf("eviction on the page lacks %q: %s", want, text)
 		}
 	}
 	ladder := eval[string](b, "document.querySelector('details[open] .ladder').innerText")
 	for _, want := range []string{"threshold crossed", "cgroup.kill", "+0.1 ms", "mrelease (5)", "no process left", "+38.0 ms", "StopPodSandbox", "write cpu.max"} {
 		if !strings.Contains(ladder, want) {
-			t.Errorf("no %q in %s", want, ladder)
+			t.Errorf("ladder on the page lacks %q: %s", want, ladder)
 		}
 	}
 	if amounts := eval[string](b, "document.querySelector('details[open] .amounts').innerText"); !strings.Contains(amounts, "812 MiB") || !strings.Contains(amounts, "790 MiB") {
-		t.Errorf("predicted and real release: %s", amounts)
+		t.Errorf("predicted and real release on the page = %s", amounts)
 	}
 }
 
-// The agent goes and comes back: the page says since when it is away, keeps what it knew, leaves a gap where nothing was known, and goes on.
+// The agent stops and restarts. The page shows since when it is unreachable, keeps its data, leaves
+// a gap for that time, and continues.
 func TestThePageSurvivesTheAgent(t *testing.T) {
 	a := newAgent(t)
 	b := open(t, serve(t, a.path))
@@ -64,7 +66,7 @@ func TestThePageSurvivesTheAgent(t *testing.T) {
 		t.Error("what was known is not shown any more, or not that it is old")
 	}
 	if text := eval[string](b, "document.querySelector('figure .value').textContent"); text != "not observed" {
-		t.Errorf("a signal of an agent that is away: %s", text)
+		t.Errorf("signal of an unreachable agent is shown as %s", text)
 	}
 	a.set(func() { a.records = a.records[:0] })
 	a.start()
@@ -75,7 +77,7 @@ func TestThePageSurvivesTheAgent(t *testing.T) {
 	b.until("document.querySelector('figure svg').querySelectorAll('.curve').length === 2") // before and after
 }
 
-// Whatever a tenant names a pod is shown as text.
+// Every pod name, chosen by a tenant, is shown as text.
 func TestMarkupIsText(t *testing.T) {
 	a := newAgent(t)
 	a.set(func() { a.first = "shop/" + hostile })
@@ -87,11 +89,11 @@ func TestMarkupIsText(t *testing.T) {
 		b.until(contains(selector, hostile))
 	}
 	if eval[int](b, "document.images.length + document.querySelectorAll('main script').length") != 0 || strings.Contains(eval[string](b, "document.title"), "owned") {
-		t.Error("it became markup")
+		t.Error("the pod's name became markup")
 	}
 }
 
-// reached presses Tab until the focus is back at the start, and returns what it was on.
+// reached presses Tab until the focus is back at the start, and returns the focused elements.
 func (b *browser) reached() (out []string) {
 	b.t.Helper()
 	for range 120 {
@@ -106,7 +108,8 @@ func (b *browser) reached() (out []string) {
 	return out
 }
 
-// The keyboard reaches each part, in the order of the page; the buttons of a table's head sort it; arrow keys read a chart.
+// The keyboard reaches each part, in the order of the page. The buttons of a table's head sort it.
+// Arrow keys read a chart.
 func TestTheKeyboardReachesAll(t *testing.T) {
 	a := newAgent(t)
 	b := open(t, serve(t, a.path))
@@ -120,7 +123,7 @@ func TestTheKeyboardReachesAll(t *testing.T) {
 	for _, want := range []string{" a Skip to the signals", " a Signals", "signals select", "signals svg", "evictions summary", "pods select", "pods div", "pods button Pod", "gate div", "garbage div"} {
 		next := slices.IndexFunc(reached, func(is string) bool { return strings.HasPrefix(is, want) })
 		if next <= at {
-			t.Errorf("%q is not reached in its order: %s", want, strings.Join(reached, "\n"))
+			t.Errorf("element %q is not reached in order: %s", want, strings.Join(reached, "\n"))
 		}
 		at = next
 	}
@@ -128,27 +131,27 @@ func TestTheKeyboardReachesAll(t *testing.T) {
 		return eval[string](b, "[...document.querySelectorAll('#pod-table tbody tr')].map((r) => r.children[1].textContent.replace('shop/', '')).join(' ')")
 	}
 	if got := order(); got != "leaker database-0 web-7f9c4 cache" {
-		t.Errorf("by what killing would free: %s", got)
+		t.Errorf("table sorted by freed memory starts with %s", got)
 	}
 	b.do(chromedp.Focus(chromedp.CSS("#pod-table th:nth-child(2) button")), chromedp.KeyEvent(kb.Enter))
 	if got := order(); got != "cache database-0 leaker web-7f9c4" || eval[string](b, "document.querySelector('th[aria-sort]').textContent") != "Pod" {
-		t.Errorf("by name: %s", got)
+		t.Errorf("table sorted by name starts with %s", got)
 	}
 	b.do(chromedp.KeyEvent(" "))
 	if got := order(); got != "web-7f9c4 leaker database-0 cache" {
-		t.Errorf("by name, the other way: %s", got)
+		t.Errorf("table sorted by name, descending, starts with %s", got)
 	}
 	b.do(chromedp.Focus(chromedp.CSS("figure svg")), chromedp.KeyEvent(kb.ArrowLeft))
 	if got := eval[string](b, "document.querySelector('figure .readout').textContent"); !strings.Contains(got, "UTC: 620 MiB") {
-		t.Errorf("a chart reads %q", got)
+		t.Errorf("text of the chart under the cursor = %q", got)
 	}
 	b.do(chromedp.Focus(chromedp.CSS(".skip")), chromedp.KeyEvent(kb.Enter))
 	if got := eval[string](b, "document.activeElement.id"); got != "signals" {
-		t.Errorf("the skip link leads to %q", got)
+		t.Errorf("target of the skip link = %q", got)
 	}
 }
 
-// The page is readable at any width, light and dark: nothing makes it scroll sideways.
+// The page is readable at any width, light and dark, without horizontal scrolling.
 func TestItFitsAPhone(t *testing.T) {
 	a := newAgent(t)
 	b := open(t, serve(t, a.path))
@@ -184,7 +187,7 @@ func TestItFitsAPhone(t *testing.T) {
 	}
 }
 
-// A page that is opened without its key says what to do, and shows nothing of the node.
+// A page that is opened without its key shows what to do, and no data of the node.
 func TestWithoutTheKey(t *testing.T) {
 	a := newAgent(t)
 	address, _, _ := strings.Cut(serve(t, a.path), "?")

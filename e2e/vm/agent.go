@@ -18,18 +18,18 @@ import (
 	"jettison/e2e/build"
 )
 
-// Agent is the agent as it runs on a node: the pod that its DaemonSet would make.
+// Agent is the agent running on a node, in the pod that its DaemonSet would create.
 type Agent struct {
 	*Pod
 }
 
-// Overlays of deploy that a node is for.
+// Overlays of deploy that a node can run.
 const (
 	OverlayContainerd     = "containerd"
 	OverlayLeastPrivilege = "least-privilege"
 )
 
-// AgentPod makes the pod of an overlay of deploy, with further arguments for the agent.
+// AgentPod builds the pod of an overlay of deploy, with further arguments for the agent.
 func AgentPod(ctx context.Context, overlay string, args ...string) (*v1.Pod, error) {
 	set, err := daemonSet(ctx, overlay)
 	if err != nil {
@@ -38,7 +38,7 @@ func AgentPod(ctx context.Context, overlay string, args ...string) (*v1.Pod, err
 	pod := &v1.Pod{ObjectMeta: *set.Spec.Template.ObjectMeta.DeepCopy(), Spec: *set.Spec.Template.Spec.DeepCopy()}
 	pod.Name, pod.Namespace = "jettison-agent", set.Namespace
 	pod.Annotations = map[string]string{"kubernetes.io/config.source": "api"}
-	for i := range pod.Spec.Volumes { // a kubelet that has no API server makes no folder of a ConfigMap's files: a scenario does
+	for i := range pod.Spec.Volumes { // a kubelet without an API server writes no ConfigMap files: the scenario writes them
 		if v := &pod.Spec.Volumes[i]; v.ConfigMap != nil {
 			v.VolumeSource = v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: configFolder}}
 		}
@@ -47,7 +47,7 @@ func AgentPod(ctx context.Context, overlay string, args ...string) (*v1.Pod, err
 	return pod, nil
 }
 
-// configFolder of the guest stands for the ConfigMap.
+// configFolder is the guest's folder that replaces the ConfigMap.
 const configFolder = "/etc/jettison"
 
 var (
@@ -55,7 +55,7 @@ var (
 	rendered  = map[string]*appsv1.DaemonSet{}
 )
 
-// daemonSet renders an overlay, as `kubectl apply -k` does, once in this process.
+// daemonSet renders an overlay as `kubectl apply -k` does, once per process.
 func daemonSet(ctx context.Context, overlay string) (*appsv1.DaemonSet, error) {
 	rendering.Lock()
 	defer rendering.Unlock()
@@ -76,20 +76,21 @@ func daemonSet(ctx context.Context, overlay string) (*appsv1.DaemonSet, error) {
 		}
 		var set appsv1.DaemonSet
 		if err := yaml.UnmarshalStrict([]byte(document), &set); err != nil {
-			return nil, fmt.Errorf("deploy/overlays/%s: %w", overlay, err)
+			return nil, fmt.Errorf("render deploy/overlays/%s: %w", overlay, err)
 		}
 		rendered[overlay] = &set
 		return &set, nil
 	}
-	return nil, fmt.Errorf("deploy/overlays/%s makes no DaemonSet", overlay)
+	return nil, fmt.Errorf("deploy/overlays/%s has no DaemonSet", overlay)
 }
 
-// StartAgent imports the agent's image, writes its config (none if empty) and runs it, or has the kubelet run it.
+// StartAgent imports the agent's image, writes its config (none if empty) and starts its pod, or
+// has the kubelet start it.
 func (n *Node) StartAgent(ctx context.Context, config string, args ...string) (*Agent, error) {
 	return n.StartAgentAs(ctx, OverlayContainerd, config, args...)
 }
 
-// StartAgentAs is StartAgent by another overlay.
+// StartAgentAs works as StartAgent with another overlay.
 func (n *Node) StartAgentAs(ctx context.Context, overlay, config string, args ...string) (*Agent, error) {
 	object, err := AgentPod(ctx, overlay, append([]string{"--log-format=json"}, args...)...)
 	if err != nil {
@@ -98,7 +99,8 @@ func (n *Node) StartAgentAs(ctx context.Context, overlay, config string, args ..
 	return n.startAgent(ctx, object, config)
 }
 
-// StartAgentFrom is StartAgent with another program in the agent's place, of another version: a file of the guest.
+// StartAgentFrom works as StartAgent with another agent binary, for example of another version: a
+// file of the guest.
 func (n *Node) StartAgentFrom(ctx context.Context, program, config string, args ...string) (*Agent, error) {
 	object, err := AgentPod(ctx, OverlayContainerd, append([]string{"--log-format=json"}, args...)...)
 	if err != nil {
@@ -116,7 +118,7 @@ func (n *Node) startAgent(ctx context.Context, object *v1.Pod, config string) (*
 		return nil, err
 	}
 	folders := "mkdir -p"
-	for _, v := range object.Spec.Volumes { // what a kubelet does for type DirectoryOrCreate
+	for _, v := range object.Spec.Volumes { // as a kubelet does for type DirectoryOrCreate
 		if v.HostPath != nil && v.Name != "program" {
 			folders += " " + v.HostPath.Path
 		}
@@ -130,7 +132,7 @@ func (n *Node) startAgent(ctx context.Context, object *v1.Pod, config string) (*
 		}
 	}
 	start := n.Run
-	if n.kubelet { // which would kill what it does not know
+	if n.kubelet { // a kubelet kills pods that it does not know
 		start = n.RunStatic
 	}
 	pod, err := start(ctx, object)
@@ -140,8 +142,8 @@ func (n *Node) startAgent(ctx context.Context, object *v1.Pod, config string) (*
 	return &Agent{Pod: pod}, nil
 }
 
-// Exec runs a command in the agent's container, through the runtime, and returns its stdout; an exit code other than 0 is an
-// error.
+// Exec runs a command in the agent's container through the runtime and returns its stdout. An exit
+// code other than 0 is an error.
 func (a *Agent) Exec(ctx context.Context, argv ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*callDeadline)
 	defer cancel()
@@ -162,7 +164,8 @@ type LogLine struct {
 	Fields map[string]any `json:"-"` // every field of the line, as encoding/json gives it
 }
 
-// Duration is a field that log/slog wrote from a time.Duration: nanoseconds in JSON. 0: it is not there or not a number.
+// Duration returns a field that log/slog wrote from a time.Duration: nanoseconds in JSON. It
+// returns 0 if the field is missing or not a number.
 func (l LogLine) Duration(field string) time.Duration {
 	ns, _ := l.Fields[field].(float64)
 	return time.Duration(ns)
@@ -174,7 +177,8 @@ func (a *Agent) Log(ctx context.Context) ([]LogLine, error) {
 	return lines, err
 }
 
-// LogFrom reads them from an offset on, and says where the whole lines end: the offset to go on from.
+// LogFrom reads the log lines from an offset on and returns the offset after the last whole line,
+// for the next call.
 func (a *Agent) LogFrom(ctx context.Context, from int) (lines []LogLine, next int, err error) {
 	content, err := a.node.ReadFile(ctx, a.LogPath("agent"), from)
 	if err != nil {

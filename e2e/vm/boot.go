@@ -26,26 +26,31 @@ import (
 // Say reports progress.
 type Say = build.Say
 
-// Options of a node. The zero value is a good one.
+// Options configure a node. The zero value works.
 type Options struct {
 	Kernel string // a key of Kernels; empty: 6.12
 	MiB    int    // memory; 0: 1024
-	// CPUs; 0: 1. They take turns on one thread of the host: with a thread for each, QEMU 7.2 now and then runs stale code
-	// where one CPU patches what another is about to execute (the kernel's static keys), and the guest dies of "Oops: int3".
-	// With one thread nothing is slower here, and two nodes side by side have a core each.
+	// CPUs; 0: 1. They take turns on one thread of the host. With a thread per CPU, QEMU 7.2
+	// sometimes runs stale code when one CPU patches code that another is about to execute (the
+	// kernel's static keys), and the guest dies of "Oops: int3". One thread is no slower here and
+	// leaves a core for a second node.
 	CPUs int
-	// Systemd: a Debian with systemd as process 1 and as the runtime's cgroup driver.
+	// Systemd boots a Debian with systemd as process 1 and as the runtime's cgroup driver.
 	Systemd bool
 	Kubelet bool // puts a kubelet on the disk, for StartKubelet; building it takes minutes, once
-	// ImageMiB gives the runtime a disk of its own of this size, so that imagefs is not nodefs; 0: none.
+	// ImageMiB gives the runtime its own disk of this size, so that imagefs differs from nodefs; 0:
+	// none.
 	ImageMiB int
-	// Disk is where the root disk is kept, for CutPower: a file that Boot makes. Empty: what is written is gone with QEMU.
+	// Disk is the file for the root disk, for CutPower; Boot creates it. Empty: writes are lost
+	// when QEMU ends.
 	Disk string
-	// PodPids is pids.max of each pod's cgroup, as a kubelet's podPidsLimit; 0: no limit.
+	// PodPids is pids.max of each pod's cgroup, like a kubelet's podPidsLimit; 0: no limit.
 	PodPids int
-	// Reach leads from ADDRESS:PORT in the guest's network 10.0.2.0/24 to HOST:PORT on this machine. The guest reaches nothing else.
+	// Reach maps ADDRESS:PORT in the guest's network 10.0.2.0/24 to HOST:PORT on this machine. The
+	// guest reaches nothing else.
 	Reach map[string]string
-	// Ports of the guest that this machine reaches beside the harness's own: Node.Address says where.
+	// Ports of the guest that this machine reaches in addition to the harness's own. Node.Address
+	// returns their addresses.
 	Ports []int
 	Say   Say // progress; nil: silent
 }
@@ -62,37 +67,38 @@ type Node struct {
 	images   cri.ImageServiceClient
 	console  *console
 	kill     context.CancelFunc
-	ended    chan struct{} // closed after QEMU was waited for
+	ended    chan struct{} // closed after QEMU was reaped
 	pid      int           // of QEMU
 	capacity int64         // MemTotal of the guest in bytes
 	pods     []*Pod
-	kubelet  bool // runs, and with it only static pods
+	kubelet  bool // a kubelet runs, which allows only static pods
 	podPids  int  // pids.max of each pod; 0: no limit
-	earlyoom bool // its files are there
+	earlyoom bool // its files are installed
 	options  Options
 	image    *image
 
 	kubeletPID int // in the guest; 0: none was started
 }
 
-// deadlines are ten times what an idle two-core machine under software emulation needs.
+// Deadlines are ten times the time that an idle two-core machine under software emulation needs.
 const (
 	bootDeadline    = 60 * time.Second
 	runtimeDeadline = 90 * time.Second
 	callDeadline    = 60 * time.Second
-	podDeadline     = 8 * time.Minute // a runtime writes a large pod's parts to its disk many times
+	podDeadline     = 8 * time.Minute // the runtime writes a large pod to its disk many times
 	importDeadline  = 5 * time.Minute
 )
 
-var preparing sync.Mutex // one build of this checkout's programs at a time
+var preparing sync.Mutex // held while this checkout's programs are built
 
-// Prepare makes everything that a node with this kernel needs, without booting it.
+// Prepare builds everything that a node with this kernel needs, without booting it.
 func Prepare(ctx context.Context, kernel string, say Say) error {
 	_, _, err := prepare(ctx, Options{Kernel: kernel, Say: say})
 	return err
 }
 
-// PrepareImages makes the tars of this checkout's images, bin/*.tar and dist/jettison.tar, for a node that is none of ours.
+// PrepareImages builds the tars of this checkout's images, bin/*.tar and dist/jettison.tar, for a
+// node of another system (kind).
 func PrepareImages(ctx context.Context, say Say) error {
 	preparing.Lock()
 	defer preparing.Unlock()
@@ -129,8 +135,8 @@ func prepare(ctx context.Context, o Options) (*parts, *image, error) {
 	return p, image, err
 }
 
-// Boot starts a node and returns when its runtime answers and has the images. The caller closes it; the end of this
-// process, however it comes, ends the node too.
+// Boot starts a node and returns when its runtime answers and has the images. The caller closes it.
+// The node also ends when this process ends for any reason.
 func Boot(ctx context.Context, o Options) (*Node, error) {
 	if o.Kernel == "" {
 		o.Kernel = "6.12"
@@ -161,7 +167,8 @@ func Boot(ctx context.Context, o Options) (*Node, error) {
 			break
 		}
 		n.Close()
-		// A port that was free a moment ago may be taken by now: that, and only that, is worth another try.
+		// Another process may have bound a port that was free a moment ago. Only that failure is
+		// retried.
 		if try == 3 || !strings.Contains(n.Console(), "Could not set up host forwarding") {
 			return nil, fmt.Errorf("boot node: %w\n%s", err, n.Console())
 		}
@@ -189,7 +196,7 @@ func Boot(ctx context.Context, o Options) (*Node, error) {
 	return n, nil
 }
 
-// powerOn starts QEMU and waits until the guest's init has said on the console that it serves.
+// powerOn starts QEMU and waits until the guest's init prints on the console that it serves.
 func (n *Node) powerOn(ctx context.Context, o Options, image *image) error {
 	nic, err := n.network(o)
 	if err != nil {
@@ -212,13 +219,13 @@ func (n *Node) powerOn(ctx context.Context, o Options, image *image) error {
 	if runtime.GOARCH != "amd64" {
 		return fmt.Errorf("the test node runs on amd64, this machine is %s", runtime.GOARCH)
 	}
-	// Not ctx: it may be a short one for booting only. The node ends with Close.
+	// Not ctx: the caller may use a short one for booting only. The node ends with Close.
 	life, kill := context.WithCancel(context.Background())
 	n.kill, n.ended = kill, make(chan struct{})
 	started := make(chan error)
 	go func() {
-		// The kernel sends Pdeathsig when the thread that started the child ends, so this goroutine keeps its thread:
-		// QEMU dies with this process, also when a test panics or is killed.
+		// The kernel sends Pdeathsig when the thread that started the child ends, so this goroutine
+		// keeps its thread. QEMU then dies with this process, also when a test panics or is killed.
 		runtime.LockOSThread()
 		cmd := exec.CommandContext(life, "qemu-system-x86_64", args...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
@@ -248,15 +255,16 @@ func (n *Node) powerOn(ctx context.Context, o Options, image *image) error {
 	}
 }
 
-// network is QEMU's argument for the guest's network: what it reaches, and what of it is reached.
+// network returns QEMU's argument for the guest's network: forwarded ports of the guest, and host
+// addresses the guest reaches.
 func (n *Node) network(o Options) (string, error) {
 	nic := "user,model=virtio-net-pci,restrict=on"
 	for inside, here := range o.Reach {
 		host, port, err := net.SplitHostPort(here)
 		if err != nil {
-			return "", fmt.Errorf("the guest's way to %s: %w", here, err)
+			return "", fmt.Errorf("forward %s for the guest: %w", here, err)
 		}
-		nic += fmt.Sprintf(",guestfwd=tcp:%s-cmd:busybox nc %s %s", inside, host, port) // a process for each connection, which QEMU starts
+		nic += fmt.Sprintf(",guestfwd=tcp:%s-cmd:busybox nc %s %s", inside, host, port) // QEMU starts a process for each connection
 	}
 	insides := append([]int{guestapi.PortControl, guestapi.PortCRI, guestapi.PortAgent}, o.Ports...)
 	ports, err := freePorts(len(insides))
@@ -291,13 +299,13 @@ func (n *Node) WaitRuntime(ctx context.Context) error {
 	})
 }
 
-// Eventually asks again and again, a tenth of a second apart, until check returns nil. There is no event to wait for
-// across the wire; what is awaited and what was last seen are both in the error.
+// Eventually polls check every tenth of a second until it returns nil. The guest sends no events to
+// the host, so polling is the only way. The error has the awaited state and the last one seen.
 func (n *Node) Eventually(ctx context.Context, limit time.Duration, what string, check func(context.Context) error) error {
 	return n.eventually(ctx, 100*time.Millisecond, limit, what, check)
 }
 
-// eventually asks at an interval of its own: each question is work for the guest.
+// eventually polls at the given interval: each poll costs the guest work.
 func (n *Node) eventually(ctx context.Context, every, limit time.Duration, what string, check func(context.Context) error) error {
 	deadline := time.After(limit)
 	tick := time.NewTicker(every)
@@ -331,16 +339,16 @@ func (n *Node) Close() {
 	n.http.CloseIdleConnections()
 }
 
-// Address is HOST:PORT of one of Options.Ports on this machine; empty: it is none of them.
+// Address returns HOST:PORT on this machine for one of Options.Ports, or "" for any other port.
 func (n *Node) Address(port int) string { return n.address[port] }
 
-// PID is QEMU's process id.
+// PID returns QEMU's process id.
 func (n *Node) PID() int { return n.pid }
 
-// Console is what the guest and QEMU wrote to the serial console, at most its last 64 KiB.
+// Console returns the last 64 KiB that the guest and QEMU wrote to the serial console.
 func (n *Node) Console() string { return n.console.String() }
 
-// freePorts finds loopback ports that nothing listens on.
+// freePorts finds loopback ports without a listener.
 func freePorts(count int) ([]int, error) {
 	var ports []int
 	for range count {
@@ -354,7 +362,7 @@ func freePorts(count int) ([]int, error) {
 	return ports, nil
 }
 
-// console keeps the end of what is written to it and notices the line that says the guest is ready.
+// console keeps the end of the serial output and detects the line that reports the guest as ready.
 type console struct {
 	mu    sync.Mutex
 	text  []byte

@@ -16,13 +16,13 @@ import (
 	"jettison/e2e/build"
 )
 
-// diskSize of the root disk, sparse.
+// diskSize is the size of the root disk, which is sparse.
 const diskSize = "3G"
 
-// image is a bootable node: what QEMU is given.
+// image is a bootable node: the files that QEMU starts from.
 type image struct {
 	kernel, initrd, disk string
-	second               string // a disk beside it; empty: none
+	second               string // a second disk; empty: none
 }
 
 const initramfsScript = `#!/bin/busybox sh
@@ -33,7 +33,8 @@ for m in $(/bin/busybox cat /modules/order); do /bin/busybox insmod /modules/$m 
 exec /bin/busybox switch_root /newroot /sbin/init
 `
 
-// containerdConfig: the CRI plugin's stats collector is slowed down, for it alone can keep an emulated core busy.
+// containerdConfig slows down the CRI plugin's stats collector, which alone can keep an emulated
+// core busy.
 func containerdConfig(systemd bool) string {
 	return `version = 3
 root = "/var/lib/containerd"
@@ -55,13 +56,15 @@ state = "/run/containerd"
 `
 }
 
-// podNetwork is what a pod without the host's network gets: an eth0 whose other end is on the node, and routes to the node's
-// other pods. There is no way out of the node, so no address translation either, which would need iptables.
+// podNetwork gives a pod without the host's network an eth0, with its peer on the node, and routes
+// to the node's other pods. There is no route out of the node, so no address translation, which
+// would need iptables.
 const podNetwork = `{"cniVersion": "1.0.0", "name": "pods", "plugins": [{"type": "ptp", "mtu": 1500,
   "ipam": {"type": "host-local", "dataDir": "/run/cni", "ranges": [[{"subnet": "10.88.0.0/16"}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}
 `
 
-// rootFiles are the small files of the root disk. Without hosts, resolv.conf and passwd a sandbox is not created.
+// rootFiles are the small files of the root disk. The runtime creates no sandbox without hosts,
+// resolv.conf and passwd.
 var rootFiles = map[string]string{
 	"etc/hosts":       "127.0.0.1 localhost node\n",
 	"etc/resolv.conf": "nameserver 10.0.2.3\n",
@@ -69,7 +72,7 @@ var rootFiles = map[string]string{
 	"etc/group":       "root:x:0:\nnogroup:x:65534:\n",
 }
 
-// systemdFiles are those of a root disk with systemd, beside what the distribution has put there.
+// systemdFiles are written to a root disk with systemd, in addition to the distribution's files.
 var systemdFiles = map[string]string{
 	"etc/hosts":       "127.0.0.1 localhost node\n",
 	"etc/resolv.conf": "nameserver 10.0.2.3\n",
@@ -112,7 +115,8 @@ var systemdLinks = map[string]string{
 	"etc/systemd/system/serial-getty@ttyS0.service":                 "/dev/null",
 }
 
-// build packs the root disk and the initramfs, or finds them packed from the very same parts.
+// build packs the root disk and the initramfs, or returns those packed earlier from identical
+// parts.
 func (p *parts) build(ctx context.Context, say Say) (*image, error) {
 	tools := slices.Sorted(maps.Values(p.tools))
 	inputs := append(slices.Concat(tools, slices.Sorted(maps.Values(p.images))), p.guest, p.workload, p.agent)
@@ -138,7 +142,7 @@ func (p *parts) build(ctx context.Context, say Say) (*image, error) {
 	return &image{kernel: p.vmlinuz, initrd: filepath.Join(dir, "initrd"), disk: filepath.Join(dir, "root.img")}, nil
 }
 
-// emptyDisk makes a disk with an empty ext4, or finds it made.
+// emptyDisk makes a disk with an empty ext4, or returns an existing one.
 func emptyDisk(ctx context.Context, mib int, say Say) (string, error) {
 	dir, err := build.Cached(fmt.Sprintf("empty-ext4-%dM", mib), say, func(dir string) error {
 		return mkext4(ctx, dir, filepath.Join(dir, "disk.img"), strconv.Itoa(mib)+"M")
@@ -229,16 +233,17 @@ func (p *parts) rootDisk(ctx context.Context, tree *moduleTree, dir string) erro
 	return mkext4(ctx, dir, filepath.Join(dir, "root.img"), diskSize, "-E", "root_owner=0:0", "-d", root)
 }
 
-// ownLinks are what every distribution has. containerd's NRI socket is below /var/run.
+// ownLinks are links that every distribution has. containerd's NRI socket is below /var/run.
 var ownLinks = map[string]string{"var/run": "/run"}
 
-// busyboxPrograms are the names by which shell lines and programs of the guest call busybox.
+// busyboxPrograms are the names under which the guest's shell lines and programs call busybox.
 const busyboxPrograms = "sh cat chmod ls mkdir rmdir rm kill dmesg ps mount umount dd mv su sed wc grep"
 
-// programs puts the programs of the node and the tars of its images on the root disk; init: the path of the guest's own.
+// programs puts the node's programs and its image tars on the root disk. init is the path of the
+// guest's own init.
 func (p *parts) programs(root, init string) error {
 	copies := map[string]string{
-		init:                     p.guest, // the programs of the images, to be run without a runtime too:
+		init:                     p.guest, // the programs of the images, also usable without a runtime:
 		"usr/local/bin/workload": p.workload, "usr/local/bin/jettison": p.agent,
 	}
 	for name, from := range p.tools {
@@ -266,7 +271,7 @@ func (p *parts) programs(root, init string) error {
 	return nil
 }
 
-// writeLinks makes symbolic links below a folder, in the place of what is there.
+// writeLinks makes symbolic links below a folder, replacing existing files.
 func writeLinks(root string, links map[string]string) error {
 	for name, target := range links {
 		path := filepath.Join(root, name)
@@ -283,7 +288,8 @@ func writeLinks(root string, links map[string]string) error {
 	return nil
 }
 
-// writeFiles writes texts below a folder. A name that is a symbolic link there (a distribution's resolv.conf) is replaced.
+// writeFiles writes texts below a folder. It replaces a symbolic link of the same name (a
+// distribution's resolv.conf).
 func writeFiles(root string, sets ...map[string]string) error {
 	for _, files := range sets {
 		for name, text := range files {

@@ -11,11 +11,11 @@ import (
 	"jettison/e2e/build"
 )
 
-// earlyoomLog is where the guest keeps what earlyoom says.
+// earlyoomLog is the guest's file with earlyoom's output.
 const earlyoomLog = "/var/log/earlyoom.log"
 
-// earlyoom fetches Debian's package and the C library that it needs, or finds them in the cache: file of the guest to file on
-// this machine. No network is asked once they are there.
+// earlyoom fetches Debian's package and the C library that it needs, or finds them in the cache,
+// and maps file of the guest to file on this machine. With a filled cache it needs no network.
 func earlyoom(ctx context.Context, say Say) (map[string]string, error) {
 	dir, err := build.Cached("earlyoom-bookworm", say, func(dir string) error {
 		if _, err := build.Run(ctx, dir, nil, "apt-get", "-q", "download", "earlyoom", "libc6"); err != nil {
@@ -51,7 +51,7 @@ func earlyoom(ctx context.Context, say Say) (map[string]string, error) {
 			}
 		}
 		if files[guest] == "" {
-			return nil, fmt.Errorf("%s holds no %s: remove it and run again", dir, name)
+			return nil, fmt.Errorf("%s has no %s: remove the folder and run again", dir, name)
 		}
 	}
 	return files, nil
@@ -68,8 +68,8 @@ type EarlyOOM struct {
 	pid  int
 }
 
-// StartEarlyOOM runs Debian's earlyoom, which sends SIGKILL once MemAvailable is at so many bytes or less, and waits until it
-// watches.
+// StartEarlyOOM runs Debian's earlyoom, which sends SIGKILL when MemAvailable falls to the
+// threshold (bytes), and waits until it watches memory.
 func (n *Node) StartEarlyOOM(ctx context.Context, threshold int64) (*EarlyOOM, error) {
 	files, err := earlyoom(ctx, n.say)
 	if err != nil {
@@ -87,7 +87,8 @@ func (n *Node) StartEarlyOOM(ctx context.Context, threshold int64) (*EarlyOOM, e
 		return nil, err
 	}
 	size := strconv.FormatInt(threshold>>10, 10)
-	// As Debian's unit runs it: nice -20, oom_score_adj -100. The swap line counts as crossed on a node without swap.
+	// As Debian's unit runs it: nice -20, oom_score_adj -100. On a node without swap the swap
+	// threshold counts as crossed.
 	pid, err := n.Start(ctx, earlyoomLog, "/usr/local/bin/earlyoom", "-p", "-r", "0", "-M", size+","+size)
 	if err != nil {
 		return nil, fmt.Errorf("start earlyoom: %w", err)
@@ -95,17 +96,17 @@ func (n *Node) StartEarlyOOM(ctx context.Context, threshold int64) (*EarlyOOM, e
 	err = n.Eventually(ctx, callDeadline, "earlyoom says what it watches for", func(ctx context.Context) error {
 		text, err := n.ReadFile(ctx, earlyoomLog, 0)
 		if err == nil && !strings.Contains(string(text), "SIGKILL when mem") {
-			err = fmt.Errorf("it says %q", text)
+			err = fmt.Errorf("earlyoom printed %q", text)
 		}
 		return err
 	})
 	return &EarlyOOM{node: n, pid: pid}, err
 }
 
-// Log is what it has said.
+// Log returns the last lines that earlyoom printed.
 func (e *EarlyOOM) Log() string { return e.node.Tail(earlyoomLog, 20) }
 
-// Stop ends it.
+// Stop ends earlyoom.
 func (e *EarlyOOM) Stop(ctx context.Context) error {
 	_, err := e.node.Shell(ctx, "kill -9 "+strconv.Itoa(e.pid))
 	return err

@@ -26,19 +26,20 @@ import (
 	"jettison/e2e/build"
 )
 
-// ImageForeign is the node's name of the image of programs that were not written for this project: Debian's stress-ng and redis.
+// ImageForeign is the node's name of the image of programs from other projects: Debian's stress-ng
+// and redis.
 const ImageForeign = "localhost/foreign:1"
 
-// foreignPrograms are what the image holds, where Debian has them.
+// foreignPrograms are the image's programs, at Debian's paths.
 var foreignPrograms = []string{"usr/bin/stress-ng", "usr/bin/redis-server", "usr/bin/redis-cli"}
 
-// Where a program looks for its interpreter and its libraries, without a cache of them.
+// Paths where a program finds its interpreter and its libraries without a cache of them.
 const (
 	loader     = "lib64/ld-linux-x86-64.so.2"
 	libraryDir = "lib/x86_64-linux-gnu"
 )
 
-// ImportForeign brings the image to the node. Other nodes do without its 20 MB.
+// ImportForeign imports the image. It has 20 MB, so only nodes that need it have it.
 func (n *Node) ImportForeign(ctx context.Context) error {
 	files, err := foreignFiles(ctx, n.say)
 	var image []byte
@@ -59,12 +60,12 @@ func (n *Node) ImportForeign(ctx context.Context) error {
 	return err
 }
 
-// foreignFiles fetches the programs and the libraries that they need, as apt has them today, or finds them in the cache: name in
-// the image to path on this machine.
+// foreignFiles fetches the programs and their libraries from apt, or finds them in the cache. It
+// maps name in the image to path on this machine.
 func foreignFiles(ctx context.Context, say Say) (map[string]string, error) {
 	dir, err := build.Cached("foreign-bookworm", say, func(dir string) error {
 		root := filepath.Join(dir, "root")
-		defer os.RemoveAll(root) // it is eight times as much
+		defer os.RemoveAll(root) // eight times the size of the files kept
 		_, err := build.Run(ctx, dir, nil, "mmdebstrap", "--variant=extract", "--include=stress-ng,redis-server,redis-tools", "bookworm", root)
 		if errors.Is(err, exec.ErrNotFound) {
 			return fmt.Errorf("%w: install the package mmdebstrap", err)
@@ -102,7 +103,8 @@ func foreignFiles(ctx context.Context, say Say) (map[string]string, error) {
 	return files, err
 }
 
-// withLibraries finds the programs below root and what the dynamic loader will look for: name in the image to path on this machine.
+// withLibraries finds the programs below root and the libraries that the dynamic loader will load.
+// It maps name in the image to path on this machine.
 func withLibraries(root string) (map[string]string, error) {
 	files := map[string]string{}
 	var todo []string
@@ -117,7 +119,7 @@ func withLibraries(root string) (map[string]string, error) {
 				return nil
 			}
 		}
-		return fmt.Errorf("the packages hold no %v", candidates)
+		return fmt.Errorf("the packages have none of %v", candidates)
 	}
 	for _, program := range foreignPrograms {
 		if err := add(program, program); err != nil {
@@ -146,7 +148,8 @@ func withLibraries(root string) (map[string]string, error) {
 	return files, nil
 }
 
-// packForeign makes an image of one layer, not compressed: to unpack it would cost the emulated guest more than to read it.
+// packForeign makes an uncompressed image of one layer: reading it costs the emulated guest less
+// than unpacking it.
 func packForeign(files map[string]string) ([]byte, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)

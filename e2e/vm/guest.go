@@ -17,7 +17,8 @@ import (
 	"jettison/e2e/guestapi"
 )
 
-// call speaks to the guest's init. body and answer may be nil; a []byte body goes out as it is, others as JSON.
+// call sends a request to the guest's init. body and answer may be nil. A []byte body is sent
+// unchanged, others as JSON.
 func (n *Node) call(ctx context.Context, method, path string, body, answer any) error {
 	return n.callWithin(ctx, 2*callDeadline, method, path, body, answer)
 }
@@ -61,7 +62,8 @@ func (n *Node) callWithin(ctx context.Context, limit time.Duration, method, path
 	}
 }
 
-// Exec runs a command in the guest and returns its output and exit code. The error says that it could not be run.
+// Exec runs a command in the guest and returns its output and exit code. The error reports a
+// command that could not be run.
 func (n *Node) Exec(ctx context.Context, argv ...string) (guestapi.ExecResult, error) {
 	return n.exec(ctx, guestapi.ExecRequest{Argv: argv, Limit: callDeadline})
 }
@@ -76,7 +78,8 @@ func (n *Node) exec(ctx context.Context, req guestapi.ExecRequest) (res guestapi
 	return res, nil
 }
 
-// Shell runs a line of shell in the guest and returns its stdout; an exit code other than 0 is an error.
+// Shell runs a line of shell in the guest and returns its stdout. An exit code other than 0 is an
+// error.
 func (n *Node) Shell(ctx context.Context, line string) (string, error) {
 	res, err := n.Exec(ctx, "/bin/sh", "-c", line)
 	if err == nil && res.Code != 0 {
@@ -85,7 +88,8 @@ func (n *Node) Shell(ctx context.Context, line string) (string, error) {
 	return string(res.Stdout), err
 }
 
-// Start runs a command in the guest's background, its output appended to a file there, and returns its process id.
+// Start runs a command in the guest's background, appends its output to a file there, and returns
+// its process id.
 func (n *Node) Start(ctx context.Context, output string, argv ...string) (pid int, err error) {
 	res, err := n.exec(ctx, guestapi.ExecRequest{Argv: argv, Detach: output})
 	return res.PID, err
@@ -113,7 +117,7 @@ func (n *Node) Upload(ctx context.Context, from, to string) error {
 	return n.call(ctx, "PUT", "/file?path="+url.QueryEscape(to), io.Reader(f), nil)
 }
 
-// Import makes an image tar that lies in the guest known to the runtime.
+// Import loads an image tar of the guest into the runtime.
 func (n *Node) Import(ctx context.Context, tar string) error {
 	res, err := n.exec(ctx, guestapi.ExecRequest{Argv: []string{"ctr", "-n", "k8s.io", "images", "import", tar}, Limit: importDeadline})
 	if err == nil && res.Code != 0 {
@@ -127,7 +131,8 @@ func (n *Node) Memory(ctx context.Context) (m guestapi.Memory, err error) {
 	return m, n.call(ctx, "GET", "/memory", nil, &m)
 }
 
-// Sample starts the guest's independent sampler; the function it returns stops it and gives what it saw.
+// Sample starts the guest's independent sampler. The returned function stops it and returns its
+// result.
 func (n *Node) Sample(ctx context.Context, req guestapi.SampleRequest) (stop func() (guestapi.Sample, error), err error) {
 	if err := n.call(ctx, "POST", "/sample/start", req, nil); err != nil {
 		return nil, err
@@ -137,25 +142,25 @@ func (n *Node) Sample(ctx context.Context, req guestapi.SampleRequest) (stop fun
 	}, nil
 }
 
-// Ballast has memory outside of all pods change what is available.
+// Ballast changes the available memory by memory outside of all pods.
 func (n *Node) Ballast(ctx context.Context, req guestapi.BallastRequest) (m guestapi.Memory, err error) {
 	return m, n.call(ctx, "POST", "/ballast", req, &m)
 }
 
-// KernelLog is the guest's kernel log.
+// KernelLog returns the guest's kernel log.
 func (n *Node) KernelLog(ctx context.Context) (string, error) { return n.Shell(ctx, "dmesg") }
 
 var oomLine = regexp.MustCompile(`(?m)^.*(oom-kill:|[Oo]ut of memory: Killed process).*$`)
 
-// OOMFired asks the kernel's own counter whether its OOM killer has fired. It needs no process of its own in the guest, so it
-// gets an answer where a command would not.
+// OOMFired reads the kernel's own counter of OOM kills. It starts no process in the guest, so it
+// works where a command would fail.
 func (n *Node) OOMFired(ctx context.Context) (bool, error) {
 	m, err := n.Memory(ctx)
 	return m.OOMKills > 0, err
 }
 
-// OOMKills returns the lines in which the kernel log tells of its OOM killer, and checks them against /proc/vmstat, whose
-// counter no ring buffer loses.
+// OOMKills returns the kernel log's lines about OOM kills, and checks them against /proc/vmstat,
+// which counts them without a ring buffer.
 func (n *Node) OOMKills(ctx context.Context) ([]string, error) {
 	log, err := n.KernelLog(ctx)
 	if err != nil {
@@ -172,7 +177,8 @@ func (n *Node) OOMKills(ctx context.Context) ([]string, error) {
 	return lines, nil
 }
 
-// Tail returns the last lines of a file of the guest, or why it cannot be read: for logs of failures.
+// Tail returns the last lines of a file of the guest, or the reason why it cannot be read. It
+// serves failure messages.
 func (n *Node) Tail(path string, lines int) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

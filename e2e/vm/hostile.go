@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-// StopContainerd kills the runtime the hard way and waits until it is gone; its shims and their containers live on.
+// StopContainerd kills the runtime with SIGKILL and waits until it has ended. Its shims and their
+// containers keep running.
 func (n *Node) StopContainerd(ctx context.Context) error {
 	if _, err := n.Shell(ctx, "kill -9 $(cat /run/containerd.pid)"); err != nil {
 		return err
@@ -19,13 +20,13 @@ func (n *Node) StopContainerd(ctx context.Context) error {
 	return n.Eventually(ctx, callDeadline, "containerd is gone", func(ctx context.Context) error {
 		res, err := n.Exec(ctx, "/bin/sh", "-c", "kill -0 $(cat /run/containerd.pid)")
 		if err == nil && res.Code == 0 {
-			err = errors.New("it still runs")
+			err = errors.New("containerd still runs")
 		}
 		return err
 	})
 }
 
-// StartContainerd starts the runtime again, as a service manager would, and waits for its answer.
+// StartContainerd starts the runtime again, as a service manager would, and waits until it answers.
 func (n *Node) StartContainerd(ctx context.Context) error {
 	if err := n.call(ctx, "POST", "/containerd", nil, nil); err != nil {
 		return err
@@ -33,7 +34,7 @@ func (n *Node) StartContainerd(ctx context.Context) error {
 	return n.WaitRuntime(ctx)
 }
 
-// runtimePID is the shell for containerd's process id.
+// runtimePID returns the shell expression for containerd's process id.
 func (n *Node) runtimePID() string {
 	if n.systemd {
 		return "$(systemctl show --property MainPID --value containerd)"
@@ -41,13 +42,13 @@ func (n *Node) runtimePID() string {
 	return "$(cat /run/containerd.pid)"
 }
 
-// HangRuntime stops the runtime in its tracks: its socket takes connections and nothing is ever answered.
+// HangRuntime stops the runtime's process: its socket accepts connections and never answers.
 func (n *Node) HangRuntime(ctx context.Context) error {
 	_, err := n.Shell(ctx, "kill -STOP "+n.runtimePID())
 	return err
 }
 
-// ResumeRuntime lets a runtime that HangRuntime has stopped go on, and waits for its answer.
+// ResumeRuntime continues a runtime that HangRuntime stopped, and waits until it answers.
 func (n *Node) ResumeRuntime(ctx context.Context) error {
 	if _, err := n.Shell(ctx, "kill -CONT "+n.runtimePID()); err != nil {
 		return err
@@ -55,7 +56,7 @@ func (n *Node) ResumeRuntime(ctx context.Context) error {
 	return n.WaitRuntime(ctx)
 }
 
-// guestProgram is where the guest keeps the program of package guest.
+// guestProgram returns the guest's path of the program of package guest.
 func (n *Node) guestProgram() string {
 	if n.systemd {
 		return "/usr/local/bin/guest"
@@ -63,8 +64,8 @@ func (n *Node) guestProgram() string {
 	return "/sbin/init"
 }
 
-// HangMount mounts a file system on a folder of the guest that never answers: statfs and all else on it waits until release
-// is called, which kills the file system's server and unmounts it.
+// HangMount mounts a file system that never answers on a folder of the guest: statfs and every
+// other call on it block. release kills the file system's server and unmounts it.
 func (n *Node) HangMount(ctx context.Context, dir string) (release func(context.Context) error, err error) {
 	output := "/var/log/hang-mount.log"
 	pid, err := n.Start(ctx, output, n.guestProgram(), "hang-mount", dir)
@@ -75,7 +76,7 @@ func (n *Node) HangMount(ctx context.Context, dir string) (release func(context.
 		mounts, err := n.ReadFile(ctx, "/proc/mounts", 0)
 		if err == nil && !bytes.Contains(mounts, []byte("hang "+dir+" fuse")) {
 			text, _ := n.ReadFile(ctx, output, 0)
-			err = fmt.Errorf("it is not in /proc/mounts: %s", text)
+			err = fmt.Errorf("%s is not in /proc/mounts: %s", dir, text)
 		}
 		return err
 	})
@@ -85,11 +86,12 @@ func (n *Node) HangMount(ctx context.Context, dir string) (release func(context.
 	}, err
 }
 
-// quotaSize of the file system of MountProjectQuota: the smallest that mke2fs gives a journal worth the name.
+// quotaSize is the size of the file system of MountProjectQuota: about the smallest that mke2fs
+// gives a useful journal.
 const quotaSize = "64M"
 
-// MountProjectQuota makes an ext4 file system of 64 MiB that keeps project quotas, limits and all, and mounts it on a folder
-// of the guest. Its device is a loop device.
+// MountProjectQuota makes an ext4 file system of 64 MiB with project quotas, limits included, and
+// mounts it on a folder of the guest. Its device is a loop device.
 func (n *Node) MountProjectQuota(ctx context.Context, dir string) error {
 	image, err := quotaImage(ctx)
 	if err != nil {

@@ -18,18 +18,19 @@ import (
 	"jettison/e2e/build"
 )
 
-// KubeletLogPath is where the guest keeps what the kubelet says; StaticPods is its folder of static pods.
+// KubeletLogPath is the guest's file with the kubelet's output. StaticPods is its folder of static
+// pods.
 const (
 	KubeletLogPath = "/var/log/kubelet.log"
 	StaticPods     = "/etc/kubernetes/manifests/"
 )
 
-// kubeletDeadline: it makes a key pair and measures the machine before it answers, 15 s under emulation, and beside a hundred pods a new one
-// needs minutes.
+// kubeletDeadline is long: the kubelet makes a key pair and measures the machine before it answers,
+// 15 s under emulation. With a hundred pods running, a new one needs minutes.
 const kubeletDeadline = 8 * time.Minute
 
-// kubeletConfig of a kubelet that runs static pods by itself, without an API server. Nothing is pulled and nothing evicted
-// unless a scenario asks for it.
+// kubeletConfig configures a kubelet that runs static pods without an API server. It pulls no
+// images and evicts no pods unless a scenario sets that.
 const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 staticPodPath: ` + StaticPods + `
@@ -44,21 +45,22 @@ failSwapOn: false
 makeIPTablesUtilChains: false
 `
 
-// kubelet has the kubelet built.
+// kubelet builds the kubelet.
 func (p *parts) kubelet(ctx context.Context, say Say) error {
 	dir, err := build.Kubelet(ctx, say)
 	p.tools["kubelet"] = filepath.Join(dir, "kubelet")
 	return err
 }
 
-// KubeletOptions of StartKubelet. The zero value is a good one.
+// KubeletOptions configure StartKubelet. The zero value works.
 type KubeletOptions struct {
-	Config string   // further lines of its KubeletConfiguration, as evictionHard; a field of kubeletConfig may not recur
+	Config string   // more lines of its KubeletConfiguration (evictionHard); no field of kubeletConfig may recur
 	Args   []string // further arguments
 }
 
-// StartKubelet runs a kubelet by itself on a node booted with Options.Kubelet, in the cgroup /kubelet, and waits for its
-// first summary. From then on it kills each pod that is not a static one: run pods by RunStatic.
+// StartKubelet runs a standalone kubelet on a node booted with Options.Kubelet, in the cgroup
+// /kubelet, and waits for its first summary. From then on the kubelet kills every pod that is not
+// static: run pods with RunStatic.
 func (n *Node) StartKubelet(ctx context.Context, o KubeletOptions) error {
 	if n.systemd {
 		return errors.New("start the kubelet: not on a node with systemd: its configuration is for the driver cgroupfs")
@@ -68,7 +70,7 @@ func (n *Node) StartKubelet(ctx context.Context, o KubeletOptions) error {
 	}
 	line := "mkdir -p " + StaticPods + " /sys/fs/cgroup/kubelet && echo $$ > /sys/fs/cgroup/kubelet/cgroup.procs && " +
 		`exec kubelet --config=/etc/kubernetes/kubelet.yaml --hostname-override=` + nodeName + ` "$@"`
-	pid, err := n.Start(ctx, KubeletLogPath, append([]string{"/bin/sh", "-c", line, "sh"}, o.Args...)...) // which becomes the kubelet
+	pid, err := n.Start(ctx, KubeletLogPath, append([]string{"/bin/sh", "-c", line, "sh"}, o.Args...)...) // the shell execs the kubelet
 	if err != nil {
 		return err
 	}
@@ -84,18 +86,19 @@ func (n *Node) StartKubelet(ctx context.Context, o KubeletOptions) error {
 	return nil
 }
 
-// nodeName is what the kubelet calls its node, and appends to the names of static pods.
+// nodeName is the kubelet's name of its node, which it appends to the names of static pods.
 const nodeName = "node"
 
-// KubeletLog is the end of what the kubelet has said.
+// KubeletLog returns the last lines of the kubelet's log.
 func (n *Node) KubeletLog(lines int) string { return n.Tail(KubeletLogPath, lines) }
 
-// KubeletSummary is the kubelet's /stats/summary: JSON of k8s.io/kubelet/pkg/apis/stats/v1alpha1.
+// KubeletSummary returns the kubelet's /stats/summary: JSON of
+// k8s.io/kubelet/pkg/apis/stats/v1alpha1.
 func (n *Node) KubeletSummary(ctx context.Context) ([]byte, error) {
 	return n.AskKubelet(ctx, "/stats/summary")
 }
 
-// AskKubelet is what the kubelet answers at a path of its read-only port.
+// AskKubelet returns the kubelet's answer at a path of its read-only port.
 func (n *Node) AskKubelet(ctx context.Context, path string) ([]byte, error) {
 	res, err := n.Exec(ctx, "/bin/busybox", "wget", "-q", "-O", "-", "http://127.0.0.1:10255"+path)
 	if err == nil && res.Code != 0 {
@@ -104,14 +107,14 @@ func (n *Node) AskKubelet(ctx context.Context, path string) ([]byte, error) {
 	return res.Stdout, err
 }
 
-// RunStatic has the kubelet run a pod, as a static one, and waits until all its containers run. The kubelet gives it a UID and
-// another name. Its containers write no heartbeat.
+// RunStatic has the kubelet run a static pod and waits until all its containers run. The kubelet
+// gives it a UID and another name. Its containers write no heartbeat.
 func (n *Node) RunStatic(ctx context.Context, object *v1.Pod) (*Pod, error) {
 	pod, err := n.writeStatic(ctx, object, path.Dir(path.Clean(StaticPods)))
 	if err != nil {
 		return nil, err
 	}
-	// The kubelet reads a file as soon as it is there, so it appears there whole.
+	// The kubelet reads a file as soon as it exists, so the file is moved there whole.
 	if _, err := n.Shell(ctx, "mv "+path.Dir(path.Clean(StaticPods))+"/"+path.Base(pod.manifest)+" "+pod.manifest); err != nil {
 		return nil, err
 	}
@@ -122,7 +125,8 @@ func (n *Node) RunStatic(ctx context.Context, object *v1.Pod) (*Pod, error) {
 	return pod, nil
 }
 
-// writeStatic writes the manifest of a pod that the kubelet is to run into a folder beside the one it looks at.
+// writeStatic writes a static pod's manifest into a folder next to the one that the kubelet
+// watches.
 func (n *Node) writeStatic(ctx context.Context, object *v1.Pod, folder string) (*Pod, error) {
 	object = object.DeepCopy()
 	object.TypeMeta.APIVersion, object.TypeMeta.Kind = "v1", "Pod"
@@ -139,11 +143,11 @@ func (n *Node) writeStatic(ctx context.Context, object *v1.Pod, folder string) (
 	return pod, err
 }
 
-// startedTogether is how many pods RunManyStatic has the kubelet start side by side: with all at once each takes longer than the
-// runtime's calls may.
+// startedTogether is the number of pods that RunManyStatic starts in parallel. If all start at the
+// same time, each takes longer than the runtime's call timeout.
 const startedTogether = 10
 
-// RunManyStatic is RunStatic for many pods.
+// RunManyStatic works as RunStatic for many pods.
 func (n *Node) RunManyStatic(ctx context.Context, objects []*v1.Pod) (pods []*Pod, err error) {
 	for batch := range slices.Chunk(objects, startedTogether) {
 		const folder = "/etc/kubernetes/waiting"
@@ -169,7 +173,8 @@ func (n *Node) RunManyStatic(ctx context.Context, objects []*v1.Pod) (pods []*Po
 	return pods, nil
 }
 
-// RestartKubelet kills the kubelet every so often for so long, runs it again after a while, and leaves it running.
+// RestartKubelet kills the kubelet every `every`, starts it again after `down`, for the duration
+// `during`, and leaves it running.
 func (n *Node) RestartKubelet(ctx context.Context, every, down, during time.Duration) error {
 	line := fmt.Sprintf(`now() { cut -d. -f1 /proc/uptime; }
 end=$(($(now) + %d)); pid=%d
@@ -193,10 +198,10 @@ echo $pid > /run/kubelet.pid; wait`,
 	})
 }
 
-// KubeletPID is the kubelet's process id in the guest.
+// KubeletPID returns the kubelet's process id in the guest.
 func (n *Node) KubeletPID() int { return n.kubeletPID }
 
-// StopKubelet kills the kubelet and waits until it is gone. Its pods live on without it.
+// StopKubelet kills the kubelet and waits until it has ended. Its pods keep running.
 func (n *Node) StopKubelet(ctx context.Context) error {
 	if _, err := n.Shell(ctx, fmt.Sprintf("kill -9 %d", n.kubeletPID)); err != nil {
 		return err
@@ -204,13 +209,13 @@ func (n *Node) StopKubelet(ctx context.Context) error {
 	return n.Eventually(ctx, callDeadline, "the kubelet is gone", func(ctx context.Context) error {
 		res, err := n.Exec(ctx, "/bin/kill", "-0", fmt.Sprint(n.kubeletPID))
 		if err == nil && res.Code == 0 {
-			err = errors.New("it still runs")
+			err = errors.New("the kubelet still runs")
 		}
 		return err
 	})
 }
 
-// find asks the runtime for what the kubelet has made of a static pod.
+// find reads a static pod's sandbox and containers from the runtime.
 func (p *Pod) find(ctx context.Context) error {
 	labels := map[string]string{"io.kubernetes.pod.name": p.Object.Name, "io.kubernetes.pod.namespace": p.Object.Namespace}
 	ready := &cri.PodSandboxStateValue{State: cri.PodSandboxState_SANDBOX_READY}
@@ -219,7 +224,7 @@ func (p *Pod) find(ctx context.Context) error {
 		return err
 	}
 	if len(sandboxes.Items) != 1 {
-		return fmt.Errorf("it has %d sandboxes", len(sandboxes.Items))
+		return fmt.Errorf("pod has %d sandboxes", len(sandboxes.Items))
 	}
 	p.Sandbox = sandboxes.Items[0].Id
 	p.Object.UID = types.UID(sandboxes.Items[0].Metadata.Uid)
@@ -238,16 +243,17 @@ func (p *Pod) find(ctx context.Context) error {
 		}
 	}
 	if len(p.Containers) != len(p.Object.Spec.Containers) {
-		return errors.New("not all its containers run")
+		return errors.New("not all containers of the pod run")
 	}
 	return nil
 }
 
-// removeStatic takes a static pod from the kubelet and waits until it has no process left.
+// removeStatic removes a static pod's manifest from the kubelet and waits until the pod has no
+// process left.
 func (p *Pod) removeStatic(ctx context.Context) error {
 	if _, err := p.node.Shell(ctx, "rm "+p.manifest); err != nil {
 		return err
 	}
-	p.Fate = Dies
+	p.Expected = Dies
 	return p.WaitDead(ctx)
 }

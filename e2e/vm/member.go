@@ -6,10 +6,11 @@ import (
 	"fmt"
 )
 
-// GuestAddress is what every guest has in QEMU's user network.
+// GuestAddress is every guest's address in QEMU's user network.
 const GuestAddress = "10.0.2.15"
 
-// memberConfig of a kubelet that belongs to a cluster. Its API is for who the API server says.
+// memberConfig configures a kubelet that belongs to a cluster. The API server authorizes the
+// clients of its API.
 const memberConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 staticPodPath: ` + StaticPods + `
@@ -23,18 +24,19 @@ makeIPTablesUtilChains: false
 resolvConf: /etc/resolv.conf
 `
 
-// MemberOptions of JoinCluster.
+// MemberOptions configure JoinCluster.
 type MemberOptions struct {
 	Name       string // of the node
 	Port       int    // of the kubelet's API; one of Options.Ports
-	Kubeconfig []byte // of the node's user, for an address of Options.Reach
-	CA         []byte // PEM of who signs the API server's client certificate
-	Config     string // further lines of its KubeletConfiguration, as evictionHard; a field of memberConfig may not recur
+	Kubeconfig []byte // of the node's user, with an address of Options.Reach
+	CA         []byte // PEM of the CA that signs the API server's client certificate
+	Config     string // more lines of its KubeletConfiguration (evictionHard); no field of memberConfig may recur
 	Args       []string
 }
 
-// JoinCluster runs a kubelet on a node booted with Options.Kubelet that registers it with an API server, in the cgroup /kubelet. It does
-// not wait for that. Pods without the host's network reach Options.Reach, too.
+// JoinCluster runs a kubelet, on a node booted with Options.Kubelet, that registers the node with
+// an API server, in the cgroup /kubelet. It returns before the registration. Pods without the
+// host's network also reach Options.Reach.
 func (n *Node) JoinCluster(ctx context.Context, o MemberOptions) error {
 	if n.systemd {
 		return errors.New("join a cluster: not on a node with systemd: the kubelet's configuration is for the driver cgroupfs")
@@ -52,7 +54,7 @@ func (n *Node) JoinCluster(ctx context.Context, o MemberOptions) error {
 		"echo $$ > /sys/fs/cgroup/kubelet/cgroup.procs && exec kubelet --config=/etc/kubernetes/kubelet.yaml " +
 		"--kubeconfig=/etc/kubernetes/kubelet.conf --node-ip=" + GuestAddress + ` "$@"`
 	args := append([]string{"/bin/sh", "-c", line, "sh", "--hostname-override=" + o.Name}, o.Args...)
-	pid, err := n.Start(ctx, KubeletLogPath, args...) // which becomes the kubelet
+	pid, err := n.Start(ctx, KubeletLogPath, args...) // the shell execs the kubelet
 	if err != nil {
 		return fmt.Errorf("join a cluster: start the kubelet: %w", err)
 	}

@@ -11,15 +11,15 @@ import (
 	"strings"
 )
 
-// Modules the initramfs needs to reach the disk, and the node needs afterwards. Which of them a kernel has built in
-// differs by version; what they stand on is read from the modules themselves.
+// Modules that the initramfs needs to reach the disk, and that the node needs afterwards. Kernel
+// versions differ in the modules they build in. Dependencies are read from the modules themselves.
 var (
 	diskModules = []string{"virtio_pci", "virtio_blk"}
-	// lzo_rle: zram of 6.1 asks for it by its name, which no program answers in the guest.
+	// lzo_rle: zram of 6.1 requests it by name through modprobe, which the guest does not have.
 	nodeModules = []string{"overlay", "virtio_net", "veth", "bridge", "lzo_rle", "zram", "fuse", "loop", "quota_v2"}
 )
 
-// moduleName is the kernel's own spelling: file names use - and _ at will.
+// moduleName returns the kernel's own spelling of a name: file names mix - and _.
 func moduleName(path string) string {
 	name, _, _ := strings.Cut(filepath.Base(path), ".")
 	return strings.ReplaceAll(name, "-", "_")
@@ -48,8 +48,8 @@ func readModuleTree(root string) (*moduleTree, error) {
 	})
 }
 
-// unpack writes the modules and all they depend on into a folder, uncompressed, and returns their file names in the order
-// in which they must be loaded.
+// unpack writes the modules and all their dependencies into a folder, uncompressed. It returns
+// their file names in load order.
 func (t *moduleTree) unpack(names []string, into string) (order []string, err error) {
 	if err := os.MkdirAll(into, 0o755); err != nil {
 		return nil, err

@@ -8,7 +8,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// NetworkReady returns why the runtime cannot give pods a network of their own, or nil if it can.
+// NetworkReady returns nil if the runtime can give pods their own network, or the reason why it
+// cannot.
 func (n *Node) NetworkReady(ctx context.Context) error {
 	res, err := n.runtime.Status(ctx, &cri.StatusRequest{})
 	if err != nil {
@@ -22,10 +23,10 @@ func (n *Node) NetworkReady(ctx context.Context) error {
 			return fmt.Errorf("%s: %s", c.Reason, c.Message)
 		}
 	}
-	return errors.New("the runtime says nothing of its network")
+	return errors.New("the runtime's status has no network condition")
 }
 
-// IP is the address of a pod that has a network of its own.
+// IP returns the address of a pod with its own network.
 func (p *Pod) IP(ctx context.Context) (string, error) {
 	res, err := p.node.runtime.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: p.Sandbox})
 	if err != nil {

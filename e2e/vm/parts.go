@@ -17,27 +17,28 @@ import (
 	"jettison/e2e/build"
 )
 
-// Versions of what the node runs.
+// Versions of the node's programs.
 const (
 	containerdVersion = "v2.4.2"
 	runcVersion       = "v1.5.2"
 	cniVersion        = "v1.9.1"
 )
 
-// Kernels the node can boot, by the word used for them, and the Debian package that depends on the newest one.
+// Kernels maps each kernel that the node can boot to the Debian package that depends on its newest
+// version.
 var Kernels = map[string]string{
 	"6.12": "linux-image-6.12-cloud-amd64",
 	"6.1":  "linux-image-cloud-amd64",
 }
 
-// Names under which the node knows its images.
+// Names of the images on the node.
 const (
 	ImagePause    = "localhost/pause:1"
 	ImageWorkload = "localhost/workload:1"
 	ImageAgent    = "localhost/jettison:dev"
 )
 
-// parts are files on the host that a node is put together from.
+// parts are the files on the host that a node is assembled from.
 type parts struct {
 	kernelVersion string
 	vmlinuz       string
@@ -50,8 +51,8 @@ type parts struct {
 	images        map[string]string // image name to its tar
 }
 
-// kernel fetches and unpacks a kernel package. Once it is in the cache no network is asked: the version stays until the
-// cache entry is removed.
+// kernel fetches and unpacks a kernel package. A cached kernel needs no network and keeps its
+// version until the cache entry is removed.
 func (p *parts) kernel(ctx context.Context, word string, say Say) error {
 	meta, ok := Kernels[word]
 	if !ok {
@@ -79,7 +80,7 @@ func (p *parts) kernel(ctx context.Context, word string, say Say) error {
 	}
 	images, _ := filepath.Glob(filepath.Join(dir, "boot", "vmlinuz-*"))
 	if len(images) != 1 {
-		return fmt.Errorf("%s holds %d kernels, want 1: remove it and run again", dir, len(images))
+		return fmt.Errorf("%s holds %d kernels, want 1: remove the folder and run again", dir, len(images))
 	}
 	p.vmlinuz = images[0]
 	p.kernelVersion = strings.TrimPrefix(filepath.Base(images[0]), "vmlinuz-")
@@ -89,7 +90,7 @@ func (p *parts) kernel(ctx context.Context, word string, say Say) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s holds no modules for %s: remove it and run again", dir, p.kernelVersion)
+	return fmt.Errorf("%s has no modules for %s: remove the folder and run again", dir, p.kernelVersion)
 }
 
 func isDir(path string) bool {
@@ -99,7 +100,8 @@ func isDir(path string) bool {
 
 var dependsLine = regexp.MustCompile(`(?m)^\s*Depends: (linux-image-\S+)$`)
 
-// kernelPackage asks apt which package the meta-package stands for, after an update where apt knows nothing yet.
+// kernelPackage returns the package that the meta-package depends on. It updates apt's lists if apt
+// does not know the package.
 func kernelPackage(ctx context.Context, meta string) (string, error) {
 	for try := 0; ; try++ {
 		out, err := build.Run(ctx, "", nil, "apt-cache", "depends", meta)
@@ -107,7 +109,7 @@ func kernelPackage(ctx context.Context, meta string) (string, error) {
 			return string(m[1]), nil
 		}
 		if try > 0 {
-			return "", fmt.Errorf("apt knows no %s: add Debian's security archive to its sources", meta)
+			return "", fmt.Errorf("apt does not know the package %s: add Debian's security archive to its sources", meta)
 		}
 		if _, err := build.Run(ctx, "", nil, "apt-get", "-q", "update"); err != nil {
 			return "", fmt.Errorf("%w: run `apt-get update` as root", err)
@@ -127,7 +129,8 @@ func goInstall(ctx context.Context, key, version string, say Say, env, flags []s
 	})
 }
 
-// cniPlugins give a pod a network of its own: ptp makes the pair of devices, host-local hands out addresses.
+// cniPlugins give a pod its own network: ptp makes the pair of devices, host-local assigns
+// addresses.
 var cniPlugins = []string{"ptp", "host-local"}
 
 // runtimeTools builds containerd, runc and the CNI plugins, and finds busybox.
@@ -142,7 +145,7 @@ func (p *parts) runtimeTools(ctx context.Context, say Say) error {
 	for _, name := range []string{"containerd", "containerd-shim-runc-v2", "ctr"} {
 		p.tools[name] = filepath.Join(dir, name)
 	}
-	// Without seccomp a sandbox with the RuntimeDefault profile, which is what a kubelet asks for, fails.
+	// Without seccomp a sandbox with the profile RuntimeDefault, which a kubelet requests, fails.
 	dir, err = goInstall(ctx, "runc-seccomp", runcVersion, say, []string{"CGO_ENABLED=1"},
 		[]string{"-tags=netgo osusergo seccomp", "-ldflags=-s -w -extldflags -static"}, "github.com/opencontainers/runc")
 	if err != nil {
@@ -163,7 +166,8 @@ func (p *parts) runtimeTools(ctx context.Context, say Say) error {
 	return nil
 }
 
-// distribution makes the root of a small Debian with systemd. Only root can: its files belong to several users.
+// distribution makes the root of a small Debian with systemd. It needs root: its files belong to
+// several users.
 func (p *parts) distribution(ctx context.Context, say Say) error {
 	dir, err := build.Cached("debian-bookworm-systemd", say, func(dir string) error {
 		_, err := build.Run(ctx, dir, nil, "mmdebstrap", "--variant=minbase", "--include=systemd,systemd-sysv,dbus,udev,kmod,iproute2,procps", "bookworm", "root.tar")
@@ -209,7 +213,7 @@ func (p *parts) ownPrograms(ctx context.Context, say Say) error {
 			return err
 		}
 	}
-	// The agent comes to the node as its user gets it: the tar of `make image`.
+	// The node gets the agent as a user does: as the tar of `make image`.
 	_, err = build.Run(ctx, root, nil, "make", "-s", "image")
 	return err
 }

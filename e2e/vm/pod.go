@@ -19,15 +19,16 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Pod is a pod that the harness, in the kubelet's place, runs on a node.
+// Pod is a pod that the harness runs on a node in place of the kubelet.
 type Pod struct {
 	Object     *v1.Pod
 	QOS        v1.PodQOSClass
-	Cgroup     string   // of the pod, below /sys/fs/cgroup
-	Sandbox    string   // CRI id
-	Containers []string // CRI ids, in the order of the spec
-	Fate       Fate     // what the scenario means to become of it
-	// Took is how long the runtime took to run it: its sandbox and all containers, one after the other, with the way there and back.
+	Cgroup     string      // of the pod, below /sys/fs/cgroup
+	Sandbox    string      // CRI id
+	Containers []string    // CRI ids, in the order of the spec
+	Expected   Expectation // the state that Audit requires
+	// Took is the time in which the runtime started the pod: its sandbox and all containers in
+	// sequence, including the calls' round trips.
 	Took time.Duration
 
 	node     *Node
@@ -35,18 +36,18 @@ type Pod struct {
 	manifest string // of a static pod, which the kubelet runs; empty: the harness runs it
 }
 
-// Fate is what a scenario means to become of a pod; Audit holds the node to it.
-type Fate int
+// Expectation is the state of a pod that a scenario expects and Audit checks.
+type Expectation int
 
-// Fates.
+// Expectations of pods.
 const (
-	Lives Fate = iota
-	Dies       // no process of it may be left
-	Any        // a container of it may have ended, as when the kernel's OOM killer takes one process
+	Lives Expectation = iota
+	Dies              // no process of it may be left
+	Any               // a container of it may have ended, for example by the kernel's OOM killer
 )
 
-// NewPod makes a pod object with one container of the workload image; what it does is written as for the workload's
-// command line. Requests and limits are memory; an empty string leaves one out.
+// NewPod makes a pod object with one container of the workload image. behaviour is the workload's
+// command line. Requests and limits are memory; an empty string omits one.
 func NewPod(name, request, limit string, behaviour string) *v1.Pod {
 	c := v1.Container{Name: "main", Image: ImageWorkload, Args: strings.Fields(behaviour)}
 	set := func(list *v1.ResourceList, quantity string) {
@@ -86,7 +87,8 @@ func qosClass(p *v1.Pod) v1.PodQOSClass {
 	return v1.PodQOSBurstable
 }
 
-// cgroupPath is what a kubelet names a pod's cgroup, below /sys/fs/cgroup; systemd: with that cgroup driver.
+// cgroupPath returns a kubelet's name of a pod's cgroup below /sys/fs/cgroup. systemd selects that
+// cgroup driver.
 func cgroupPath(qos v1.PodQOSClass, uid types.UID, systemd bool) string {
 	if systemd {
 		dir, prefix := "/kubepods.slice/", "kubepods-"
@@ -114,8 +116,9 @@ func (n *Node) oomScoreAdj(p *v1.Pod, qos v1.PodQOSClass, c v1.Container) int64 
 	return min(max(1000-1000*request/n.capacity, 3), 999)
 }
 
-// Run runs a pod: its cgroup first, then the sandbox, then the containers. Each container of the workload image also
-// writes a heartbeat, by which Check later tells the living from the merely listed.
+// Run runs a pod: its cgroup first, then the sandbox, then the containers. Each container of the
+// workload image also writes a heartbeat, which lets Check detect a container that is listed as
+// running but dead.
 func (n *Node) Run(ctx context.Context, object *v1.Pod) (*Pod, error) {
 	object = object.DeepCopy()
 	if object.UID == "" {
@@ -128,7 +131,7 @@ func (n *Node) Run(ctx context.Context, object *v1.Pod) (*Pod, error) {
 	}
 	pod.Cgroup = strings.TrimPrefix(cgroupPath(pod.QOS, object.UID, n.systemd), "/")
 	if err := pod.run(ctx); err != nil {
-		if pod.Sandbox != "" { // or it could not be tried again
+		if pod.Sandbox != "" { // a leftover sandbox would block the next attempt
 			err = errors.Join(err, pod.Remove(ctx))
 		}
 		return nil, fmt.Errorf("run pod %s: %w", pod, err)
@@ -137,9 +140,11 @@ func (n *Node) Run(ctx context.Context, object *v1.Pod) (*Pod, error) {
 	return pod, nil
 }
 
-// nextAttempt is the number of a pod's next sandbox: one more than the highest that the runtime still has, as a kubelet counts
-// (kubelet v1.36 pkg/kubelet/kuberuntime/util/util.go PodSandboxChanged). It may be one of which nobody was told: a sandbox that was refused
-// at its start and could not be put away at once stays, and keeps its name (containerd v2.4 internal/cri/server/sandbox_run.go cleanupErr).
+// nextAttempt returns the number of a pod's next sandbox: one more than the highest that the
+// runtime has, as a kubelet counts (kubelet v1.36 pkg/kubelet/kuberuntime/util/util.go
+// PodSandboxChanged). The highest may be a sandbox that was never reported: one rejected at its
+// start whose cleanup failed stays and keeps its name (containerd v2.4
+// internal/cri/server/sandbox_run.go cleanupErr).
 func (n *Node) nextAttempt(ctx context.Context, uid types.UID) (attempt uint32, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callDeadline)
 	defer cancel()
@@ -183,7 +188,8 @@ func (p *Pod) run(ctx context.Context) error {
 	return nil
 }
 
-// AddContainer makes and starts a container in the pod's sandbox, as a kubelet does for one that has ended, too.
+// AddContainer creates and starts a container in the pod's sandbox, as a kubelet also does to
+// restart one.
 func (p *Pod) AddContainer(ctx context.Context, c v1.Container) error {
 	ctx, cancel := context.WithTimeout(ctx, podDeadline)
 	defer cancel()
@@ -224,7 +230,8 @@ func (p *Pod) sandboxConfig() *cri.PodSandboxConfig {
 	return config
 }
 
-// cgroupParent is what the runtime is told: with the systemd driver the slice's name, else its path.
+// cgroupParent returns the cgroup parent for the runtime: with the systemd driver the slice's name,
+// else its path.
 func (p *Pod) cgroupParent() string {
 	if p.node.systemd {
 		return path.Base(p.Cgroup)
@@ -232,7 +239,8 @@ func (p *Pod) cgroupParent() string {
 	return "/" + p.Cgroup
 }
 
-// makeCgroup is the shell line, after others, that makes the pod's cgroup with the controllers on all the way down.
+// makeCgroup returns a shell line that makes the pod's cgroup, with the controllers enabled on
+// every level.
 func (p *Pod) makeCgroup() string {
 	if p.node.systemd {
 		return "" // systemd makes the slices
@@ -318,7 +326,7 @@ func (p *Pod) container(c v1.Container) *cri.ContainerConfig {
 	restrict(security, c.SecurityContext)
 	var env []*cri.KeyValue
 	for _, e := range c.Env {
-		if e.ValueFrom != nil { // the one field that is asked for
+		if e.ValueFrom != nil { // the one supported field
 			e.Value = nodeName
 		}
 		env = append(env, &cri.KeyValue{Key: e.Name, Value: []byte(e.Value)})
@@ -341,8 +349,9 @@ func (p *Pod) container(c v1.Container) *cri.ContainerConfig {
 	}
 }
 
-// What a kubelet hides of /proc and /sys from a container that is not privileged, and what it may not write
-// (pkg/securitycontext/util.go defaultMaskedPaths, defaultReadonlyPaths, v1.36.3).
+// Paths of /proc and /sys that a kubelet hides from a container that is not privileged, and those
+// it makes read-only (pkg/securitycontext/util.go defaultMaskedPaths, defaultReadonlyPaths,
+// v1.36.3).
 var (
 	maskedPaths = []string{
 		"/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list",
@@ -351,8 +360,8 @@ var (
 	readonlyPaths = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
 )
 
-// restrict gives a container what its object says of capabilities and of what it may write. One that says nothing stays as it is. The node
-// has no AppArmor (containerdConfig).
+// restrict applies the capabilities and read-only settings of a container's object. A container
+// without them is unchanged. The node has no AppArmor (containerdConfig).
 func restrict(to *cri.LinuxContainerSecurityContext, by *v1.SecurityContext) {
 	if by == nil {
 		return
@@ -374,10 +383,10 @@ func restrict(to *cri.LinuxContainerSecurityContext, by *v1.SecurityContext) {
 	}
 }
 
-// LogPath is where the guest keeps the log of a container of the pod.
+// LogPath returns the guest's path of the log of a container of the pod.
 func (p *Pod) LogPath(container string) string { return path.Join(p.logDir(), container, "0.log") }
 
-// States asks the runtime for the state of each container.
+// States reads the state of each container from the runtime.
 func (p *Pod) States(ctx context.Context) ([]*cri.ContainerStatus, error) {
 	var out []*cri.ContainerStatus
 	for _, id := range p.Containers {
@@ -404,14 +413,15 @@ func (p *Pod) Ended(ctx context.Context, code int32) error {
 	return nil
 }
 
-// Populated reads the kernel's word on whether the pod has any process: cgroup.events. A cgroup that is gone has none.
+// Populated reads from cgroup.events whether the pod has any process. A removed cgroup has no
+// process.
 func (p *Pod) Populated(ctx context.Context) (bool, error) {
 	text, err := p.node.Shell(ctx, "cat /sys/fs/cgroup/"+p.Cgroup+"/cgroup.events 2>/dev/null || echo gone")
 	return strings.Contains(text, "populated 1"), err
 }
 
-// Check returns why the pod does not live, or nil if it does: each container running for the runtime, processes for the
-// kernel, and a heartbeat that goes on.
+// Check returns the reason why the pod does not live, or nil. A pod lives if each container runs
+// for the runtime, has processes for the kernel, and its heartbeat advances.
 func (p *Pod) Check(ctx context.Context) error {
 	states, err := p.States(ctx)
 	if err != nil {
@@ -436,7 +446,7 @@ func (p *Pod) Check(ctx context.Context) error {
 		if err := p.node.Eventually(ctx, callDeadline, "the heart of "+p.String()+" beats", func(ctx context.Context) error {
 			now, err := p.beat(ctx, c.Name)
 			if err == nil && now == first {
-				err = fmt.Errorf("it stays at %d", now)
+				err = fmt.Errorf("heartbeat stays at %d", now)
 			}
 			return err
 		}); err != nil {
@@ -454,7 +464,8 @@ func (p *Pod) beat(ctx context.Context, container string) (int, error) {
 	return strconv.Atoi(strings.TrimSpace(string(text)))
 }
 
-// WaitDead waits until the kernel says that the pod has no process left, and the runtime that its sandbox is not ready, or gone.
+// WaitDead waits until the kernel reports no process of the pod, and the runtime reports its
+// sandbox as not ready or removed.
 func (p *Pod) WaitDead(ctx context.Context) error {
 	return p.node.Eventually(ctx, callDeadline*2, p.String()+" is dead", func(ctx context.Context) error {
 		alive, err := p.Populated(ctx)
@@ -462,7 +473,7 @@ func (p *Pod) WaitDead(ctx context.Context) error {
 			return err
 		}
 		if alive {
-			return errors.New("its cgroup has processes")
+			return errors.New("the pod's cgroup has processes")
 		}
 		res, err := p.node.runtime.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: p.Sandbox})
 		if status.Code(err) == codes.NotFound {
@@ -472,18 +483,20 @@ func (p *Pod) WaitDead(ctx context.Context) error {
 			return err
 		}
 		if res.Status.State != cri.PodSandboxState_SANDBOX_NOTREADY {
-			return errors.New("its sandbox is still ready")
+			return errors.New("the pod's sandbox is still ready")
 		}
 		return nil
 	})
 }
 
-// Remove ends the pod and removes it, as a kubelet does with a deleted one; the audit forgets it.
+// Remove ends the pod and removes it, as a kubelet does with a deleted one. Audit no longer checks
+// it.
 func (p *Pod) Remove(ctx context.Context) error {
 	if p.manifest != "" {
 		return p.removeStatic(ctx)
 	}
-	// After a kill from outside containerd may for a while call a container running, and refuse.
+	// After a kill from outside, containerd may report a container as running for a while and
+	// reject its removal.
 	if err := p.node.Eventually(ctx, callDeadline, p.String()+" is removed", func(ctx context.Context) error {
 		if _, err := p.node.runtime.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: p.Sandbox}); err != nil {
 			return err
@@ -493,7 +506,7 @@ func (p *Pod) Remove(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	p.Fate = Dies
+	p.Expected = Dies
 	if err := p.removeVolumes(ctx); err != nil {
 		return err
 	}
@@ -501,18 +514,18 @@ func (p *Pod) Remove(ctx context.Context) error {
 	return err
 }
 
-// Audit returns every reason to call a run failed: a pod that died without being meant to, one that was meant to die and
-// lives, and a kernel OOM kill unless oomMeant.
+// Audit returns the reasons that fail a run: a pod that died unexpectedly, one that was expected to
+// die and lives, and a kernel OOM kill unless oomMeant.
 func (n *Node) Audit(ctx context.Context, oomMeant bool) (faults []error) {
 	for _, p := range n.pods {
-		switch p.Fate {
+		switch p.Expected {
 		case Lives:
 			if err := p.Check(ctx); err != nil {
 				faults = append(faults, err)
 			}
 		case Dies:
 			if alive, err := p.Populated(ctx); alive || err != nil {
-				faults = append(faults, fmt.Errorf("pod %s was to die and has processes (%v)", p, err))
+				faults = append(faults, fmt.Errorf("pod %s was expected to die and has processes (%v)", p, err))
 			}
 		}
 	}

@@ -8,18 +8,21 @@ import (
 	"os"
 )
 
-// keptDrive is a disk with a write cache of its own, whose power can be cut. cache=writeback tells the guest of that cache, so that it
-// flushes what has to stay, and QEMU answers a flush when the file has it.
+// keptDrive returns the QEMU argument of a disk with its own write cache, whose power can be cut.
+// cache=writeback announces the cache to the guest, so the guest flushes data that must survive.
+// QEMU answers a flush when the file has the data.
 //
-// Killing QEMU loses three things, as a power cut does: what the guest has in its memory, of course; and of what it has written and not
-// flushed every piece of 64 KiB that was never written before, for the format's tables, which say where it is, are in QEMU's memory until
-// then. Such a piece is again what it was, whatever was written after it: a cache that loses power keeps no order. (What the host has in
-// its page cache stays: QEMU dies, not this machine. With snapshot=on, or cache=unsafe, which ignores flushes, either nothing would be
-// there again or what was flushed would be lost, too.)
+// Killing QEMU loses the guest's memory, as a power cut does. It also loses every unflushed piece
+// of 64 KiB that was written for the first time: QEMU keeps the format's tables, which locate the
+// pieces, in memory until the flush. Such a piece returns to its old content, even if later writes
+// survive: a cache that loses power keeps no order.
+//
+// The host's page cache survives: QEMU dies, not this machine. With snapshot=on all data would be
+// lost. cache=unsafe ignores flushes, so flushed data would be lost, too.
 func keptDrive(file string) string { return "file=" + file + ",if=virtio,format=qcow2,cache=writeback" }
 
-// overlay makes a qcow2 file, version 3, that has nothing yet but what lies below it, a raw image (docs/interop/qcow2.txt of QEMU).
-// qemu-img would do the same; it is in another package.
+// overlay makes a qcow2 file, version 3, that is empty on top of a raw image
+// (docs/interop/qcow2.txt of QEMU). qemu-img would do the same, but is in another package.
 func overlay(file, base string) error {
 	info, err := os.Stat(base)
 	if err != nil {
@@ -29,9 +32,9 @@ func overlay(file, base string) error {
 		clusterBits  = 16
 		cluster      = 1 << clusterBits
 		headerLength = 104
-		formatMark   = 0xE2792ACA // an extension: the format of what lies below
+		formatMark   = 0xE2792ACA // an extension: the format of the image below
 	)
-	// One table entry stands for a table of cluster/8 entries of a cluster each.
+	// One table entry is a table of cluster/8 entries of one cluster each.
 	tables := (info.Size() + cluster*cluster/8 - 1) / (cluster * cluster / 8)
 	name := []byte(base)
 	if tables*8 > cluster || len(name) > 1023 {
@@ -64,8 +67,8 @@ func overlay(file, base string) error {
 	return os.WriteFile(file, out, 0o600)
 }
 
-// CutPower ends the node as a power cut does, and boots it again from what was on its disk. It returns when the runtime answers. No pod
-// runs then, and what was in memory is gone; Options.Disk says where the disk is.
+// CutPower ends the node as a power cut does, and boots it again from its disk (Options.Disk). It
+// returns when the runtime answers. No pod runs then, and all memory content is lost.
 func (n *Node) CutPower(ctx context.Context) error {
 	if n.options.Disk == "" {
 		return errors.New("cut power: the node keeps no disk")

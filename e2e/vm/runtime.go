@@ -7,8 +7,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// RunContainer makes a container by hand in a sandbox made by hand, starts it and returns its id: what Run does not make, as the
-// attempts before the last one.
+// RunContainer creates and starts a container in a sandbox of RunSandbox and returns its id. It
+// makes states that Run does not make, such as earlier attempts of a container.
 func (n *Node) RunContainer(ctx context.Context, sandbox string, in *cri.PodSandboxConfig, c *cri.ContainerConfig) (id string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callDeadline)
 	defer cancel()
@@ -23,7 +23,7 @@ func (n *Node) RunContainer(ctx context.Context, sandbox string, in *cri.PodSand
 	return id, nil
 }
 
-// RunSandbox makes a sandbox by hand and returns its id.
+// RunSandbox creates a sandbox from a config and returns its id.
 func (n *Node) RunSandbox(ctx context.Context, config *cri.PodSandboxConfig) (id string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callDeadline)
 	defer cancel()
@@ -39,14 +39,14 @@ func (n *Node) StopSandbox(ctx context.Context, id string) error {
 	return err
 }
 
-// Inventory is all that the runtime has.
+// Inventory has all sandboxes, containers and images of the runtime.
 type Inventory struct {
 	Sandboxes  []*cri.PodSandbox
 	Containers []*cri.Container
 	Images     []*cri.Image
 }
 
-// Inventory asks the runtime for all that it has.
+// Inventory reads all sandboxes, containers and images from the runtime.
 func (n *Node) Inventory(ctx context.Context) (out Inventory, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callDeadline)
 	defer cancel()

@@ -10,13 +10,14 @@ import (
 	"jettison/e2e/build"
 )
 
-// BringPackage builds the agent's Debian package as a version ("0.0.1") and puts it on the guest's disk: its path there.
+// BringPackage builds the agent's Debian package as a version ("0.0.1"), copies it to the guest's
+// disk and returns its path there.
 func (n *Node) BringPackage(ctx context.Context, version string) (string, error) {
 	root, err := build.ModuleRoot(ctx)
 	if err != nil {
 		return "", err
 	}
-	preparing.Lock() // two would write the same program
+	preparing.Lock() // concurrent builds would write the same file
 	defer preparing.Unlock()
 	if _, err := build.Run(ctx, root, nil, "make", "-s", "deb", "VERSION="+version, "DEB_ARCHES="+runtime.GOARCH); err != nil {
 		return "", err
@@ -26,7 +27,7 @@ func (n *Node) BringPackage(ctx context.Context, version string) (string, error)
 	return to, n.Upload(ctx, filepath.Join(root, "dist", name), to)
 }
 
-// ServiceLog is what the service has logged since the boot, in JSON where it was told to.
+// ServiceLog returns the service's log lines since the boot, as far as they are JSON.
 func (n *Node) ServiceLog(ctx context.Context) (out []LogLine, err error) {
 	text, err := n.Shell(ctx, "journalctl --unit=jettison --output=cat --no-pager --quiet")
 	for raw := range strings.Lines(text) {

@@ -15,25 +15,27 @@ import (
 	"jettison/e2e/guestapi"
 )
 
-// API is a client of the agent's socket, as a process of root on the node would be. Where no process listens, the guest hangs up.
+// API returns a client of the agent's socket, with the rights of a root process on the node. The
+// guest closes the connection if no process listens.
 func (n *Node) API() *api.Client {
 	return api.New(api.Options{Socket: guestapi.AgentSocket, Limit: callDeadline, Dial: func(ctx context.Context) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "tcp", n.address[guestapi.PortAgent])
 	}})
 }
 
-// AskAgent is what the agent answers at a path of its socket.
+// AskAgent returns the agent's answer at a path of its socket.
 func (n *Node) AskAgent(ctx context.Context, path string) ([]byte, error) {
 	c := n.AgentClient()
 	defer c.CloseIdleConnections()
 	return Ask(ctx, c, path)
 }
 
-// dialLimit is for one try to connect. QEMU takes one connection at a time and forgets others, which the kernel would try again after
-// one, three, seven seconds.
+// dialLimit bounds one attempt to connect. QEMU accepts one connection at a time and drops others,
+// which the kernel would retry after one, three and seven seconds.
 const dialLimit = 500 * time.Millisecond
 
-// AgentClient is a client of the agent's socket that keeps its connection, as those do that read metrics. Its owner closes it.
+// AgentClient returns a client of the agent's socket that keeps its connection, as scrapers do. The
+// caller closes it.
 func (n *Node) AgentClient() *http.Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		for {
@@ -46,7 +48,7 @@ func (n *Node) AgentClient() *http.Client {
 	return &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1, DialContext: dial}}
 }
 
-// Ask is what the agent answers at a path, by one of its clients.
+// Ask returns the agent's answer at a path, with a client of AgentClient.
 func Ask(ctx context.Context, c *http.Client, path string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, callDeadline)
 	defer cancel()
@@ -66,7 +68,7 @@ func Ask(ctx context.Context, c *http.Client, path string) ([]byte, error) {
 	return text, err
 }
 
-// PutPods hands the objects of pods to the agent.
+// PutPods sends pod objects to the agent.
 func (n *Node) PutPods(ctx context.Context, pods ...*Pod) error {
 	objects := make([]*v1.Pod, 0, len(pods))
 	for _, p := range pods {
@@ -76,8 +78,9 @@ func (n *Node) PutPods(ctx context.Context, pods ...*Pod) error {
 	return err
 }
 
-// Relay has a unix socket of this machine lead to the agent's, for programs that know unix sockets only, until ctx ends. Where no process
-// listens in the guest, who connects is hung up on.
+// Relay forwards a unix socket of this machine to the agent's socket, for programs that support
+// only unix sockets, until ctx ends. It closes a client's connection if no process listens in the
+// guest.
 func (n *Node) Relay(ctx context.Context, path string) error {
 	l, err := new(net.ListenConfig).Listen(ctx, "unix", path)
 	if err != nil {
@@ -96,7 +99,7 @@ func (n *Node) Relay(ctx context.Context, path string) error {
 	return nil
 }
 
-// relay copies both ways until one side has hung up.
+// relay copies in both directions until one side closes.
 func (n *Node) relay(ctx context.Context, here net.Conn) {
 	there, err := new(net.Dialer).DialContext(ctx, "tcp", n.address[guestapi.PortAgent])
 	if err != nil {

@@ -14,22 +14,23 @@ import (
 	"jettison/e2e/build"
 )
 
-// LiveVariable is set for tests that run in the guest, to tell them that this is a node to try things on.
+// LiveVariable is set for tests that run in the guest: it allows them to change the node.
 const LiveVariable = "JETTISON_LIVE"
 
-// testsFolder lies on the guest's disk: a test binary in a tmpfs would take of the memory that tests measure.
+// testsFolder is on the guest's disk: a test binary in a tmpfs would use memory that tests measure.
 const testsFolder = "/var/lib/tests/"
 
-// RunTests builds the test binary of a package of this checkout ("./cgroup"), runs it in the guest as root with these
-// arguments ("-test.run=^TestLive", "-test.v"), and returns what it wrote. An exit code other than 0 is an error, after
-// which nothing of it runs on. Only ctx and -test.timeout bound it: a bench may run for long.
+// RunTests builds the test binary of a package of this checkout ("./cgroup"), runs it in the guest
+// as root with these arguments ("-test.run=^TestLive", "-test.v"), and returns its output. An exit
+// code other than 0 is an error. No process of the tests runs on afterwards. Only ctx and
+// -test.timeout bound it: a benchmark may run for long.
 func (n *Node) RunTests(ctx context.Context, pkg string, args ...string) (output string, err error) {
 	name := path.Base(pkg) + ".test"
 	binary, err := buildTests(ctx, pkg, name)
 	if err != nil {
 		return "", err
 	}
-	// Each run has a folder of its own, for the output and for what tests leave behind.
+	// Each run has its own folder for the output and for files that tests leave.
 	dir := testsFolder + strconv.FormatInt(time.Now().UnixNano(), 36) + "/"
 	if err := n.Upload(ctx, binary, dir+name); err != nil {
 		return "", err
@@ -51,7 +52,8 @@ func (n *Node) RunTests(ctx context.Context, pkg string, args ...string) (output
 		err = fmt.Errorf("exit code %s", code)
 	}
 	if err != nil {
-		// It leads a session of its own: what is left of the tests ends with it, as processes that they did not live to stop.
+		// The tests run in a separate session: processes that it did not stop end with the
+		// session.
 		_, killErr := n.Shell(context.WithoutCancel(ctx), fmt.Sprintf("kill -9 -%d 2> /dev/null; true", pid))
 		err = errors.Join(err, killErr)
 		err = fmt.Errorf("run the tests of %s in the guest: %w\n%s", pkg, err, build.Tail(string(text), 16000))
@@ -73,14 +75,15 @@ func buildTests(ctx context.Context, pkg, name string) (binary string, err error
 	}
 	_, err = build.Run(ctx, root, []string{"CGO_ENABLED=0"}, "go", "test", "-c", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", binary, pkg)
 	if err == nil {
-		if _, err = os.Stat(binary); err != nil { // go says so on stdout, and ends with 0
+		if _, err = os.Stat(binary); err != nil { // go prints that on stdout and exits with 0
 			err = fmt.Errorf("%s has no tests", pkg)
 		}
 	}
 	return binary, err
 }
 
-// uploadTestdata puts the package's testdata, if it has any, where its tests look for it.
+// uploadTestdata copies the package's testdata, if it has any, to the folder where its tests read
+// it.
 func (n *Node) uploadTestdata(ctx context.Context, pkg, dir string) error {
 	root, err := build.ModuleRoot(ctx)
 	if err != nil || !isDir(filepath.Join(root, pkg, "testdata")) {
@@ -97,8 +100,8 @@ func (n *Node) uploadTestdata(ctx context.Context, pkg, dir string) error {
 	return err
 }
 
-// waitFile waits until a file of the guest is there and returns its one word. It asks once a second only, not to disturb
-// what is measured meanwhile.
+// waitFile waits until a file of the guest exists and returns its one word. It polls once a second
+// to disturb a measurement little.
 func (n *Node) waitFile(ctx context.Context, name string) (word string, err error) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()

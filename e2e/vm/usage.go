@@ -12,15 +12,15 @@ import (
 	"jettison/e2e/build"
 )
 
-// Usage is what a process of the guest has used up to an instant.
+// Usage has the resources that a process of the guest has used so far.
 type Usage struct {
-	CPU      time.Duration // of all its threads, also of those that have ended
-	Switches map[int]int64 // by id of the threads it has: how often each was switched away from, voluntarily or not
+	CPU      time.Duration // of all its threads, including ended ones
+	Switches map[int]int64 // context switches, voluntary or not, by id of its threads
 	RSS      int64         // bytes: VmRSS
 	RSSAnon  int64         // bytes
 }
 
-// Usage reads /proc/PID. What it costs the guest is one cat.
+// Usage reads /proc/PID. It costs the guest one cat.
 func (n *Node) Usage(ctx context.Context, pid int) (Usage, error) {
 	text, err := n.Shell(ctx, fmt.Sprintf("cat /proc/%d/stat /proc/%[1]d/status /proc/%[1]d/task/*/status", pid))
 	if err != nil {
@@ -37,7 +37,7 @@ func (n *Node) Usage(ctx context.Context, pid int) (Usage, error) {
 // its threads' (proc_pid_status(5)).
 func parseUsage(text string) (u Usage, err error) {
 	stat, statuses, _ := strings.Cut(text, "\n")
-	fields := strings.Fields(stat[strings.LastIndex(stat, ")")+1:]) // the name in parentheses may hold anything; the third field is first
+	fields := strings.Fields(stat[strings.LastIndex(stat, ")")+1:]) // the name in parentheses may have any character; starts at the third field
 	if len(fields) < 13 {
 		return u, fmt.Errorf("stat has %d fields after the name", len(fields))
 	}
@@ -48,7 +48,7 @@ func parseUsage(text string) (u Usage, err error) {
 	}
 	u.CPU = time.Duration(user+system) * 10 * time.Millisecond
 	u.Switches = map[int]int64{}
-	seen, thread := 0, 0 // seen: statuses so far, of which the first is the process's
+	seen, thread := 0, 0 // seen: statuses so far; the first is the process's
 	for line := range strings.Lines(statuses) {
 		name, rest, _ := strings.Cut(line, ":")
 		value, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
@@ -67,13 +67,13 @@ func parseUsage(text string) (u Usage, err error) {
 		}
 	}
 	if len(u.Switches) == 0 || u.RSS == 0 {
-		return u, errors.New("status says nothing of memory or of threads")
+		return u, errors.New("status has no memory or no thread fields")
 	}
 	return u, nil
 }
 
-// SwitchesSince is how often the threads of a process were switched away from since an earlier reading. Threads that ended
-// meanwhile are not counted.
+// SwitchesSince returns the context switches of the process's threads since an earlier reading. It
+// does not count threads that ended in between.
 func (u Usage) SwitchesSince(before Usage) (sum int64) {
 	for thread, count := range u.Switches {
 		sum += count - before.Switches[thread]
@@ -81,9 +81,9 @@ func (u Usage) SwitchesSince(before Usage) (sum int64) {
 	return sum
 }
 
-// Syscalls counts the system calls of the whole guest for a while, by thread: in the kernel itself, by a histogram of the
-// tracepoint raw_syscalls:sys_enter (Documentation/trace/histogram.rst). That makes each call slower, so nothing else should be
-// measured meanwhile.
+// Syscalls counts the system calls of the whole guest for a window, by thread. The kernel counts
+// them in a histogram of the tracepoint raw_syscalls:sys_enter (Documentation/trace/histogram.rst).
+// That slows each call, so nothing else should be measured in the same window.
 func (n *Node) Syscalls(ctx context.Context, window time.Duration) (map[int]int64, error) {
 	const event = "/sys/kernel/tracing/events/raw_syscalls/sys_enter"
 	line := fmt.Sprintf("test -d %[1]s || mount -t tracefs tracefs /sys/kernel/tracing; cd %[1]s && echo hist:keys=common_pid:size=8192 > trigger && sleep %.0[2]f && cat hist; "+
@@ -103,7 +103,8 @@ func (n *Node) Syscalls(ctx context.Context, window time.Duration) (map[int]int6
 
 var histogramLine = regexp.MustCompile(`(?m)^\{ common_pid:\s*(\d+) \} hitcount:\s*(\d+)\s*$`)
 
-// parseHistogram reads lines as "{ common_pid:       1234 } hitcount:         55". What the kernel could not count is an error.
+// parseHistogram reads lines such as "{ common_pid:       1234 } hitcount:         55". Calls that
+// the kernel could not count are an error.
 func parseHistogram(text string) (map[int]int64, error) {
 	counts := map[int]int64{}
 	for _, m := range histogramLine.FindAllStringSubmatch(text, -1) {

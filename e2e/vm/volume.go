@@ -8,16 +8,16 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// dir is where a kubelet keeps a pod's things (pkg/kubelet/kubelet_getters.go).
+// dir returns the kubelet's folder of the pod (pkg/kubelet/kubelet_getters.go).
 func (p *Pod) dir() string { return "/var/lib/kubelet/pods/" + string(p.Object.UID) }
 
-// EmptyDir is where the guest keeps an emptyDir of the pod.
+// EmptyDir returns the guest's path of an emptyDir of the pod.
 func (p *Pod) EmptyDir(volume string) string {
 	return p.dir() + "/volumes/kubernetes.io~empty-dir/" + volume
 }
 
-// makeVolumes makes the pod's emptyDirs as a kubelet does (pkg/volume/emptydir): a folder that everyone may write to, with a
-// tmpfs mounted there for the medium Memory.
+// makeVolumes makes the pod's emptyDirs as a kubelet does (pkg/volume/emptydir): a world-writable
+// folder, with a tmpfs mounted on it for the medium Memory.
 func (p *Pod) makeVolumes(ctx context.Context) error {
 	for _, v := range p.Object.Spec.Volumes {
 		if v.EmptyDir == nil {
@@ -39,14 +39,15 @@ func (p *Pod) makeVolumes(ctx context.Context) error {
 	return nil
 }
 
-// removeVolumes removes what the pod leaves on the node. What is still mounted below its folder, and only that, is unmounted.
+// removeVolumes removes the pod's leftovers from the node. It unmounts only mounts below the pod's
+// folder.
 func (p *Pod) removeVolumes(ctx context.Context) error {
 	line := "while read -r _ dir _; do case $dir in " + p.dir() + "/*) umount $dir || exit;; esac; done < /proc/mounts; rm -rf " + p.dir()
 	_, err := p.node.Shell(ctx, line)
 	return err
 }
 
-// mounts are the container's volumes as far as they are hostPaths or emptyDirs.
+// mounts returns the container's volumes that are hostPaths or emptyDirs.
 func (p *Pod) mounts(c v1.Container) []*cri.Mount {
 	var out []*cri.Mount
 	for _, m := range c.VolumeMounts {

@@ -14,18 +14,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Clients of besiege. One that was cut off comes again after that on average: what is tried is that they are slow, not that they are quick,
-// and what they take of the one CPU of a node that is emulated is nobody's fault but theirs.
+// Clients of besiege. A disconnected one reconnects after that on average. The test is about slow
+// clients, not quick ones: their use of the one CPU of an emulated node would distort it.
 const (
 	besiegers = 1000
 	comeAgain = 20 * time.Second
-	// sendBuffer is what the kernel holds of what one has said, in bytes: with its default of 208 KiB a hundred large bodies take and give
-	// back more of the node than the trials leave free of it, and who is evicted then is evicted for what no pod took.
+	// sendBuffer is the kernel's send buffer of a client, in bytes. With the default of 208 KiB a
+	// hundred large bodies would use and free more memory of the node than the trials leave, and an
+	// eviction would have a cause outside of the pods.
 	sendBuffer = 4 << 10
 )
 
-// besiege has many clients ask at the agent's socket whether a pod is admitted, of whom none says more than half of what it wants to: most
-// are slow, and each tenth sends a body of 10 MB. It says how many have come once each has.
+// besiege connects many clients to the agent's socket. Each requests an admission and sends at most
+// half of the request. Most are slow, and each tenth sends a body of 10 MB. It prints a line when
+// each has connected.
 func besiege(args []string) error {
 	if len(args) != 1 {
 		return errors.New("want a socket")
@@ -37,7 +39,7 @@ func besiege(args []string) error {
 		return fmt.Appendf(nil, "POST /v1/admit HTTP/1.1\r\nHost: j\r\nContent-Length: %d\r\n\r\n%s", size,
 			`{"metadata":{"uid":"`+strings.Repeat("x", size/2))
 	}
-	came, slow, large := make(chan error, besiegers), half(200), half(10<<20) // shared, for the node has little memory
+	came, slow, large := make(chan error, besiegers), half(200), half(10<<20) // shared, because the node has little memory
 	for i := range besiegers {
 		text := slow
 		if i%10 == 0 {
@@ -52,7 +54,7 @@ func besiege(args []string) error {
 				if err == nil {
 					_ = c.(*net.UnixConn).SetWriteBuffer(sendBuffer) // an error costs the node memory, nothing else
 					_, _ = c.Write(text)                             // as bytes: a string would be copied for each
-					_, _ = io.Copy(io.Discard, c)                    // until it is cut off
+					_, _ = io.Copy(io.Discard, c)                    // until the server disconnects
 					_ = c.Close()
 				}
 				time.Sleep(rand.N(2 * comeAgain))
@@ -68,8 +70,9 @@ func besiege(args []string) error {
 	select {}
 }
 
-// yielding has the program run at nice 19: clients have another CPU than the pod that leaks, or none that it wants, and a node that is
-// emulated has one. Nice is of a thread, and the next program begins with that of the one that starts it.
+// yielding runs the program at nice 19: real clients use another CPU than the leaking pod, and an
+// emulated node has only one. Nice is per thread, and the next program inherits that of the
+// starting thread.
 func yielding() error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// trigger is what a behaviour waits for before it begins: a while, or SIGUSR1, so that several pods can begin as one.
+// trigger is the start signal of a behaviour: a delay, or SIGUSR1, so that several pods can begin
+// at the same time.
 type trigger struct {
 	after  time.Duration
 	onUSR1 bool
@@ -23,7 +24,7 @@ func (t *trigger) flags(f *flag.FlagSet) {
 	f.BoolVar(&t.onUSR1, "on-usr1", false, "")
 }
 
-// ready is called before the wait that it returns, so that no signal comes too early.
+// ready prepares the wait that it returns, so that no signal comes too early.
 func (t *trigger) ready() (wait func()) {
 	if !t.onUSR1 {
 		return func() { time.Sleep(t.after) }
@@ -36,8 +37,9 @@ func (t *trigger) ready() (wait func()) {
 	}
 }
 
-// burst takes memory at once: one mapping that the kernel fills by itself, in huge pages where it has any, so that no program
-// can leak faster. The mapping may be larger than the node: one with MAP_NORESERVE is not held against it (mm/mmap.c, do_mmap).
+// burst takes memory in one step: one mapping that the kernel fills itself, in huge pages if it has
+// any, so that no program can leak faster. The mapping may be larger than the node: MAP_NORESERVE
+// excludes it from the commit limit (mm/mmap.c, do_mmap).
 func burst(args []string) error {
 	f := flag.NewFlagSet("burst", flag.ContinueOnError)
 	total := size(64 << 20)
@@ -56,8 +58,8 @@ func burst(args []string) error {
 	select {}
 }
 
-// herd starts processes that first only wait and then, all at once, take memory each. They are forked without exec, as those
-// of bomb are.
+// herd starts processes that first only wait and then, all at the same time, allocate memory. They
+// are forked without exec, as in bomb.
 func herd(args []string) error {
 	f := flag.NewFlagSet("herd", flag.ContinueOnError)
 	count := f.Int("count", 10, "")
@@ -69,12 +71,12 @@ func herd(args []string) error {
 		return err
 	}
 	wait := t.ready()
-	// Private to each process once it writes to it.
+	// Private to each process after its first write.
 	share, err := unix.Mmap(-1, 0, int(each), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
 		return err
 	}
-	var gate [2]int // the end of it that is written to is closed when they may begin
+	var gate [2]int // closing the write end lets them begin
 	if err := unix.Pipe2(gate[:], unix.O_CLOEXEC); err != nil {
 		return err
 	}
@@ -89,8 +91,9 @@ func herd(args []string) error {
 	select {}
 }
 
-// gather forks and returns in the first process only, with the number of its children. Each of those waits until the gate is
-// closed everywhere, takes its share and sleeps. What holds for detonate holds for it.
+// gather forks and returns in the first process only, with the number of its children. Each child
+// waits until the gate is closed everywhere, allocates its share and sleeps. The restrictions of
+// detonate apply.
 //
 //go:norace
 func gather(count int, share []byte, gate, keep int, nap *unix.Timespec) (made int) {
@@ -103,7 +106,7 @@ func gather(count int, share []byte, gate, keep int, nap *unix.Timespec) (made i
 			continue
 		}
 		_, _, _ = syscall.RawSyscall(syscall.SYS_CLOSE, uintptr(keep), 0, 0)
-		// Nothing is ever written, so the read ends when the last one that could write is gone.
+		// Nothing is ever written, so the read ends when the last possible writer has closed.
 		_, _, _ = syscall.RawSyscall(syscall.SYS_READ, uintptr(gate), uintptr(unsafe.Pointer(&share[0])), 1)
 		for i := 0; i < len(share); i += 4096 {
 			share[i] = byte(i>>12) | 1

@@ -9,11 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// churned is how many pods one process of churn has at a time.
+// churned is the number of pods that one process of churn has at a time.
 const churned = 4
 
-// churn makes cgroups of pods, each with one of a container, and removes them again, as fast as the kernel does. Each mkdir and rmdir
-// holds the lock of the directory and cgroup_mutex, and allocates meanwhile.
+// churn creates cgroups of pods, each with one of a container, and removes them again, as fast as
+// the kernel allows. Each mkdir and rmdir holds the lock of the directory and cgroup_mutex, and
+// allocates memory meanwhile.
 func churn(args []string) error {
 	if len(args) != 1 {
 		return errors.New("want a cgroup's directory")

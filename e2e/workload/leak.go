@@ -12,11 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// leakStep is taken at once: at 10 MiB/s each 25 ms.
+// leakStep is allocated in one step: at 10 MiB/s every 25 ms.
 const leakStep = 256 << 10
 
-// leak does as it is told by lines that others write to a FIFO: a size, as 10Mi, is leaked each second from then on (0: as fast as it
-// goes); "free" ends that and gives everything back. It starts within a millisecond, where a pod takes seconds to.
+// leak follows commands, lines written to a FIFO: with a size, such as 10Mi, it leaks that much per
+// second (0: at full speed); "free" ends that and frees everything. It starts within a millisecond;
+// a pod needs seconds.
 func leak(args []string) error {
 	if len(args) != 1 {
 		return errors.New("want a FIFO")
@@ -24,7 +25,7 @@ func leak(args []string) error {
 	if err := unix.Mkfifo(args[0], 0o600); err != nil && !errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("make %s: %w", args[0], err)
 	}
-	fifo, err := os.OpenFile(args[0], os.O_RDWR, 0) // for writing too: then it never ends
+	fifo, err := os.OpenFile(args[0], os.O_RDWR, 0) // open for writing too: then it has no end of file
 	if err != nil {
 		return err
 	}
@@ -38,16 +39,16 @@ func leak(args []string) error {
 		}
 		var rate size
 		if err := rate.Set(command); err != nil || rate < 0 {
-			return fmt.Errorf("told to leak %q a second (%v)", command, err)
+			return fmt.Errorf("read command %q from the FIFO: want a size or free (%v)", command, err)
 		}
 		told, done := make(chan struct{}), make(chan struct{})
 		go func() { defer close(done); leakUntil(told, int64(rate)) }()
 		stop = func() { close(told); <-done }
 	}
-	return errors.New("its FIFO has ended")
+	return errors.New("the FIFO has ended")
 }
 
-// leakUntil leaks until told otherwise, and gives back what it has.
+// leakUntil leaks until the next command, and frees its memory.
 func leakUntil(told <-chan struct{}, rate int64) {
 	start := time.Now()
 	var all [][]byte
@@ -80,7 +81,7 @@ func leakUntil(told <-chan struct{}, rate int64) {
 	}
 }
 
-// again runs one behaviour in a process of its own, and anew each time that is killed.
+// again runs one behaviour in a separate process, and restarts it each time that it is killed.
 func again(args []string) error {
 	for {
 		child := exec.Command("/proc/self/exe", args...)
@@ -88,7 +89,7 @@ func again(args []string) error {
 		if err := child.Start(); err != nil {
 			return err
 		}
-		// Not Wait: the process that reaps first here is the process's own reaper.
+		// Not Wait: this process has its own reaper, which reaps first.
 		pid := child.Process.Pid
 		if err := child.Process.Release(); err != nil {
 			return err

@@ -1,8 +1,10 @@
-// Command workload is what the test node's pods run. Its arguments are behaviours, run side by side and joined by "+":
+// Command workload runs in the test node's pods. Its arguments are behaviours, run side by side and
+// joined by "+":
 //
 //	workload ignore-sigterm + heartbeat /run/beat + alloc -rate 20Mi -size 500Mi
 //
-// Each behaviour goes on until the process is killed; one that fails says so on stderr and ends the process with 1.
+// Each behaviour runs until the process is killed. One that fails prints its error on stderr and
+// ends the process with 1.
 package main
 
 import (
@@ -65,7 +67,7 @@ func main() {
 		os.Exit(2)
 	}
 	failed := make(chan error)
-	go func() { // keeps the runtime from calling a process of sleepers a deadlock, and reaps
+	go func() { // reaps, and keeps the Go runtime from reporting a deadlock of sleepers
 		children := make(chan os.Signal, 64)
 		signal.Notify(children, syscall.SIGCHLD)
 		for range children {
@@ -205,7 +207,7 @@ func fill(args []string) error {
 	})
 }
 
-// fillMapped takes the blocks of a file and keeps it by a mapping alone.
+// fillMapped allocates the blocks of a file and keeps it only by a mapping.
 func fillMapped(file *os.File, size int64) error {
 	if err := unix.Fallocate(int(file.Fd()), 0, 0, size); err != nil {
 		return err
@@ -252,7 +254,7 @@ func threads(args []string) error {
 	}
 	return paced(int64(*total), int64(*rate), 1, func(int64) error {
 		go func() {
-			runtime.LockOSThread() // a thread of its own
+			runtime.LockOSThread() // a separate thread
 			for {
 				_ = unix.Pause()
 			}
@@ -337,7 +339,7 @@ func thrash(args []string) error {
 	}
 }
 
-// touch reads a byte of one page of a file after the other, in no order.
+// touch reads a byte of each page of a file, in pseudo-random order.
 func touch(file *os.File, size int) error {
 	text, err := unix.Mmap(int(file.Fd()), 0, size, unix.PROT_READ, unix.MAP_SHARED)
 	if err != nil {

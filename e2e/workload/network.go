@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// network is one end of a TCP connection: the one that listens and throws away what it gets, or the one that sends.
+// network is one end of a TCP connection: the listener, which discards its input, or the sender.
 func network(args []string) error {
 	f := flag.NewFlagSet("net", flag.ContinueOnError)
 	listen, to := f.String("listen", "", ""), f.String("to", "", "")
@@ -38,7 +38,7 @@ func discard(address string) error {
 		}
 		go func() {
 			defer conn.Close()
-			_, _ = io.Copy(io.Discard, conn) // the sender says if it could not send all
+			_, _ = io.Copy(io.Discard, conn) // the sender reports an incomplete transfer
 		}()
 	}
 }

@@ -19,7 +19,7 @@ func ignoreSIGTERM([]string) error {
 	select {}
 }
 
-// onSIGTERM is an orderly end that takes a while. The time is written before anything else.
+// onSIGTERM ends in an orderly way, after a delay. It writes the time of the signal first.
 func onSIGTERM(args []string) error {
 	f := flag.NewFlagSet("on-sigterm", flag.ContinueOnError)
 	after := f.Duration("after", 0, "")
@@ -36,7 +36,7 @@ func onSIGTERM(args []string) error {
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
 		return err
 	}
-	// Whole or not at all: the harness may read at any time.
+	// Atomic: the harness may read at any time.
 	if err := os.WriteFile(f.Arg(0)+".part", []byte(strconv.FormatInt(now.Nano(), 10)), 0o644); err != nil {
 		return err
 	}
@@ -51,8 +51,8 @@ func onSIGTERM(args []string) error {
 	return nil
 }
 
-// forkDying keeps one short-lived process running: each starts its successor and exits, so that a killer that goes by a list
-// of process ids is always one generation late.
+// forkDying keeps one short-lived process running: each starts its successor and exits, so that a
+// killer that uses a list of process ids is always one generation late.
 func forkDying([]string) error {
 	if err := exec.Command("/proc/self/exe", "relay").Start(); err != nil {
 		return err
@@ -69,8 +69,9 @@ func relay([]string) error {
 	return nil
 }
 
-// bomb doubles its processes so many times. They are forked without exec, as bombs do, so that each costs some 150 KiB only.
-// It is no endless one: where a Go program cannot start a thread any more it dies, and here all of its children with it.
+// bomb doubles its processes so many times. They are forked without exec, as bombs do, so that each
+// costs only about 150 KiB. It is bounded: a Go program that cannot start a thread dies, and here
+// all of its children with it.
 func bomb(args []string) error {
 	f := flag.NewFlagSet("bomb", flag.ContinueOnError)
 	generations := f.Int("generations", 8, "")
@@ -82,7 +83,9 @@ func bomb(args []string) error {
 	select {}
 }
 
-// detonate forks, in the children too, and returns in the first process only; the others sleep. A child of a Go program has one thread and no scheduler: nothing here may allocate, grow the stack or call the runtime.
+// detonate forks, in the children too, and returns in the first process only; the others sleep. A
+// child of a Go program has one thread and no scheduler: this code may not allocate, grow the stack
+// or call the runtime.
 //
 //go:norace
 func detonate(generations int, nap *unix.Timespec) {

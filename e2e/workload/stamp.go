@@ -9,8 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stamp writes the time to stdout, in nanoseconds of CLOCK_MONOTONIC, again and again: how far two lines are apart tells how long
-// the process, and so all others like it, had to wait. A line is one write, and nothing is allocated.
+// stamp repeatedly writes the time to stdout, in nanoseconds of CLOCK_MONOTONIC: the distance of
+// two lines is how long the process, and so all similar ones, had to wait. A line is one write,
+// without allocation.
 func stamp(args []string) error {
 	f := flag.NewFlagSet("stamp", flag.ContinueOnError)
 	every := f.Duration("every", 10*time.Millisecond, "")

@@ -1,5 +1,6 @@
-// Command bridges runs many bridges in one process, each by a connection of its own: nodes without machines, for the cost of a thousand. It
-// reads from stdin, as JSON, an array of what each is to be, and ends with stdin.
+// Command bridges runs many bridges in one process, each with its own connection: a cheap
+// simulation of a thousand nodes. It reads a JSON array of the bridges' settings from stdin, and
+// ends with stdin.
 package main
 
 import (
@@ -20,10 +21,10 @@ import (
 
 // one is one bridge.
 type one struct {
-	Node   string // and the node that its token is bound to
+	Node   string // the node that its token is bound to
 	Token  string
 	Socket string // of its agent
-	Host   string // of the API
+	Host   string // of the API server
 	CA     []byte
 }
 
@@ -37,7 +38,7 @@ func main() {
 func run(in io.Reader) error {
 	var all []one
 	if err := json.NewDecoder(in).Decode(&all); err != nil {
-		return fmt.Errorf("read what each bridge is: %w", err)
+		return fmt.Errorf("read the bridges' settings: %w", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var bridges sync.WaitGroup
@@ -53,7 +54,7 @@ func run(in io.Reader) error {
 		}
 		bridges.Go(func() {
 			if err := bridge.Run(ctx, o); err != nil {
-				log.Error("a bridge has ended", "node", o.Node, "error", err)
+				log.Error("bridge ended", "node", o.Node, "error", err)
 			}
 		})
 	}

@@ -1,5 +1,6 @@
-// Command prepare makes what test nodes with the named kernels need, or finds it made: prepare 6.12 6.1. "cluster" is a control plane and
-// a kubelet, "images" the tars of this checkout's images alone.
+// Command prepare makes the parts of test nodes with the named kernels, or finds them made: prepare
+// 6.12 6.1. "cluster" makes a control plane and a kubelet, "images" only the tars of this
+// checkout's images.
 package main
 
 import (

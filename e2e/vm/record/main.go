@@ -1,5 +1,6 @@
-// Command record boots a node, runs a pod of each QoS class and writes what `jettison snapshot` there has of cgroups, /proc and /sys to
-// stdout: the recorded trees that unit tests run on. Of an archive that somebody sent it writes the same.
+// Command record boots a node, runs a pod of each QoS class and writes the trees of cgroups, /proc
+// and /sys of a `jettison snapshot` there to stdout. Unit tests run on these recorded trees. Given
+// the archive of a snapshot, it writes the archive's trees.
 //
 //	go run ./e2e/vm/record 6.12 > cgroup/testdata/6.12.txtar
 //	go run ./e2e/vm/record node.tar.gz > node.txtar
@@ -63,11 +64,11 @@ func record(ctx context.Context, kernel string) ([]byte, error) {
 			return nil, err
 		}
 	}
-	text, err := n.Shell(ctx, "jettison snapshot -") // the program's own command, so that a user's tree is like these
+	text, err := n.Shell(ctx, "jettison snapshot -") // the program's own command, so the trees are like those of users
 	return []byte(text), err
 }
 
-// treeOf is what a snapshot has of cgroups, /proc and /sys.
+// treeOf returns the trees of cgroups, /proc and /sys of a snapshot.
 func treeOf(snapshot []byte) ([]byte, error) {
 	zip, err := gzip.NewReader(bytes.NewReader(snapshot))
 	if err != nil {
@@ -100,7 +101,7 @@ func treeOf(snapshot []byte) ([]byte, error) {
 		}
 	}
 	if len(out.Files) == 0 {
-		return nil, errors.New("the snapshot has no tree: see its errors.txt")
+		return nil, errors.New("the snapshot has no tree: read its errors.txt")
 	}
 	return txtar.Format(out), nil
 }

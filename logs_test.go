@@ -26,7 +26,7 @@ const logPage = "docs/reference/logs.md"
 
 // strictLog requires a //log: comment for each message, and a //do: comment for each warning and error. Switch it on when the
 // last package has them.
-const strictLog = false
+const strictLog = true
 
 // variableMessages are the messages that are not constant yet, as "file: expression". Remove an entry with its call.
 var variableMessages = []string{

@@ -63,7 +63,6 @@ func (b *builder) restoreLimits(ctx context.Context, l *loop) {
 		b.systemdTeller())
 	b.before.left = r.Left
 	if r.Restored > 0 {
-		//log: Settings that an earlier agent wrote to cgroups of pods were restored.
 		b.log.Info("restored pod cgroup settings", api.EventMemory.Attr(), "restored",
 			r.Restored)
 	}

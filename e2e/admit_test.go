@@ -28,7 +28,7 @@ func TestPromiseTheSocketSaysWhoIsAdmitted(t *testing.T) {
 		{"there is none, and the first reason is told", "root", large, "", 3,
 			"default/large is rejected: OutOfcpu: Node didn't have enough resource: cpu, requested: 1000000, used: ", ""},
 		{"a member asks", "client", large, "-o json", 3, `"admit":false,"reason":"OutOfcpu"`, ""},
-		{"a member wants others killed", "client", critical, "--preempt", 1, "", "status 403: forbidden: preempting is root's"},
+		{"a member wants others killed", "client", critical, "--preempt", 1, "", "status 403: forbidden: only root may preempt"},
 		{"root does, for a pod that nobody knows", "root", critical, "--preempt", 1, "",
 			`status 404: metadata.uid: neither the runtime nor a static manifest has a pod with the uid "nobody-knows"`},
 		{"a stranger asks", "nobody", small, "", 1, "", "only root and the members of socketGroup may"},

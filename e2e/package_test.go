@@ -119,7 +119,7 @@ func TestTheDebLives(t *testing.T) {
 	if state := s.shell("systemctl is-enabled jettison; systemctl is-active jettison; true"); state != "enabled\nactive\n" {
 		t.Errorf("service state after the upgrade and a crash = %q", state)
 	}
-	if out, err := s.Shell(s.ctx, "/usr/bin/jettison restore"); err == nil || !strings.Contains(err.Error(), "an agent runs here") {
+	if out, err := s.Shell(s.ctx, "/usr/bin/jettison restore"); err == nil || !strings.Contains(err.Error(), "an agent is running") {
 		t.Errorf("restore while an agent runs = %s, %v, want an error", out, err)
 	}
 

@@ -29,7 +29,7 @@ func TestNodeStateDecides(t *testing.T) {
 		}
 		return "metadata: {name: web, namespace: default, uid: u}\nspec: {" + spec + "}\n"
 	}
-	if got := ask(t, c, "POST", "/v1/admit", text("")); got.status != 503 || !strings.Contains(got.text, "not looked at it") {
+	if got := ask(t, c, "POST", "/v1/admit", text("")); got.status != 503 || !strings.Contains(got.text, "has not read the node") {
 		t.Errorf("answer before the first look = %d %s, want 503", got.status, got.text)
 	}
 	capacity := v1.ResourceList{

@@ -39,7 +39,7 @@ func TestWrite(t *testing.T) {
 	files := unpack(t, &out)
 	for name, want := range map[string]string{
 		"versions.txt": "jettison v1 (", "config.yaml": "evictionHard:", "records.jsonl": `"id":"20260101T000000.000000Z-0001"`,
-		"errors.txt": "state.json: ask the agent",
+		"errors.txt": "state.json: agent at ",
 	} {
 		if !strings.Contains(files["jettison/"+name], want) {
 			t.Errorf("file %s of the archive lacks %q:\n%s", name, want, files["jettison/"+name])

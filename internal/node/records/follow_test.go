@@ -51,7 +51,7 @@ func TestAReaderGetsAllThatAreKept(t *testing.T) {
 			got, _ := said(t, k.queue, after)
 			var want []string
 			for i := first; i < n; i++ {
-				want = append(want, fmt.Sprintf("a%03d %s", i, map[bool]api.Outcome{true: api.OutcomeBack, false: api.OutcomeRunning}[i%2 == 0]))
+				want = append(want, fmt.Sprintf("a%03d %s", i, string(map[bool]api.Outcome{true: api.OutcomeBack, false: api.OutcomeRunning}[i%2 == 0])))
 			}
 			if !slices.Equal(got, want) {
 				t.Errorf("after %q:\n%q\nwant\n%q", after, got, want)

@@ -198,7 +198,7 @@ func TestPromiseMemorySignalsSurviveWhatHangs(t *testing.T) {
 	if len(s.Pods) != 3 || !measured {
 		t.Errorf("pods of the summary = %+v, want all by their cgroups", s.Pods)
 	}
-	for _, want := range []string{"statfs /var/lib/dead: no answer for", "get version of runtime", "hangs", "image file system of the runtime:"} {
+	for _, want := range []string{"statfs /var/lib/dead: no answer for", "get version of runtime", "file system may hang", "image file system of the runtime:"} {
 		if !strings.Contains(string(res.Stderr), want) {
 			t.Errorf("stderr of jettison stats lacks %q", want)
 		}

@@ -40,7 +40,7 @@ func TestReadingDoesNotAllocate(t *testing.T) {
 		"Dir.Children": func() error { return dir.Children(buf, func(name []byte) { names += len(name) }) },
 		"FS.OpenDir of none": func() error {
 			if _, err := cgroups.OpenDir("kubepods.slice/kubepods-burstable.slice"); err != ErrVanished {
-				return fmt.Errorf("got %w, want ErrVanished as it is", err)
+				return fmt.Errorf("got %w, want the bare ErrVanished", err)
 			}
 			return nil
 		},

@@ -53,7 +53,7 @@ func message(t *testing.T, n, bytes int) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(text))), text...)
 }
 
-// A large list is taken while it comes, for as long as it is large; one that is not, as ever.
+// A large list is decoded item by item while it arrives; a small one is decoded as a whole.
 func TestALargeListIsTakenWhileItComes(t *testing.T) {
 	small, large := message(t, 10, 0), message(t, 1100, 1000)
 	var text atomic.Pointer[[]byte]

@@ -20,7 +20,7 @@ type Need struct {
 	// the highest hard threshold, in bytes; absent: none, or the signal is not observed
 	Hard stats.Opt[uint64]
 	Soft stats.Opt[uint64] // the highest soft one
-	// Grace is the shortest rest of a soft threshold's grace period; absent if none is met.
+	// Grace is the shortest rest of a soft threshold's grace period; absent: no soft threshold is met.
 	Grace    stats.Opt[time.Duration]
 	Margin   time.Duration // for the reaction to a hard threshold
 	SwapKeep uint64        // bytes of swap that must stay free

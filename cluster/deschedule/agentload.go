@@ -60,7 +60,7 @@ func (p *planner) agentValue(node string, name v1.ResourceName) (value int64, kn
 }
 
 // missingAgentValue returns the first agent resource of thresholds without a value for the node;
-// empty: none is missing.
+// empty: all have one.
 func (m *meter) missingAgentValue(n *model.Node, t Thresholds) v1.ResourceName {
 	for _, name := range agentResources {
 		if _, ok := t[name]; ok {

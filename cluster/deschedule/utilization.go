@@ -363,7 +363,7 @@ func (m *meter) describe(n *model.Node, t Thresholds, above bool) string {
 }
 
 // useMetrics makes m use measured usage if by is set. It returns a description of missing usage;
-// empty: none is missing.
+// empty: usage is complete.
 func (r *run) useMetrics(m *meter, by *MetricsUtilization) (missing string) {
 	if by == nil {
 		return ""

@@ -25,16 +25,9 @@ import (
 	"jettison/internal/node/kill"
 )
 
-// runCommand returns the command jettison run.
-func runCommand(stderr io.Writer) *cobra.Command {
-	var places config.Places
-	var log commandline.Log
-	var ladder string
-	o := agent.Options{Version: version}
-	cmd := &cobra.Command{
-		Use:   "run",
-		Short: "Run the agent: watch this node and evict pods when a threshold is met",
-		Long: `run watches this node until SIGTERM or SIGINT. It reads its configuration again at SIGHUP and when a
+// runHelp returns the description of jettison run.
+func runHelp() string {
+	return `run watches this node until SIGTERM or SIGINT. It reads its configuration again at SIGHUP and when a
 configuration file changes; it keeps the previous configuration if the new one is invalid, and logs
 the error. run needs root, the node's cgroup v2 hierarchy, its /proc, and the container runtime's
 socket. docs/operate/privileges.md describes the privileges of a DaemonSet.
@@ -50,7 +43,19 @@ Configuration is merged in this order; later layers override earlier ones:
 
 If --config names a KubeletConfiguration, it is the only configuration file. "jettison config print"
 shows the result. Alongside a kubelet, signals of disks and inodes only set conditions, unless the
-configuration sets disk: act.`,
+configuration sets disk: act.`
+}
+
+// runCommand returns the command jettison run.
+func runCommand(stderr io.Writer) *cobra.Command {
+	var places config.Places
+	var log commandline.Log
+	var ladder string
+	o := agent.Options{Version: version}
+	cmd := &cobra.Command{
+		Use:     "run",
+		Short:   "Run the agent: watch this node and evict pods when a threshold is met",
+		Long:    runHelp(),
 		Example: "  jettison run\n  jettison run --config /var/lib/kubelet/config.yaml --dry-run",
 		Args:    commandline.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {

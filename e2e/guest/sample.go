@@ -92,7 +92,7 @@ func (s *service) stopSample(w http.ResponseWriter, _ *http.Request) {
 	s.sampler.mu.Lock()
 	defer s.sampler.mu.Unlock()
 	if s.sampler.child == nil {
-		reply(w, nil, errors.New("stop the sampler: none is running"))
+		reply(w, nil, errors.New("stop the sampler: no sampler is running"))
 		return
 	}
 	var sample guestapi.Sample

@@ -111,9 +111,7 @@ func (b *builder) mendKills(l *loop) {
 func (b *builder) resume(ctx context.Context, l *loop, now time.Time) {
 	l.gate.Resume(now, b.before.state.HoldOffs)
 	for _, err := range b.manager.Resume(now, b.before.state.Manager) {
-		//log: Part of the stored state of the process before this one was invalid and is ignored.
-		//do: Nothing, unless it repeats: then check the disk of stateDir.
-		b.log.Warn("stored state incomplete", "error", err)
+		b.log.Warn("saved state incomplete", "error", err)
 	}
 	lives := b.manager.Lives()
 	for _, life := range lives { // an older agent stored hold-offs without a signal

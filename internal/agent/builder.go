@@ -238,7 +238,7 @@ func (b *builder) openPresence(l *loop) {
 		ProcMount: b.o.ProcMount, StateDir: b.o.Config.StateDir, ReadOnly: b.o.DryRun,
 	})
 	if err != nil {
-		b.log.Warn("stored state incomplete", "error", err)
+		b.log.Warn("saved state incomplete", "error", err)
 	}
 	l.kubelet = kubeletdetect.NewWatch(kubeletdetect.WatchOptions{
 		Presence: b.presence, Log: b.o.Log, Fields: func() []any { return []any{"disk", l.diskMode()} },

@@ -41,7 +41,7 @@ func (d *Deliverer) restoreCount(e *entry, v verdict.Verdict, pod *v1.Pod) *int 
 	if e.settled = true; !e.restores.reported {
 		e.restores.reported = true
 		//log: Another client reverted the status that the bridge wrote to an evicted pod too many
-		//  times. The bridge leaves the status as it is.
+		//  times. The bridge does not write it again.
 		//do: Find the client that writes pods/status, for example in the API server's audit log.
 		d.o.Log.Error("pod status reverted too often, giving up",
 			append(d.fields(e), "reason", v.Reason)...)

@@ -251,7 +251,7 @@ func (q *queue) settleNode(j *nodeJob, out writes.NodeResult) {
 	if out.Renewed != nil {
 		q.loop.ctrl.deps.Mirror.UpdateLease(out.Renewed)
 		take(q.heldEvents.nodes, j.node.Name)
-		//log: The watch of Leases lags. The node is alive and stays as it is.
+		//log: The watch of Leases lags. The node is alive, so the decision is dropped.
 		q.loop.ctrl.deps.Log.Info("node lease renewed, dropping stale decision",
 			"node", j.node.Name)
 		q.finishNode(j, writes.NodeResult{}) // nothing was written

@@ -23,9 +23,9 @@ type PodAttributes struct {
 	// Manifest: root wrote the object as a static pod's manifest. Only then may its annotations mark
 	// the pod as static or mirror.
 	Manifest bool
-	// Doubted: the priority comes from a source that may not take resources from other pods. The pod
+	// UntrustedPriority: the priority comes from a source that may not take resources from other pods. The pod
 	// outranks no pod with a reservation.
-	Doubted bool
+	UntrustedPriority bool
 
 	prepared *preparedPod // set by Prepared
 }
@@ -62,7 +62,7 @@ type incomingPod struct {
 
 func incoming(p PodAttributes) *incomingPod {
 	m := p.preparedOrNew()
-	return &incomingPod{m.pod, m.held.Requests, m.held.Ports, p.Doubted}
+	return &incomingPod{m.pod, m.held.Requests, m.held.Ports, p.UntrustedPriority}
 }
 
 // NodeState is a snapshot of the node. It is not changed, so concurrent decisions may share it. An
@@ -80,8 +80,8 @@ type NodeState struct {
 	// Pods that hold resources: all pods that have not terminated, including those being killed, each
 	// once.
 	Pods []Held
-	// Promised are the reservations for pods that do not run yet. Other pods cannot use them.
-	Promised []Held
+	// Reservations are the reservations for pods that do not run yet. Other pods cannot use them.
+	Reservations []Held
 
 	Sysctls            *Sysctls        // nil: unknown
 	AppArmor           stats.Opt[bool] // whether the kernel enforces it

@@ -113,8 +113,8 @@ func (h *Held) frees(name v1.ResourceName) int64 {
 	if name == v1.ResourcePods {
 		return 1
 	}
-	if h.Surely != nil && !h.Ending { // an ending pod frees all its requests without another kill
-		return min(h.Surely[name], h.Requests[name])
+	if h.CertainRequests != nil && !h.Ending { // an ending pod frees all its requests without another kill
+		return min(h.CertainRequests[name], h.Requests[name])
 	}
 	return h.Requests[name]
 }

@@ -14,7 +14,7 @@
 //	admit.go     PodAttributes, NodeState, Failures, Admit: the order of the checks
 //	stored.go    defaults and validation that an API server would apply to a pod
 //	held.go      Held: a pod that holds resources
-//	promise.go   Promises: resources reserved for pods that do not run yet; which pods outrank one
+//	promise.go   Reservations: resources reserved for pods that do not run yet; which pods outrank one
 //	request.go   Amounts: the requests of a pod, in whole numbers
 //	fit.go       whether the requests fit
 //	place.go     labels, names, host ports, taints

@@ -19,20 +19,20 @@ type Held struct {
 	QOS             stats.QOSClass // empty: unknown, and the pod is never a victim
 	Priority        stats.Opt[int32]
 	Static          bool // static or mirror: critical, and never a victim
-	// Spared: never a victim, regardless of priority, for a reason of the caller.
-	Spared bool
+	// Protected: never a victim, regardless of priority, for a reason of the caller.
+	Protected bool
 	// Ending: the pod is being killed. It holds its resources until it is no longer in the state, and
 	// no other pod is preempted for resources that it will free. A pod that does not die must be
-	// Spared instead.
+	// Protected instead.
 	Ending bool
-	// Kept: the pod does not run; its resources are reserved (Promises).
-	Kept     bool
+	// Reserved: the pod does not run; its resources are reserved (Reservations).
+	Reserved bool
 	Created  time.Time // zero: unknown, which sorts before all known times
 	Requests Amounts
-	// Surely is the part of Requests that killing the pod certainly frees, if the rest is known only
+	// CertainRequests is the part of Requests that killing the pod certainly frees, if the rest is known only
 	// from an untrusted source; nil: all of Requests.
-	Surely Amounts
-	Ports  []Port
+	CertainRequests Amounts
+	Ports           []Port
 }
 
 // Port is a host port. IP 0.0.0.0 stands for all addresses. Its texts are handles, which are as
@@ -81,14 +81,14 @@ func (h *Held) Critical() bool {
 //   - reservations of pods that it outranks;
 //   - reservations of pods that are already on the node, so that these count once.
 func (n *NodeState) others(incoming *incomingPod) []*Held {
-	out := make([]*Held, 0, len(n.Pods)+len(n.Promised))
+	out := make([]*Held, 0, len(n.Pods)+len(n.Reservations))
 	for i := range n.Pods {
 		if h := &n.Pods[i]; incoming.UID == "" || h.UID != incoming.UID {
 			out = append(out, h)
 		}
 	}
-	for i := range n.Promised {
-		h := &n.Promised[i]
+	for i := range n.Reservations {
+		h := &n.Reservations[i]
 		if (incoming.UID == "" || h.UID != incoming.UID) && !incoming.ignoresPromise(h) &&
 			!n.hasPod(h.UID) {
 			out = append(out, h)

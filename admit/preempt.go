@@ -101,7 +101,7 @@ func values(list []*Held) (out []Held) {
 // Preemptable): the victim is not critical, or its priority is known and lower. The kubelet would
 // also kill a static pod of lower priority, which its manifest recreates.
 func (h *Held) mayPreempt(victim *Held) bool {
-	if victim.Static || victim.Spared {
+	if victim.Static || victim.Protected {
 		return false
 	}
 	// A critical victim that is not static has a priority. The priority of a static h may be unknown,

@@ -93,7 +93,7 @@ func TestVictimsAreTheKubelets(t *testing.T) {
 		n, p := drawFull(t, func(*v1.Pod) {})
 		for i := range n.Pods {
 			n.Pods[i].Ending = rapid.IntRange(0, 9).Draw(t, "ending") == 0
-			n.Pods[i].Spared = rapid.IntRange(0, 9).Draw(t, "spared") == 0
+			n.Pods[i].Protected = rapid.IntRange(0, 9).Draw(t, "spared") == 0
 		}
 		preemptor := HeldBy(p)
 		plan, result := Preempt(p, n)
@@ -105,7 +105,7 @@ func TestVictimsAreTheKubelets(t *testing.T) {
 			switch {
 			case h.Ending:
 				ending = append(ending, h)
-			case !h.Spared && !h.Static && (!h.Critical() || h.Priority.OK && preemptor.Priority.OK && h.Priority.V < preemptor.Priority.V):
+			case !h.Protected && !h.Static && (!h.Critical() || h.Priority.OK && preemptor.Priority.OK && h.Priority.V < preemptor.Priority.V):
 				byClass[h.QOS], able = append(byClass[h.QOS], h), append(able, h)
 			}
 		}
@@ -192,14 +192,14 @@ func TestFailedKillsRejectThePod(t *testing.T) {
 
 // A reservation lasts 30 s and requires a UID.
 func TestPromises(t *testing.T) {
-	var p Promises
+	var p Reservations
 	start := time.Unix(1000, 0)
-	if p.Keep(start, Held{Name: "no-uid"}) || len(p.Held(start)) != 0 {
+	if p.Reserve(start, Held{Name: "no-uid"}) || len(p.Held(start)) != 0 {
 		t.Error("Keep() reserved resources for a pod without a UID")
 	}
-	p.Keep(start, Held{UID: "b"})
-	p.Keep(start.Add(10*time.Second), Held{UID: "a"})
-	p.Keep(start, Held{UID: "c"})
+	p.Reserve(start, Held{UID: "b"})
+	p.Reserve(start.Add(10*time.Second), Held{UID: "a"})
+	p.Reserve(start, Held{UID: "c"})
 	p.Drop("c")
 	p.Drop("unknown")
 	for _, c := range []struct {
@@ -217,8 +217,8 @@ func TestPromises(t *testing.T) {
 	if len(p.kept) != 0 {
 		t.Errorf("expired reservations kept = %d, want 0", len(p.kept))
 	}
-	p.Keep(start, Held{UID: "a"})
-	p.Keep(start.Add(20*time.Second), Held{UID: "a"})
+	p.Reserve(start, Held{UID: "a"})
+	p.Reserve(start.Add(20*time.Second), Held{UID: "a"})
 	if len(p.Held(start.Add(40*time.Second))) != 1 {
 		t.Error("a renewed reservation ended after the first period")
 	}

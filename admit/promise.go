@@ -11,13 +11,13 @@ import (
 	"jettison/stats"
 )
 
-// PromisedFor is the duration of a reservation after a preemption. It must suffice for the caller
+// ReservationPeriod is the duration of a reservation after a preemption. It must suffice for the caller
 // to request admission again and for the pod to start.
-const PromisedFor = 30 * time.Second
+const ReservationPeriod = 30 * time.Second
 
-// Promises holds the reservations for pods that do not run yet. The zero value is empty. It is not
+// Reservations holds the reservations for pods that do not run yet. The zero value is empty. It is not
 // safe for concurrent use.
-type Promises struct {
+type Reservations struct {
 	kept map[types.UID]promise
 }
 
@@ -26,10 +26,10 @@ type promise struct {
 	until time.Time
 }
 
-// Keep reserves resources for a pod, or renews its reservation. It drops the reservation of a pod
+// Reserve reserves resources for a pod, or renews its reservation. It drops the reservation of a pod
 // of the same name with another UID, which is an earlier attempt. A pod without a UID cannot be
-// recognized later: Keep reserves nothing for it and returns false.
-func (p *Promises) Keep(now time.Time, pod Held) bool {
+// recognized later: Reserve does nothing for it and returns false.
+func (p *Reservations) Reserve(now time.Time, pod Held) bool {
 	if pod.UID == "" {
 		return false
 	}
@@ -39,22 +39,22 @@ func (p *Promises) Keep(now time.Time, pod Held) bool {
 	maps.DeleteFunc(p.kept, func(uid types.UID, old promise) bool {
 		return uid != pod.UID && old.pod.hasName(pod.Namespace, pod.Name)
 	})
-	pod.Kept = true
-	p.kept[pod.UID] = promise{pod, now.Add(PromisedFor)}
+	pod.Reserved = true
+	p.kept[pod.UID] = promise{pod, now.Add(ReservationPeriod)}
 	return true
 }
 
 // Drop ends the reservation of a pod that runs, or will not run.
-func (p *Promises) Drop(uid types.UID) { delete(p.kept, uid) }
+func (p *Reservations) Drop(uid types.UID) { delete(p.kept, uid) }
 
 // Until returns the end of a pod's reservation; zero: no reservation.
-func (p *Promises) Until(uid types.UID) time.Time { return p.kept[uid].until }
+func (p *Reservations) Until(uid types.UID) time.Time { return p.kept[uid].until }
 
 // UIDs returns the pods with reservations in any order, including expired ones not yet removed.
-func (p *Promises) UIDs() []types.UID { return slices.Collect(maps.Keys(p.kept)) }
+func (p *Reservations) UIDs() []types.UID { return slices.Collect(maps.Keys(p.kept)) }
 
 // Held removes expired reservations and returns the others, by UID.
-func (p *Promises) Held(now time.Time) []Held {
+func (p *Reservations) Held(now time.Time) []Held {
 	var out []Held
 	for uid, kept := range p.kept {
 		if !now.Before(kept.until) {
@@ -77,7 +77,7 @@ func (h *Held) Outranks(other *Held) bool {
 
 // ignoresPromise reports whether the pod may use the resources of reservation h.
 func (p *incomingPod) ignoresPromise(h *Held) bool {
-	if !h.Kept || !critical(p.Pod) {
+	if !h.Reserved || !critical(p.Pod) {
 		return false
 	}
 	return h.hasName(p.Namespace, p.Name) || !p.doubted && p.rank().Outranks(h)
@@ -101,8 +101,8 @@ func Outranked(p PodAttributes, n NodeState) (out []Held) {
 		return nil
 	}
 	rank, ports, lower := pod.rank(), pod.ports, []Held(nil)
-	stay := slices.DeleteFunc(slices.Clone(n.Promised), func(h Held) bool {
-		if h.Kept && rank.Outranks(&h) {
+	stay := slices.DeleteFunc(slices.Clone(n.Reservations), func(h Held) bool {
+		if h.Reserved && rank.Outranks(&h) {
 			lower = append(lower, h)
 			return true
 		}
@@ -111,14 +111,14 @@ func Outranked(p PodAttributes, n NodeState) (out []Held) {
 	slices.SortStableFunc(lower,
 		func(a, b Held) int { return cmp.Compare(b.Priority.V, a.Priority.V) })
 	for _, h := range lower {
-		n.Promised = append(stay, h)
-		n.Promised[len(stay)].Kept = false // so that others does not omit it
+		n.Reservations = append(stay, h)
+		n.Reservations[len(stay)].Reserved = false // so that others does not omit it
 		if others := n.others(pod); len(shortages(pod.requests, others, &n)) > 0 ||
 			portsConflict(ports, others) {
 			out = append(out, h)
 			continue
 		}
-		stay = n.Promised
+		stay = n.Reservations
 	}
 	return out
 }

@@ -64,7 +64,7 @@ func (s *script) run(d *datadriven.TestData) (string, error) {
 			name = d.CmdArgs[0].Key
 		}
 		n, err := parseNode(name, d.Input)
-		n.Pods, n.Promised = s.node.Pods, nil
+		n.Pods, n.Reservations = s.node.Pods, nil
 		if d.HasArg("empty") {
 			n.Name, n.Pods = "", nil
 		}
@@ -84,12 +84,12 @@ func (s *script) run(d *datadriven.TestData) (string, error) {
 		held := make([]Held, len(pods))
 		for i, line := range slices.Collect(strings.Lines(d.Input)) {
 			held[i] = HeldBy(pods[i])
-			held[i].Spared = slices.Contains(strings.Fields(line), "spared")
+			held[i].Protected = slices.Contains(strings.Fields(line), "spared")
 		}
 		if d.Cmd == "promised" {
-			s.node.Promised = held
+			s.node.Reservations = held
 		} else {
-			s.node.Pods, s.node.Promised = held, nil
+			s.node.Pods, s.node.Reservations = held, nil
 		}
 		return "ok", nil
 	case "admit":

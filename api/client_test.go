@@ -104,7 +104,7 @@ func TestClientSendsRequests(t *testing.T) {
 	})
 	ctx := t.Context()
 	s, err := c.State(ctx)
-	if err != nil || s.Version != "v1" || s.Pods != (PodCount{Runtime: 3, Objects: 2, Clients: 1}) || s.Underway != nil {
+	if err != nil || s.Version != "v1" || s.Pods != (PodCount{Runtime: 3, Objects: 2, Clients: 1}) || s.InProgress != nil {
 		t.Errorf("State() = %+v, %v, want version v1 and the pods that the server sent", s, err)
 	}
 	pods := []map[string]string{{"kind": "Pod"}}

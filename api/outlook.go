@@ -31,12 +31,12 @@ type ThresholdOutlook struct {
 	Observed *uint64 `json:"observed,omitempty"`
 	Limit    uint64  `json:"limit,omitempty"` // in the same unit; 0: not observed
 	Met      bool    `json:"met"`
-	// Withheld is the reason why the agent would evict no pod. Empty: it would evict the first of
+	// NoEvictionReason is the reason why the agent would evict no pod. Empty: it would evict the first of
 	// Ranking.
-	Withheld  string          `json:"withheld,omitempty"`
-	Ranking   []RankedPod     `json:"ranking"`        // first victim first, at most 100
-	More      int             `json:"more,omitempty"` // candidates after these
-	Protected []ProtectedPods `json:"protected"`      // pods that are never victims, by reason
+	NoEvictionReason string          `json:"withheld,omitempty"`
+	Ranking          []RankedPod     `json:"ranking"`        // first victim first, at most 100
+	More             int             `json:"more,omitempty"` // candidates after these
+	Protected        []ProtectedPods `json:"protected"`      // pods that are never victims, by reason
 }
 
 // RankedPod is a candidate of a ThresholdOutlook.

@@ -57,7 +57,7 @@ type Record struct {
 	Released  *uint64 `json:"released,omitempty"`
 	Reclaimed *uint64 `json:"reclaimed,omitempty"` // bytes of memory reclaimed before the eviction
 	// the proactive reclaim before the eviction; nil: none
-	Squeeze *Squeeze `json:"squeeze,omitempty"`
+	Squeeze *ProactiveReclaim `json:"squeeze,omitempty"`
 
 	Outcome Outcome `json:"outcome"`
 	Error   string  `json:"error,omitempty"`
@@ -66,8 +66,8 @@ type Record struct {
 	// Restarted is the creation time of the first container of the pod that ran after the pod's end.
 	// Zero: none within an hour. The pod's end is Emptied, or Began where that is unknown.
 	Restarted time.Time `json:"restarted,omitzero"`
-	// Over: the record is complete, except for Restarted and the later fields of Squeeze.
-	Over bool `json:"over,omitempty"`
+	// Complete: the record is complete, except for Restarted and the later fields of ProactiveReclaim.
+	Complete bool `json:"over,omitempty"`
 	// DryRun: the agent did nothing; an agent without --dry-run would have evicted the pod.
 	DryRun bool `json:"dryRun,omitempty"`
 }
@@ -161,9 +161,9 @@ type Candidate struct {
 	Keys      string `json:"keys,omitempty"` // all keys, for people
 }
 
-// Squeeze describes the proactive reclaim before an eviction: the memory that the agent requested
+// ProactiveReclaim describes the proactive reclaim before an eviction: the memory that the agent requested
 // from the kernel, and the memory that the kernel reclaimed from pods.
-type Squeeze struct {
+type ProactiveReclaim struct {
 	// Signal that ran short. A crossing of another one may have stopped the reclaim.
 	Signal stats.Signal  `json:"signal"`
 	Kind   string        `json:"kind"` // anonymous memory, page cache

@@ -8,21 +8,21 @@ import (
 
 // State is a snapshot of the agent: the answer to GET /v1/state.
 type State struct {
-	Time       time.Time        `json:"time"`
-	Version    string           `json:"version"` // of the agent
-	Runtime    RuntimeState     `json:"runtime"`
-	Kubelet    bool             `json:"kubelet"` // a kubelet was found on this node
-	Disk       string           `json:"disk"`    // act or observe: the mode of disk signals
-	DryRun     bool             `json:"dryRun"`
-	Conditions []ConditionState `json:"conditions"` // all, sorted by type
-	Signals    []SignalState    `json:"signals"`    // in the order of the thresholds
-	Met        []MetState       `json:"thresholdsMet"`
-	Pods       PodCount         `json:"pods"`
-	Underway   []UnderwayState  `json:"underway"` // in the order in which they began
-	SetAside   []AsideState     `json:"setAside"` // by UID
-	Evicted    []Evicted        `json:"evicted"`  // the last 32, oldest first
-	// Stopped is the reason why the circuit breaker is open. Empty: it is closed.
-	Stopped string `json:"stopped,omitempty"`
+	Time       time.Time            `json:"time"`
+	Version    string               `json:"version"` // of the agent
+	Runtime    RuntimeState         `json:"runtime"`
+	Kubelet    bool                 `json:"kubelet"` // a kubelet was found on this node
+	Disk       string               `json:"disk"`    // act or observe: the mode of disk signals
+	DryRun     bool                 `json:"dryRun"`
+	Conditions []ConditionState     `json:"conditions"` // all, sorted by type
+	Signals    []SignalState        `json:"signals"`    // in the order of the thresholds
+	Met        []MetState           `json:"thresholdsMet"`
+	Pods       PodCount             `json:"pods"`
+	InProgress []EvictionInProgress `json:"underway"` // in the order in which they began
+	SetAside   []AsideState         `json:"setAside"` // by UID
+	Evicted    []Evicted            `json:"evicted"`  // the last 32, oldest first
+	// BreakerOpen is the reason why the circuit breaker is open. Empty: it is closed.
+	BreakerOpen string `json:"stopped,omitempty"`
 	// Errors holds the errors of sources that cannot be read, by source.
 	Errors map[string]string `json:"errors"`
 	// Looks counts the cheap looks since the agent started.
@@ -76,16 +76,16 @@ type GateState struct {
 	Reasons map[string]uint64 `json:"reasons,omitempty"`
 	// Answers is the time that the agent took per request, from reading it to writing the answer.
 	Answers LatencyState `json:"answers"`
-	// Making lists the preemptions in progress, in the order in which they began. Kept lists, by UID,
+	// Preempting lists the preemptions in progress, in the order in which they began. Reserved lists, by UID,
 	// the critical pods with reserved resources. A reservation ends when the pod runs or at Until.
-	Making []MakingState `json:"making,omitempty"`
-	Kept   []KeptState   `json:"kept,omitempty"`
+	Preempting []PreemptionState  `json:"making,omitempty"`
+	Reserved   []ReservationState `json:"kept,omitempty"`
 	// Holds lists evicted pods in their hold-off, at most 100.
 	Holds []HoldState `json:"holds,omitempty"`
-	// RoomMade counts the preemptions that succeeded, RoomFailed those that freed too little or found
+	// Preempted counts the preemptions that succeeded, PreemptFailed those that freed too little or found
 	// no victim.
-	RoomMade   uint64 `json:"roomMade"`
-	RoomFailed uint64 `json:"roomFailed"`
+	Preempted     uint64 `json:"roomMade"`
+	PreemptFailed uint64 `json:"roomFailed"`
 }
 
 // HoldState is an evicted pod in its hold-off. Without a UID it is the replacement that the pod's
@@ -107,8 +107,8 @@ type HoldOwner struct {
 	Pod       string `json:"pod"` // name of the pod that was evicted
 }
 
-// MakingState is a preemption in progress for a critical pod.
-type MakingState struct {
+// PreemptionState is a preemption in progress for a critical pod.
+type PreemptionState struct {
 	Pod   stats.PodReference `json:"pod"`
 	Began time.Time          `json:"began"`
 	// Victims are the pods that the agent stops for it. It may also wait for evictions that were
@@ -117,8 +117,8 @@ type MakingState struct {
 	Message string               `json:"message"` // why the pod was rejected before the preemption
 }
 
-// KeptState is a critical pod with resources that are reserved for it.
-type KeptState struct {
+// ReservationState is a critical pod with resources that are reserved for it.
+type ReservationState struct {
 	Pod   stats.PodReference `json:"pod"`
 	Until time.Time          `json:"until"`
 }
@@ -216,8 +216,8 @@ type UnknownPriority struct {
 	Unprotected int `json:"unprotected"`
 }
 
-// UnderwayState is an eviction in progress.
-type UnderwayState struct {
+// EvictionInProgress is an eviction in progress.
+type EvictionInProgress struct {
 	Pod                stats.PodReference `json:"pod"`
 	Signal             stats.Signal       `json:"signal"`
 	GracePeriodSeconds int64              `json:"gracePeriodSeconds"`

@@ -57,6 +57,6 @@ func openat(dir int, name string, flags int) (int, error) {
 	return int(fd), nil
 }
 
-// Forget sets g to a closed Group without closing any descriptor. It initializes a Group that
+// MarkClosed sets g to a closed Group without closing any descriptor. It initializes a Group that
 // is embedded in another value.
-func (g *Group) Forget() { *g = Group{dir: -1} }
+func (g *Group) MarkClosed() { *g = Group{dir: -1} }

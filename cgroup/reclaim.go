@@ -80,9 +80,9 @@ func (r *Reclaimer) Reclaim(bytes uint64, s Swappiness) error {
 	}
 }
 
-// Plain reports whether the kernel was found to take only a number of bytes: the reclaimed
+// WithoutSwappiness reports whether the kernel was found to take only a number of bytes: the reclaimed
 // memory may then be anonymous or shared, and go to swap.
-func (r *Reclaimer) Plain() bool { return r.noSwappiness }
+func (r *Reclaimer) WithoutSwappiness() bool { return r.noSwappiness }
 
 // Close closes the descriptor.
 func (r *Reclaimer) Close() {

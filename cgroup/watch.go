@@ -59,7 +59,7 @@ type watched struct {
 // source is one descriptor in the epoll.
 type source struct {
 	fd   int // -1: not used
-	kind Happened
+	kind WatchEvents
 	// of this number, so that an event of a removed source is not attributed to its successor
 	generation int32
 	of         *watched

@@ -197,7 +197,7 @@ func TestLiveWatchLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer dir.Close()
-	run := func(script string, want Happened) {
+	run := func(script string, want WatchEvents) {
 		t.Helper()
 		cmd := exec.Command("sh", "-c", script)
 		cmd.SysProcAttr = &unix.SysProcAttr{UseCgroupFD: true, CgroupFD: int(dir.Fd())}

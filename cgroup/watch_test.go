@@ -80,11 +80,11 @@ func signal(t testing.TB, fd int) {
 
 // await takes wakes until one has all of what for the key, and returns all events of the key on
 // the way.
-func await(t testing.TB, w *Watcher, key string, what Happened) Happened {
+func await(t testing.TB, w *Watcher, key string, what WatchEvents) WatchEvents {
 	t.Helper()
 	timer := time.NewTimer(30 * time.Second)
 	defer timer.Stop()
-	var got Happened
+	var got WatchEvents
 	var wake Wake
 	for {
 		select {
@@ -129,18 +129,18 @@ func TestABurstIsOneWake(t *testing.T) {
 	if !w.Take(&wake) || wake.Events != 10_001 || wake.N != maxWoken || !wake.Overflow || !wake.First.Equal(now) {
 		t.Errorf("wake has %d events, %d keys, overflow %v, first after %v", wake.Events, wake.N, wake.Overflow, wake.First.Sub(now))
 	}
-	if wake.What != MemoryEventsChanged|MemoryEventsLocalChanged|PIDsEventsChanged || wake.Keys[3] != (Woken{"pod3", MemoryEventsLocalChanged}) ||
-		wake.Keys[0] != (Woken{"pod0", MemoryEventsChanged}) {
+	if wake.What != MemoryEventsChanged|MemoryEventsLocalChanged|PIDsEventsChanged || wake.Keys[3] != (KeyEvents{"pod3", MemoryEventsLocalChanged}) ||
+		wake.Keys[0] != (KeyEvents{"pod0", MemoryEventsChanged}) {
 		t.Errorf("wake has events %v, first keys %+v", wake.What, wake.Keys[:4])
 	}
-	if w.Take(&wake) || wake.N != 0 || wake.What != 0 || wake.Keys[0] != (Woken{}) || len(w.Wakes()) != 0 {
+	if w.Take(&wake) || wake.N != 0 || wake.What != 0 || wake.Keys[0] != (KeyEvents{}) || len(w.Wakes()) != 0 {
 		t.Errorf("second Take returned events: %+v", wake)
 	}
 	w.mu.Lock()
 	w.slot.add(now, &groups[299], Ended) // it did not fit into the previous wake
 	w.slot.add(now, nil, Refused)
 	w.mu.Unlock()
-	if !w.Take(&wake) || wake.N != 1 || wake.Keys[0] != (Woken{"pod299", Ended}) || wake.What != Ended|Refused || wake.Overflow {
+	if !w.Take(&wake) || wake.N != 1 || wake.Keys[0] != (KeyEvents{"pod299", Ended}) || wake.What != Ended|Refused || wake.Overflow {
 		t.Errorf("unexpected content of the next wake: %+v", wake)
 	}
 }
@@ -272,7 +272,7 @@ func TestALateEventIsNotTheSuccessors(t *testing.T) {
 	}
 	late[0].Pad = 1
 	w.round(time.Now(), late, nil, nil)
-	if !w.Take(&wake) || wake.Keys[0] != (Woken{"new", PIDsEventsChanged}) {
+	if !w.Take(&wake) || wake.Keys[0] != (KeyEvents{"new", PIDsEventsChanged}) {
 		t.Errorf("own event of the new source is missing: %+v", wake.Keys[0])
 	}
 }

@@ -12,14 +12,14 @@ import (
 // Watch selects the events of a cgroup that cause a wake.
 type Watch struct {
 	// of MemoryEventsChanged, MemoryEventsLocalChanged, CgroupEventsChanged, PIDsEventsChanged
-	Events   Happened
+	Events   WatchEvents
 	Triggers []Trigger // only for a long-lived cgroup: see Trigger
 }
 
 // eventFiles are the files that signal changes, by event (cgroup_file_notify; v6.12
 // mm/memcontrol.c, kernel/cgroup/pids.c).
 var eventFiles = [...]struct {
-	kind Happened
+	kind WatchEvents
 	name string
 }{
 	{MemoryEventsChanged, "memory.events"}, {MemoryEventsLocalChanged, "memory.events.local"},
@@ -34,7 +34,7 @@ const nodeKey = ""
 // out. It replaces a previous watch under the key, but does nothing if that is of the same
 // cgroup. The group may be closed afterwards. ErrVanished: the cgroup was removed meanwhile and
 // is not watched.
-func (w *Watcher) Add(key string, g *Group, watch Watch) (Happened, error) {
+func (w *Watcher) Add(key string, g *Group, watch Watch) (WatchEvents, error) {
 	if key == nodeKey {
 		return 0, fmt.Errorf("watch cgroup %s: no key", g.file(""))
 	}
@@ -71,7 +71,7 @@ func (w *Watcher) Add(key string, g *Group, watch Watch) (Happened, error) {
 }
 
 // AddNode watches the node's pressure in PROC/pressure, under the key "".
-func (w *Watcher) AddNode(procMount string, triggers []Trigger) (Happened, error) {
+func (w *Watcher) AddNode(procMount string, triggers []Trigger) (WatchEvents, error) {
 	var opened []opening
 	for _, t := range triggers {
 		path := filepath.Join(procMount, "pressure", t.Resource.String())
@@ -102,7 +102,7 @@ func (w *Watcher) Watches(key string, id ID) bool {
 	return ok
 }
 
-func (w *Watcher) watching(key string, id ID) (got Happened, ok bool) {
+func (w *Watcher) watching(key string, id ID) (got WatchEvents, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	of := w.groups[key]
@@ -112,7 +112,7 @@ func (w *Watcher) watching(key string, id ID) (got Happened, ok bool) {
 	return w.kinds(of), true
 }
 
-func (w *Watcher) kinds(of *watched) (got Happened) {
+func (w *Watcher) kinds(of *watched) (got WatchEvents) {
 	for _, number := range of.sources {
 		got |= w.sources[number].kind
 	}
@@ -150,7 +150,7 @@ func (w *Watcher) Keep(wanted func(key string) bool) {
 // opening is a descriptor to be added to the epoll.
 type opening struct {
 	fd     int
-	kind   Happened
+	kind   WatchEvents
 	events uint32
 	rearm  bool
 }
@@ -205,7 +205,7 @@ func causeOf(err error) error {
 }
 
 // put adds descriptors to the epoll and replaces the watch under the key.
-func (w *Watcher) put(of *watched, opened []opening) (got Happened, err error) {
+func (w *Watcher) put(of *watched, opened []opening) (got WatchEvents, err error) {
 	var refused []error
 	var dead []int
 	w.mu.Lock()

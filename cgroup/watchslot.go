@@ -4,14 +4,14 @@ import (
 	"time"
 )
 
-// Happened is a set of events.
-type Happened uint16
+// WatchEvents is a set of events.
+type WatchEvents uint16
 
 // The events. The first three are pressure triggers.
 const (
-	CPUPressed    Happened = 1 << iota // a cpu trigger fired
-	MemoryPressed                      // a memory trigger
-	IOPressed                          // an io trigger
+	CPUPressed    WatchEvents = 1 << iota // a cpu trigger fired
+	MemoryPressed                         // a memory trigger
+	IOPressed                             // an io trigger
 	// memory.events changed, here or in a descendant: limits that were hit, OOM kills
 	MemoryEventsChanged
 	// memory.events.local changed: limits of the cgroup itself
@@ -27,20 +27,20 @@ const (
 // then looks at all groups.
 const maxWoken = 64
 
-// Woken holds the events of one key.
-type Woken struct {
+// KeyEvents holds the events of one key.
+type KeyEvents struct {
 	Key  string
-	What Happened
+	What WatchEvents
 }
 
 // Wake holds all events between two calls of Take.
 type Wake struct {
-	First    time.Time       // time of the first event, as seen by the watcher's thread
-	What     Happened        // events of any key
-	Events   uint64          // number of events
-	Overflow bool            // more keys than fit: look at all groups
-	N        int             // of Keys
-	Keys     [maxWoken]Woken // in the order of their first event
+	First    time.Time           // time of the first event, as seen by the watcher's thread
+	What     WatchEvents         // events of any key
+	Events   uint64              // number of events
+	Overflow bool                // more keys than fit: look at all groups
+	N        int                 // of Keys
+	Keys     [maxWoken]KeyEvents // in the order of their first event
 }
 
 // slot collects the next Wake. Each key stores its index in it, so that an event costs the same
@@ -51,7 +51,7 @@ type slot struct {
 }
 
 // add adds an event; of nil: without a key.
-func (s *slot) add(now time.Time, of *watched, what Happened) {
+func (s *slot) add(now time.Time, of *watched, what WatchEvents) {
 	if s.wake.Events == 0 {
 		s.wake.First = now
 	}
@@ -65,7 +65,7 @@ func (s *slot) add(now time.Time, of *watched, what Happened) {
 		of.slotIndex = -1
 		if s.wake.N < maxWoken {
 			of.slotIndex = s.wake.N
-			s.wake.Keys[of.slotIndex] = Woken{Key: of.key}
+			s.wake.Keys[of.slotIndex] = KeyEvents{Key: of.key}
 			s.wake.N++
 		} else {
 			s.wake.Overflow = true

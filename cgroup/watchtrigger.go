@@ -68,7 +68,7 @@ func (t Trigger) plain() Trigger {
 	return t
 }
 
-func (t Trigger) kind() Happened { return CPUPressed << t.Resource }
+func (t Trigger) kind() WatchEvents { return CPUPressed << t.Resource }
 
 // openTrigger opens a pressure file and sets a trigger in it, which exists as long as the
 // descriptor. If the kernel rejects a window without CAP_SYS_RESOURCE, this and all later

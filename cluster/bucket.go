@@ -76,12 +76,12 @@ func (b *Bucket) Take(now time.Time) bool {
 	return true
 }
 
-// Await records whether a caller waits for the next token.
-func (b *Bucket) Await(waiting bool) { b.waiting = waiting }
+// SetWaiting records whether a caller waits for the next token.
+func (b *Bucket) SetWaiting(waiting bool) { b.waiting = waiting }
 
-// Again delays the next token to one interval after now: the action of the last token completed
+// Restart delays the next token to one interval after now: the action of the last token completed
 // only now.
-func (b *Bucket) Again(now time.Time) {
+func (b *Bucket) Restart(now time.Time) {
 	if b.rate > 0 && b.rate < NoLimit {
 		if ready := now.Add(interval(b.rate)); ready.After(b.ready) {
 			b.ready = ready
@@ -89,9 +89,9 @@ func (b *Bucket) Again(now time.Time) {
 	}
 }
 
-// Nth returns the time of the nth token from now, n from 1; the zero time: none at this rate.
-func (b *Bucket) Nth(now time.Time, n int) time.Time {
-	next := b.Next(now)
+// NthToken returns the time of the nth token from now, n from 1; the zero time: none at this rate.
+func (b *Bucket) NthToken(now time.Time, n int) time.Time {
+	next := b.NextToken(now)
 	if next.IsZero() || b.rate >= NoLimit {
 		return next
 	}
@@ -99,8 +99,8 @@ func (b *Bucket) Nth(now time.Time, n int) time.Time {
 	return next.Add(time.Duration(min(wait, math.MaxInt64/4)))
 }
 
-// Next returns the time of the next token; the zero time: none at this rate.
-func (b *Bucket) Next(now time.Time) time.Time {
+// NextToken returns the time of the next token; the zero time: none at this rate.
+func (b *Bucket) NextToken(now time.Time) time.Time {
 	switch {
 	case b.rate <= 0:
 		return time.Time{}

@@ -266,7 +266,7 @@ func TestReportedChangesRefreshDetails(t *testing.T) {
 		if r.Change(func() { r.Fail = nil }); i == 1 {
 			r.Change(func() { r.Fail = map[string]error{"ContainerStatus": status.Error(codes.Unavailable, "busy")} })
 		}
-		l.Told(c.told, c.changed)
+		l.SetEvents(c.told, c.changed)
 		if _, err := l.List(t.Context()); err != nil || r.Calls("ContainerStatus")-before != c.want {
 			t.Errorf("list %d at %v: %d status calls, want %d; error %v", i, c.at, r.Calls("ContainerStatus")-before, c.want, err)
 		}

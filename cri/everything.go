@@ -31,7 +31,7 @@ func (c *Client) Sandboxes(ctx context.Context, known []string,
 	return left, err
 }
 
-// Told holds the callbacks of AllContainers.
+// SetEvents holds the callbacks of AllContainers.
 type Told struct {
 	Again     func()            // discard all containers passed so far: the listing restarts
 	Container func(*Container)  // without details from a status

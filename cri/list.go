@@ -19,7 +19,7 @@ type Listing struct {
 // Intervals for refreshing details. Details of containers can change in place (the kubelet resizes
 // pods). A verbose status takes about 0.5 ms: List refreshes a limited number, which adds at most
 // 16 ms. Details of sandboxes rarely change, and their status takes twice as long. If the runtime
-// reports changes (method Told), only unsolicited changes by another NRI plugin are missed: no
+// reports changes (method SetEvents), only unsolicited changes by another NRI plugin are missed: no
 // plugin is notified of them (containerd 2.4.2 internal/nri/nri.go applyUpdates).
 const (
 	refreshAge     = time.Minute
@@ -72,10 +72,10 @@ func NewLister(c *Client) *Lister {
 	return &Lister{client: c, now: time.Now}
 }
 
-// Told sets whether the runtime reports each change of its objects (told), and the containers
+// SetEvents sets whether the runtime reports each change of its objects (told), and the containers
 // changed since the last List. If it does, List refreshes the details of changed containers as soon
 // as it refreshes any, and others every five minutes.
-func (l *Lister) Told(told bool, changed map[string]bool) {
+func (l *Lister) SetEvents(told bool, changed map[string]bool) {
 	l.changesReported = told
 	for id := range changed {
 		if k := l.containers[id]; k != nil {
@@ -88,7 +88,7 @@ func (l *Lister) Told(told bool, changed map[string]bool) {
 //
 // It requests the details of new sandboxes, of new containers that have not exited, and of
 // containers that have started since. It refreshes details older than a minute (sandboxes: ten;
-// after Told: five). It requests once the details and the end of containers that have exited in a
+// after SetEvents: five). It requests once the details and the end of containers that have exited in a
 // ready sandbox, because they count in the request of its pod. The refreshes are limited to 32 per
 // List.
 //

@@ -56,7 +56,7 @@ func (n *node) firstToGo() (string, error) {
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
 		return "", fmt.Errorf("%w in %s", err, text)
 	}
-	if len(o.Thresholds) == 0 || len(o.Thresholds[0].Ranking) == 0 || o.Thresholds[0].Withheld != "" {
+	if len(o.Thresholds) == 0 || len(o.Thresholds[0].Ranking) == 0 || o.Thresholds[0].NoEvictionReason != "" {
 		return "", fmt.Errorf("explain names no candidate: %s", text)
 	}
 	return o.Thresholds[0].Ranking[0].UID, nil

@@ -92,7 +92,7 @@ func TestPromiseACriticalPodPreemptsTheFewest(t *testing.T) {
 		t.Errorf("start of the victim directly after its preemption = %v, want a rejection", err)
 	}
 	n.agentSays("preemption succeeded", 1)
-	if s := n.state(); s.Gate.RoomMade != 1 || len(s.Gate.Kept) != 1 || s.Gate.Kept[0].Pod.Name != "critical" {
+	if s := n.state(); s.Gate.Preempted != 1 || len(s.Gate.Reserved) != 1 || s.Gate.Reserved[0].Pod.Name != "critical" {
 		t.Errorf("gate state after the preemption = %+v", s.Gate)
 	}
 	if _, err := n.Run(n.ctx, n.known(vm.NewPod("thief", fmt.Sprint(room+1), "", "sleep"), 12, 0)); err == nil || !strings.Contains(err.Error(), "OutOfmemory") {

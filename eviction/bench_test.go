@@ -122,7 +122,7 @@ func BenchmarkStep(b *testing.B) {
 					hits.V.Max++
 					d := m.Step(now, in)
 					if len(d.Reclaim) > 0 {
-						d = m.Reclaimed(now, in)
+						d = m.StepAfterReclaim(now, in)
 					}
 					if len(d.Evictions) != c.victims {
 						b.Fatal(len(d.Evictions), d.Reason)
@@ -179,7 +179,7 @@ func TestATerseStepDoesNotAllocate(t *testing.T) {
 		if len(d.Evictions) != 1 || d.Evictions[0].Message != "" {
 			t.Fatalf("%s: evictions = %+v, want one without a message", c.name, d.Evictions)
 		}
-		d.Words()
+		d.AddTexts()
 		in.Terse = false
 		want := wordy.Step(now, in)
 		d.Met, want.Met, d.Signal.Since, want.Signal.Since = nil, nil, now, now

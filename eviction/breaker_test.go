@@ -338,7 +338,7 @@ func TestBreakerStoresNoPageCache(t *testing.T) {
 			w.m.breakers.byThreshold[w.m.watch.all[0].key()] = b
 			w.look(100 * time.Millisecond)
 			in := Input{Summary: &stats.Summary{Node: w.node, Pods: w.pods}, MemoryOnly: true}
-			if i := w.m.Unread(w.now, in); i != at {
+			if i := w.m.PodToRead(w.now, in); i != at {
 				t.Fatalf("Unread = %d, want %d", i, at)
 			}
 		}

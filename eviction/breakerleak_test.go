@@ -97,7 +97,7 @@ func TestBreakerAllowsOneFutileLeaker(t *testing.T) {
 func TestPodsThatBreakerHoldsBack(t *testing.T) {
 	for name, set := range map[string]func(w *testNode, p *stats.PodStats){
 		"within its request": func(_ *testNode, p *stats.PodStats) {
-			p.QOSClass, p.MemoryRequest = stats.Guaranteed, stats.Some(stats.Exactly(8000<<20))
+			p.QOSClass, p.MemoryRequest = stats.Guaranteed, stats.Some(stats.ExactRange(8000<<20))
 		},
 		"set aside": func(w *testNode, p *stats.PodStats) {
 			w.m.evictions.history.aside[p.PodRef.UID] = setAside{until: w.now.Add(time.Hour)}
@@ -123,11 +123,11 @@ func TestBreakerIgnoresPageCacheGrowth(t *testing.T) {
 	w.node.Memory.Time = w.now
 	w.m.Observe(w.now, &w.node, Situation{})
 	in := Input{Summary: &stats.Summary{Time: w.now, Node: w.node, Pods: w.pods}, MemoryOnly: true}
-	if i := w.m.Unread(w.now, in); i != len(w.pods)-1 {
+	if i := w.m.PodToRead(w.now, in); i != len(w.pods)-1 {
 		t.Fatalf("Unread = %d, want %d", i, len(w.pods)-1)
 	}
 	w.setPodMemory("leaker", 300, false)
-	if i := w.m.Unread(w.now, in); i != -1 {
+	if i := w.m.PodToRead(w.now, in); i != -1 {
 		t.Errorf("Unread after the full read = %d, want -1", i)
 	}
 	w.wantVictim(w.look(0), "")

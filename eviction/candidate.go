@@ -155,9 +155,9 @@ func (p *Policy) candidate(pod *stats.PodStats, object *Pod) Candidate {
 	return c
 }
 
-// Judge returns a pod's priority, if known, and why the pod is never a victim; empty if it may be
+// PriorityAndProtection returns a pod's priority, if known, and why the pod is never a victim; empty if it may be
 // one. object may be nil.
-func (p *Policy) Judge(pod *stats.PodStats, object *Pod) (priority stats.Opt[int32],
+func (p *Policy) PriorityAndProtection(pod *stats.PodStats, object *Pod) (priority stats.Opt[int32],
 	protected string) {
 	if object != nil && !object.of(pod) {
 		object = nil
@@ -201,11 +201,11 @@ func (p *Policy) memoryRequest(c *Candidate) stats.Opt[stats.Range] {
 		if c.Pod.QOSClass == stats.BestEffort {
 			return stats.Some(stats.Range{})
 		}
-		return stats.Some(stats.Exactly(c.Object.memoryRequest))
+		return stats.Some(stats.ExactRange(c.Object.memoryRequest))
 	}
 	if text := p.ownAnnotation(c, annotationMemoryRequest); text != "" {
 		if q, err := parseQuantity(text); err == nil && q.Sign() >= 0 {
-			return stats.Some(stats.Exactly(bytes(q)))
+			return stats.Some(stats.ExactRange(bytes(q)))
 		}
 	}
 	return c.Pod.MemoryRequest

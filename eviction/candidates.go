@@ -70,7 +70,7 @@ func (m *Manager) choose(now time.Time, in Input, d *Decision, w *watched) bool 
 	if first {
 		d.Signal, d.Ranking, d.Protected, d.Reason = met, ranked, protected, reason
 	}
-	d.Stopped = d.Stopped || stopped
+	d.BreakerOpen = d.BreakerOpen || stopped
 	d.Unexplained = d.Unexplained || m.explain.doubts[w.Signal].reason != ""
 	if reason != "" {
 		return false
@@ -79,14 +79,14 @@ func (m *Manager) choose(now time.Time, in Input, d *Decision, w *watched) bool 
 	m.scratch.eviction[0] = Eviction{
 		Pod: *v.Pod, Signal: w.Signal, GracePeriodSeconds: m.config.gracePeriod(w, v.Object),
 		Reason:     ReasonEvicted,
-		Disruption: true, Hastens: v.Keys.Dying, kind: w.info.kind, hard: w.Hard(),
+		Disruption: true, CutsGracePeriod: v.Keys.Dying, kind: w.info.kind, hard: w.Hard(),
 	}
 	if r := expected(v, w); r.OK && r.V <= implausible {
 		m.scratch.eviction[0].Returns = r.V
 	}
 	d.Evictions = m.scratch.eviction[:]
 	if !in.Terse {
-		d.Words()
+		d.AddTexts()
 	}
 	return true
 }
@@ -130,11 +130,11 @@ func findMet(met []Met, w *watched) *Met {
 	return &Met{Threshold: w.Threshold} // not reached: w is due
 }
 
-// Unread returns the index in the Summary of a pod that must be read in full before the next step,
+// PodToRead returns the index in the Summary of a pod that must be read in full before the next step,
 // or -1. Without that the step would decide by an upper bound. It is the pod that a threshold for
 // memory would evict first, or one that is terminating. A pod that is not first by an upper bound
 // is not first by its exact value either, so no other pod needs the read. It does not allocate.
-func (m *Manager) Unread(now time.Time, in Input) int {
+func (m *Manager) PodToRead(now time.Time, in Input) int {
 	s := in.Summary
 	for i := range s.Pods {
 		if p := &s.Pods[i]; p.Memory.Quick && m.evictions.terminating(p.PodRef.UID) != nil {

@@ -33,7 +33,7 @@ func nodeUnderPressure(t *testing.T, grown, request, refaulted, hogRefaulted uin
 	w.addPod("hog", 500, 0, 1)
 	w.addPod("neighbour", 900, 0, 1)
 	hog, neighbour := &w.pods[0], &w.pods[1]
-	neighbour.MemoryRequest, neighbour.QOSClass = stats.Some(stats.Exactly(request<<20)), stats.Burstable
+	neighbour.MemoryRequest, neighbour.QOSClass = stats.Some(stats.ExactRange(request<<20)), stats.Burstable
 	set := func(p *stats.PodStats, hits, refaulted uint64) {
 		p.Events = stats.Some(stats.MemoryEvents{Max: hits})
 		p.Memory.RefaultBytes = stats.Some(refaulted << 20)

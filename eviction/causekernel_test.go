@@ -58,7 +58,7 @@ func TestKernelMemoryWithinRequestIsProtected(t *testing.T) {
 	w := newTestNode(t, "hard memory.pressure.full 20%/1s")
 	w.setLeft(stats.SignalMemoryAvailable, 4000)
 	p := w.addPod("hog", 500, 0, 1)
-	p.QOSClass, p.MemoryRequest = stats.Burstable, stats.Some(stats.Exactly(4000<<20))
+	p.QOSClass, p.MemoryRequest = stats.Burstable, stats.Some(stats.ExactRange(4000<<20))
 	w.setActivity("hog", 10, 0, 0)
 	w.setKernelMemory("hog", 10)
 	w.fullLook(time.Second, 0.1)

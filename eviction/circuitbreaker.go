@@ -187,7 +187,7 @@ func (w *watched) grewMuch(had, has uint64) bool {
 }
 
 // recordUsage stores the usage of the eligible pods when the breaker opens. Pods with only an upper
-// bound are stored by the next look, because Unread requests a full read of them. If that read
+// bound are stored by the next look, because PodToRead requests a full read of them. If that read
 // fails they count as new.
 func (b *breaker) recordUsage(ranked []Ranked) {
 	recorded := b.usageAtOpen != nil

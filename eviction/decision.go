@@ -19,8 +19,8 @@ type Decision struct {
 	// Met lists the thresholds that are met, in or after their grace periods, most urgent first.
 	Met []Met
 	// Reclaim lists what to reclaim, in this order, before pods are evicted for the signals named
-	// there. The caller then looks again and calls Reclaimed.
-	Reclaim []Wish
+	// there. The caller then looks again and calls StepAfterReclaim.
+	Reclaim []ReclaimRequest
 	// Evictions lists the evictions to carry out now: any number for pods over their own limits on
 	// local storage, or at most one for a threshold.
 	Evictions []Eviction
@@ -34,8 +34,8 @@ type Decision struct {
 	// Reason explains the choice of the victim, or why no pod is evicted although a threshold asks for
 	// one.
 	Reason string
-	// Stopped reports that the breaker is open.
-	Stopped bool
+	// BreakerOpen reports that the breaker is open.
+	BreakerOpen bool
 	// Unexplained reports that pods do not explain a disk's shortage, so that no pod is evicted for it
 	// yet.
 	Unexplained bool
@@ -72,8 +72,8 @@ const (
 	ReclaimImages     Reclaimable = "images"     // unused ones
 )
 
-// Wish is something to reclaim before pods are evicted.
-type Wish struct {
+// ReclaimRequest is something to reclaim before pods are evicted.
+type ReclaimRequest struct {
 	What    Reclaimable
 	Signals []stats.Signal // the signals that it is for; they decide whether it was enough
 }
@@ -93,9 +93,9 @@ type Eviction struct {
 	// Disruption reports that the pod gets the condition DisruptionTarget with DisruptionReason and
 	// the message. It is set only for evictions for a threshold.
 	Disruption bool
-	// Hastens reports that the pod is already being evicted within a grace period and must now be
+	// CutsGracePeriod reports that the pod is already being evicted within a grace period and must now be
 	// killed.
-	Hastens bool
+	CutsGracePeriod bool
 	// Returns is the expected return, in the signal's unit, or in bytes for memory pressure; 0 if
 	// unknown, as for io and cpu pressure.
 	Returns uint64
@@ -118,10 +118,10 @@ func (e *Eviction) Disk() bool { return e.kind.disk() || e.Local() }
 // millisecond counts.
 func (e *Eviction) Urgent() bool { return e.hard && !e.Disk() }
 
-// TakesMemory reports whether the page cache that the victim leaves matters. It does for memory and
+// PageCacheMatters reports whether the page cache that the victim leaves matters. It does for memory and
 // for a disk, whose pages are memory. It does for a critical pod, which is about to use the memory
 // that it requested, and for a descheduled pod, which nothing waits for.
-func (e *Eviction) TakesMemory() bool {
+func (e *Eviction) PageCacheMatters() bool {
 	return e.Disk() || e.Planned() || e.kind == kindMemory || e.kind == kindSwap ||
 		e.kind == kindMemoryPressure
 }

@@ -48,7 +48,7 @@ func TestDiskVictimIsKilledForMemory(t *testing.T) {
 		}
 		w.wantVictim(w.look(100*time.Millisecond), "")
 		w.reportDead(l)
-		w.m.Uncached(l)
+		w.m.CacheDropped(l)
 		w.setLeft(stats.SignalMemoryAvailable, 810-c.short)
 		w.wantVictim(w.look(500*time.Millisecond), "")
 		w.setLeft(stats.SignalMemoryAvailable, 490) // taken by another process
@@ -174,7 +174,7 @@ func TestPageCacheOfDeadVictimIsAwaited(t *testing.T) {
 		w.wantVictim(w.look(100*time.Millisecond), "stressor")
 		w.reportDead(l)
 		if c.told {
-			w.m.Uncached(l)
+			w.m.CacheDropped(l)
 		}
 		w.setLeft(stats.SignalMemoryAvailable, c.left)
 		if w.wantVictim(w.look(100*time.Millisecond), c.next); c.next != "" {

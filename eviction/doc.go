@@ -7,12 +7,12 @@
 //	                                  rest is worth its cost
 //	d := m.Step(now, in)              conditions, thresholds met, what to reclaim first, the victim
 //	if len(d.Reclaim) > 0 {
-//		d2 := m.Reclaimed(now, after) the second half, on a look made after the reclaim
+//		d2 := m.StepAfterReclaim(now, after) the second half, on a look made after the reclaim
 //	}
 //	for e of d.Evictions and d2.Evictions {
 //		l := m.Begin(at, e, d.Signal); m.Killed(at, l); m.Emptied(at, l); m.Cleaned(at, l)
 //	}
-//	r = m.Ready(now); m.Advance()     the outcomes
+//	r = m.Ready(now); m.Acknowledge()     the outcomes
 //
 // Input and ranking:
 //

@@ -217,7 +217,7 @@ func (es *evictions) report(now time.Time, r *Ready) {
 		if !l.killed.Time.IsZero() {
 			stopped = l.killed.Time
 		}
-		r.Evicting = r.Evicting || l.Leaving() && now.Sub(stopped) < busyLimit
+		r.Evicting = r.Evicting || l.CleaningUp() && now.Sub(stopped) < busyLimit
 		switch {
 		case l.returningMemory(now):
 			r.Within = pollReturn

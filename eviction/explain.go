@@ -111,7 +111,7 @@ func (e *diskExplainer) changeSinceQuiet(in Input, w *watched, d *fileSystems,
 	g.toExplain = max(g.usedMore, min(w.missing(),
 		max(usedMore(&w.firstMet, &q), w.limit-min(w.firstMet.Value, w.limit))))
 	held, shrunk, unknownGrowth, listed := d.heldByPod(in, w), uint64(0), uint64(0), map[string]bool{}
-	for _, uid := range in.Summary.Remains {
+	for _, uid := range in.Summary.RemainingDirs {
 		listed[uid] = true
 	}
 	for i := range in.Summary.Pods {

@@ -47,7 +47,7 @@ func shortAt(m *Manager, at time.Time, left uint64, pods map[string]uint64) Deci
 	in := disks(at, left, pods)
 	m.Observe(at, &in.Summary.Node, Situation{})
 	m.Step(at, in)
-	return m.Reclaimed(at, in)
+	return m.StepAfterReclaim(at, in)
 }
 
 func TestPodsExplainDiskGrowth(t *testing.T) {

@@ -25,7 +25,7 @@ func firstEviction(m *Manager, at time.Time, long time.Duration, left uint64, po
 		}
 		m.Observe(at.Add(after), &in.Summary.Node, Situation{})
 		m.Step(at.Add(after), in)
-		if d := m.Reclaimed(at.Add(after), in); len(d.Evictions) > 0 {
+		if d := m.StepAfterReclaim(at.Add(after), in); len(d.Evictions) > 0 {
 			return d.Evictions[0].Pod.PodRef.UID, after
 		}
 	}
@@ -144,7 +144,7 @@ func TestRestartKeepsDoubts(t *testing.T) {
 	m := explainer(t)
 	pods := map[string]uint64{"a": 5 * gib, "b": gib}
 	quietAt(m, epoch, 90*gib, pods)
-	if !m.Unsaved() {
+	if !m.NeedsSave() {
 		t.Error("Unsaved = false after a look at a quiet disk, want true")
 	}
 	at := epoch.Add(time.Minute)
@@ -152,8 +152,8 @@ func TestRestartKeepsDoubts(t *testing.T) {
 		t.Fatalf("%s is evicted immediately, want a delay", d.Evictions[0].Pod.PodRef.UID)
 	}
 	restored := explainer(t)
-	if dropped := restored.Resume(at, throughFile(t, m.Save())); len(dropped) > 0 || m.Unsaved() {
-		t.Errorf("Resume dropped %v, Unsaved = %v, want nothing and false", dropped, m.Unsaved())
+	if dropped := restored.Resume(at, throughFile(t, m.Save())); len(dropped) > 0 || m.NeedsSave() {
+		t.Errorf("Resume dropped %v, Unsaved = %v, want nothing and false", dropped, m.NeedsSave())
 	}
 	if diff := cmp.Diff(m.Save(), restored.Save()); diff != "" {
 		t.Errorf("saved state after a restart differs (-want +got):\n%s", diff)

@@ -23,7 +23,7 @@ func TestFilesOfAPodThatHasEndedCostNobodyElse(t *testing.T) {
 		}
 		m.Observe(at, &in.Summary.Node, Situation{})
 		m.Step(at, in)
-		if d = m.Reclaimed(at, in); len(d.Evictions) > 0 {
+		if d = m.StepAfterReclaim(at, in); len(d.Evictions) > 0 {
 			t.Fatalf("%s is evicted at %v, want no eviction", d.Evictions[0].Pod.PodRef.UID, at.Sub(epoch))
 		}
 		at = at.Add(time.Minute)

@@ -97,11 +97,11 @@ func TestAPodThatWasReplacedHasTakenNothing(t *testing.T) {
 		quietAt(m, epoch, 40*gib, c.then)
 		at := epoch.Add(time.Minute)
 		in := disks(at, 4*gib, c.now)
-		in.Summary.Remains = c.remains
+		in.Summary.RemainingDirs = c.remains
 		m.Observe(at, &in.Summary.Node, Situation{})
 		m.Step(at, in)
 		uid := ""
-		if d := m.Reclaimed(at, in); len(d.Evictions) > 0 {
+		if d := m.StepAfterReclaim(at, in); len(d.Evictions) > 0 {
 			uid = d.Evictions[0].Pod.PodRef.UID
 		}
 		if uid != c.victim {
@@ -123,7 +123,7 @@ func TestEndedPodFreesItsUsage(t *testing.T) {
 	}
 	m.Observe(at, &in.Summary.Node, Situation{})
 	m.Step(at, in)
-	if d := m.Reclaimed(at, in); len(d.Evictions) > 0 {
+	if d := m.StepAfterReclaim(at, in); len(d.Evictions) > 0 {
 		t.Errorf("%s is evicted for files of the node, want no eviction: %s", d.Evictions[0].Pod.PodRef.UID, d.Reason)
 	}
 }

@@ -18,7 +18,7 @@ func fullDiskLook(m *Manager, at time.Time, left uint64, pods map[string]uint64,
 	}
 	m.Observe(at, &in.Summary.Node, Situation{})
 	m.Step(at, in)
-	if d := m.Reclaimed(at, in); len(d.Evictions) > 0 {
+	if d := m.StepAfterReclaim(at, in); len(d.Evictions) > 0 {
 		return d.Evictions[0].Pod.PodRef.UID
 	}
 	return ""
@@ -234,8 +234,8 @@ func TestQuietLookDelaysNoVictim(t *testing.T) {
 		if r.Look != LookFull {
 			continue
 		}
-		if in.Measuring = !r.DiskFresh.IsZero(); in.Measuring && second > 30+int(freshLimit/time.Second) {
-			t.Fatalf("at %d s a look at a short disk waits for measurements since %v", second, r.DiskFresh.Sub(epoch))
+		if in.Measuring = !r.DiskMeasuredSince.IsZero(); in.Measuring && second > 30+int(freshLimit/time.Second) {
+			t.Fatalf("at %d s a look at a short disk waits for measurements since %v", second, r.DiskMeasuredSince.Sub(epoch))
 		}
 		m.Step(at, in)
 	}
@@ -246,7 +246,7 @@ func TestQuietLookWaitsForMeasurementsAfterEviction(t *testing.T) {
 	m := explainer(t)
 	m.evictions.diskCleaned = epoch.Add(-time.Hour)
 	in := disks(epoch, 40*gib, map[string]uint64{"a": gib})
-	if r := m.Observe(epoch, &in.Summary.Node, Situation{}); r.DiskFresh != epoch {
-		t.Errorf("DiskFresh = %v, want %v", r.DiskFresh, epoch)
+	if r := m.Observe(epoch, &in.Summary.Node, Situation{}); r.DiskMeasuredSince != epoch {
+		t.Errorf("DiskFresh = %v, want %v", r.DiskMeasuredSince, epoch)
 	}
 }

@@ -34,7 +34,7 @@ func TestFiguresThatCannotBeTrue(t *testing.T) {
 func TestImplausibleRequest(t *testing.T) {
 	m, pods := managerOf(t, 0, hardLines...), []stats.PodStats{}
 	for uid, request := range map[string]uint64{"broken": math.MaxUint64, "over": 1, "within": 1 << 40} {
-		p := stats.PodStats{PodRef: stats.PodReference{UID: uid, Name: uid}, MemoryRequest: stats.Some(stats.Exactly(request))}
+		p := stats.PodStats{PodRef: stats.PodReference{UID: uid, Name: uid}, MemoryRequest: stats.Some(stats.ExactRange(request))}
 		p.Memory.WorkingSetBytes = stats.Some(uint64(1 << 30))
 		pods = append(pods, p)
 	}
@@ -103,13 +103,13 @@ func TestHowLongPodsAreSetAside(t *testing.T) {
 		return m.Begin(Stamp{Time: epoch}, e, Met{})
 	}
 	for _, want := range []time.Duration{30 * time.Second, time.Minute, 2 * time.Minute, 4 * time.Minute, 5 * time.Minute, 5 * time.Minute} {
-		m.Refused(epoch, begin())
+		m.MarkUndying(epoch, begin())
 		if got := m.evictions.history.aside["a"].until.Sub(epoch); got != want {
 			t.Errorf("set aside for %v, want %v", got, want)
 		}
 	}
 	m.Emptied(Stamp{Time: epoch}, begin())
-	m.Refused(epoch, begin())
+	m.MarkUndying(epoch, begin())
 	if got := m.evictions.history.aside["a"].until.Sub(epoch); got != 30*time.Second {
 		t.Errorf("set aside for %v after a death, want 30s", got)
 	}

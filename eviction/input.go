@@ -23,7 +23,7 @@ type Input struct {
 	// ObserveDisks reports that a kubelet manages the disks. Their signals only set conditions:
 	// nothing is reclaimed and no pod evicted for them, nor for a pod's own limits on local storage.
 	ObserveDisks bool
-	// Terse omits the words of the Decision, and its eviction points into the Summary, until Words
+	// Terse omits the words of the Decision, and its eviction points into the Summary, until AddTexts
 	// completes it. Such a step allocates nothing, because no memory may be available between a
 	// crossing and the kill.
 	Terse bool

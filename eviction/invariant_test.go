@@ -108,7 +108,7 @@ func stepWithReclaim(t *rapid.T, m *Manager, now time.Time, in, afterwards Input
 	if len(d.Reclaim) == 0 {
 		return d
 	}
-	second := m.Reclaimed(now, afterwards)
+	second := m.StepAfterReclaim(now, afterwards)
 	for _, e := range second.Evictions {
 		checkEviction(t, second, e)
 	}
@@ -179,7 +179,7 @@ func TestInvariants(t *testing.T) {
 				l := m.Begin(Stamp{Time: now}, e, metBy(d, &e))
 				switch rapid.IntRange(0, 3).Draw(t, "fate") {
 				case 0:
-					m.Refused(now, l)
+					m.MarkUndying(now, l)
 				case 1:
 					m.Cleaned(Stamp{Time: now}, l)
 					m.Emptied(Stamp{Time: now}, l)
@@ -270,7 +270,7 @@ func FuzzStep(f *testing.F) {
 			d.text(false)
 			all := d.Evictions
 			if len(d.Reclaim) > 0 {
-				d = m.Reclaimed(now, look)
+				d = m.StepAfterReclaim(now, look)
 				all = append(all, d.Evictions...)
 			}
 			for _, e := range all {
@@ -290,7 +290,7 @@ func FuzzStep(f *testing.F) {
 				case 0:
 					m.Emptied(Stamp{Time: now}, l)
 				case 2:
-					m.Refused(now, l)
+					m.MarkUndying(now, l)
 				}
 			}
 			now = at.Add(time.Second)

@@ -88,7 +88,7 @@ func (o Outcome) String() string { return outcomeWords[o] }
 type Life struct {
 	Record      string // ID of its record
 	RemoveFiles bool   // remove the files that the pod leaves on disk
-	KillWaits   bool   // a kill is pending in the kernel
+	KillPending bool   // a kill is pending in the kernel
 
 	e        Eviction
 	met      Met    // the threshold it is for; zero: the pod's own limit
@@ -148,18 +148,18 @@ func (l *Life) Resumed() bool { return l.resumed }
 // Outcome returns the outcome, or OutcomeUnknown.
 func (l *Life) Outcome() Outcome { return l.outcome }
 
-// After returns the observation of its signal when the outcome became known.
-func (l *Life) After() stats.Observation { return l.observedAfter }
+// ObservedAfter returns the observation of its signal when the outcome became known.
+func (l *Life) ObservedAfter() stats.Observation { return l.observedAfter }
 
 // Dead reports whether no process of the victim is left.
 func (l *Life) Dead() bool { return !l.emptied.Time.IsZero() }
 
-// Leaving reports whether the victim is being torn down: not cleaned up yet, and not undying.
-func (l *Life) Leaving() bool { return !l.cleanedUp && !l.undying && !l.abandoned }
+// CleaningUp reports whether the victim is being torn down: not cleaned up yet, and not undying.
+func (l *Life) CleaningUp() bool { return !l.cleanedUp && !l.undying && !l.abandoned }
 
-// Left reports whether the victim no longer runs: none of its processes is left, or another cgroup
+// Terminated reports whether the victim no longer runs: none of its processes is left, or another cgroup
 // or sandbox has its UID.
-func (l *Life) Left() bool { return l.terminated() }
+func (l *Life) Terminated() bool { return l.terminated() }
 
 // Phase returns the current phase.
 func (l *Life) Phase() Phase {
@@ -189,13 +189,15 @@ func (l *Life) Released() (amount uint64, ok bool) {
 	return l.observedAfter.Value - before.Value, true
 }
 
-// Resting reports whether the victim survived a kill so recently that another attempt is useless.
-func (l *Life) Resting(now time.Time) bool { return l.undying && now.Sub(l.began.Time) < DieLimit }
+// RecentlyUndying reports whether the victim survived a kill so recently that another attempt is useless.
+func (l *Life) RecentlyUndying(now time.Time) bool {
+	return l.undying && now.Sub(l.began.Time) < DieLimit
+}
 
-// Lapsed reports whether the grace period ended more than DieLimit ago without a kill. A process
+// GracePeriodLapsed reports whether the grace period ended more than DieLimit ago without a kill. A process
 // that resumes such an eviction should choose the victim again, because the shortage may have
 // ended.
-func (l *Life) Lapsed(now time.Time) bool {
+func (l *Life) GracePeriodLapsed(now time.Time) bool {
 	return !l.terminated() && l.killed.Time.IsZero() && now.Sub(l.deadline) > DieLimit
 }
 
@@ -221,9 +223,9 @@ func (l *Life) returnLimit() time.Duration {
 	return settleLimit
 }
 
-// Shared reports whether a large part of the victim's returns is shared memory, which is freed by
+// HasSharedMemory reports whether a large part of the victim's returns is shared memory, which is freed by
 // an unmount and not by the death of processes.
-func (l *Life) Shared() bool { return l.hasShmem }
+func (l *Life) HasSharedMemory() bool { return l.hasShmem }
 
 // unacknowledged reports whether the outcome is known and the caller has not acknowledged it. A
 // superseded eviction is not kept for that.

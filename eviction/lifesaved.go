@@ -40,7 +40,7 @@ func (es *evictions) resume(now time.Time, s *Saved, drop func(string, ...any)) 
 func (l *Life) save() SavedLife {
 	s := SavedLife{
 		Eviction: saveEviction(&l.e), Record: l.Record, RemoveFiles: l.RemoveFiles,
-		KillWaits: l.KillWaits, Level: l.level,
+		KillWaits: l.KillPending, Level: l.level,
 		Began: wallOnly(l.began), Deadline: l.deadline.Round(0),
 		Killed: wallOnly(l.killed), Emptied: wallOnly(l.emptied), Clean: l.cleanedUp,
 		Cleaned: wallOnly(l.cleaned),
@@ -49,7 +49,7 @@ func (l *Life) save() SavedLife {
 	}
 	s.Awaited, s.Due, s.Holds = l.awaited.save()
 	s.Shmem, s.PodTotals = l.shmem.save(), l.podTotals.save()
-	s.Untold = l.outcome != OutcomeUnknown && !l.outcomeAcked
+	s.Unacknowledged = l.outcome != OutcomeUnknown && !l.outcomeAcked
 	if o := &l.met.Observed; o.OK || !l.met.Since.IsZero() {
 		s.Met = &SavedMet{Since: l.met.Since.Round(0)}
 		if o.OK {
@@ -76,7 +76,7 @@ func (es *evictions) resumeLife(now time.Time, s *SavedLife, report func(string,
 			hardGrace)
 	}
 	l := &Life{
-		Record: s.Record, RemoveFiles: s.RemoveFiles, KillWaits: s.KillWaits, e: e,
+		Record: s.Record, RemoveFiles: s.RemoveFiles, KillPending: s.KillWaits, e: e,
 		met: es.config.metThen(&e, s.Met), level: s.Level,
 		began: s.Began, deadline: s.Deadline, killed: s.Killed, emptied: s.Emptied, cleanedUp: s.Clean,
 		cleaned: s.Cleaned, hasShmem: s.Shared,
@@ -113,7 +113,7 @@ func (es *evictions) resumeLife(now time.Time, s *SavedLife, report func(string,
 	l.undying = s.Undying && !l.Dead()
 	l.settled = l.undying || s.Settled && l.terminated()
 	if at := slices.Index(outcomeWords[:], s.Outcome); at > 0 && (l.undying || l.terminated()) {
-		l.outcome, l.outcomeAcked = Outcome(at), !s.Untold
+		l.outcome, l.outcomeAcked = Outcome(at), !s.Unacknowledged
 	}
 	l.endAcked = l.Phase() == Over && l.outcomeAcked
 	return l, nil

@@ -41,8 +41,8 @@ func (m *Manager) offenders(now time.Time, in Input) (evictions []Eviction) {
 		}
 		evictions = append(evictions, Eviction{
 			Pod: clonePod(pod, object), Signal: signal, GracePeriodSeconds: hardGrace, Reason: ReasonEvicted,
-			Message: message,
-			Hastens: dying != nil,
+			Message:         message,
+			CutsGracePeriod: dying != nil,
 		})
 	}
 	slices.SortFunc(evictions, func(a, b Eviction) int {

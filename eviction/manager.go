@@ -65,7 +65,7 @@ type Manager struct {
 	lastCheap stats.Summary // the node as last observed, with the memory of the last step
 	scratch   scratch       // memory that a Decision points into
 	readyMet  []Met         // slice that Ready returned
-	firstHalf Decision      // the step's decision, for Reclaimed
+	firstHalf Decision      // the step's decision, for StepAfterReclaim
 }
 
 // NewManager returns a manager without any state.

@@ -113,7 +113,7 @@ func TestAGentleEvictionIsTheOneThatIsHastened(t *testing.T) {
 				t.Fatalf("second victim %s, want none", d.Evictions[0].Pod.PodRef.UID)
 			}
 		}
-		if d = s.step(1 << 29); victims(d) != 1 || d.Evictions[0].Pod.PodRef.UID != soft.Pod.PodRef.UID || !d.Evictions[0].Hastens || d.Evictions[0].GracePeriodSeconds != 1 {
+		if d = s.step(1 << 29); victims(d) != 1 || d.Evictions[0].Pod.PodRef.UID != soft.Pod.PodRef.UID || !d.Evictions[0].CutsGracePeriod || d.Evictions[0].GracePeriodSeconds != 1 {
 			t.Fatalf("evictions = %+v, want %s hastened: %s", d.Evictions, soft.Pod.PodRef.UID, d.Reason)
 		}
 	})

@@ -65,7 +65,7 @@ func TestUnacknowledgedOutcomeSurvivesRestart(t *testing.T) {
 	m.Emptied(Stamp{Time: now}, l)
 	n = node(now, 50)
 	m.Observe(now.Add(time.Millisecond), &n, Situation{})
-	m.Advance()
+	m.Acknowledge()
 	at := now.Add(2 * time.Millisecond)
 	m.Step(at, Input{Summary: &stats.Summary{Node: node(at, 500)}})
 	s := throughFile(t, m.Save()) // end of the same look

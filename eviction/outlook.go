@@ -9,13 +9,13 @@ import (
 // Outlook is the eviction that a threshold would cause by the last look, if it asked for a victim
 // now.
 type Outlook struct {
-	Threshold Threshold
-	Observed  stats.Observation // last observation of its signal
-	Limit     uint64            // its value for the observed capacity; 0: not observed
-	Met       bool
-	Ranking   []Ranked    // the first is the victim
-	Protected []Candidate // pods that are never victims
-	Withheld  string      // why no pod would be evicted; empty: the first would
+	Threshold        Threshold
+	Observed         stats.Observation // last observation of its signal
+	Limit            uint64            // its value for the observed capacity; 0: not observed
+	Met              bool
+	Ranking          []Ranked    // the first is the victim
+	Protected        []Candidate // pods that are never victims
+	NoEvictionReason string      // why no pod would be evicted; empty: the first would
 }
 
 // Outlook returns the eviction that each threshold would cause. It follows the order and the
@@ -39,6 +39,6 @@ func (m *Manager) outlook(now time.Time, in Input, w *watched) Outlook {
 	l := &lists{}
 	causes := m.candidates(now, in, w, l)
 	o.Ranking, o.Protected = l.rank(), l.protected
-	o.Withheld, _ = m.withheldReason(now, in, w, o.Ranking, causes)
+	o.NoEvictionReason, _ = m.withheldReason(now, in, w, o.Ranking, causes)
 	return o
 }

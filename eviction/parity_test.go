@@ -127,7 +127,7 @@ func TestAMessageAfterAReclaimIsOfOneLook(t *testing.T) {
 	if d := m.Step(epoch, look("500Mi", "2Gi")); len(d.Reclaim) == 0 {
 		t.Fatal("decision has nothing to reclaim, want containers and images")
 	}
-	d := m.Reclaimed(epoch, look("700Mi", "1800Mi"))
+	d := m.StepAfterReclaim(epoch, look("700Mi", "1800Mi"))
 	if len(d.Evictions) != 1 {
 		t.Fatalf("%d evictions after the reclaim, want one: %s", len(d.Evictions), d.Reason)
 	}

@@ -53,10 +53,10 @@ func (e *Eviction) Planned() bool {
 	return e.Signal == SignalPreempted || e.Signal == SignalDescheduled
 }
 
-// Spares returns why a pod is never preempted; empty if its priority decides. The protections from
+// PreemptionProtected returns why a pod is never preempted; empty if its priority decides. The protections from
 // evictions apply, except that a critical pod may be preempted for one of a higher priority. object
 // may be nil.
-func (p *Policy) Spares(pod *stats.PodStats, object *Pod) string {
+func (p *Policy) PreemptionProtected(pod *stats.PodStats, object *Pod) string {
 	if object != nil && !object.of(pod) {
 		object = nil
 	}
@@ -76,10 +76,10 @@ func (p *Policy) Spares(pod *stats.PodStats, object *Pod) string {
 	return p.protected(&c)
 }
 
-// Room reports whether a preempted pod's resources are free. free: none of its processes is left,
+// RoomState reports whether a preempted pod's resources are free. free: none of its processes is left,
 // nor its shared memory, as long as that is still expected. over: there is nothing left to wait
 // for; without free the pod did not die.
-func (l *Life) Room(now time.Time) (free, over bool) {
+func (l *Life) RoomState(now time.Time) (free, over bool) {
 	switch {
 	case l.undying:
 		return false, true

@@ -68,14 +68,14 @@ func TestRoomOfPreemptedPod(t *testing.T) {
 	check := func(what string, l *Life, back, over bool, outcome Outcome) {
 		t.Helper()
 		w.look(10 * time.Millisecond)
-		if b, o := l.Room(w.now); b != back || o != over || l.Outcome() != outcome {
+		if b, o := l.RoomState(w.now); b != back || o != over || l.Outcome() != outcome {
 			t.Errorf("%s: free %v, over %v, outcome %q, want %v, %v, %q", what, b, o, l.Outcome(), back, over, outcome)
 		}
 	}
 	check("it is being stopped", plain, false, false, OutcomeUnknown)
 	w.reportDead(plain)
 	w.reportDead(files)
-	w.m.Refused(w.now, stuck)
+	w.m.MarkUndying(w.now, stuck)
 	check("dead", plain, true, true, OutcomeBack)
 	check("dead, its files are not unmounted", files, false, false, OutcomeUnknown)
 	check("it does not die", stuck, false, true, OutcomeUndying)
@@ -94,11 +94,11 @@ func TestRoomWithFilesThatStay(t *testing.T) {
 	l := w.preempt(&w.pods[0])
 	w.reportDead(l)
 	w.look(sharedLimit - time.Second)
-	if back, over := l.Room(w.now); back || over {
+	if back, over := l.RoomState(w.now); back || over {
 		t.Fatalf("room before sharedLimit: free %v, over %v, want false, false", back, over)
 	}
 	w.look(time.Second)
-	if back, over := l.Room(w.now); !back || !over || l.Outcome() != OutcomeBack {
+	if back, over := l.RoomState(w.now); !back || !over || l.Outcome() != OutcomeBack {
 		t.Errorf("room after sharedLimit: free %v, over %v, outcome %q, want true, true, back", back, over, l.Outcome())
 	}
 }
@@ -111,12 +111,12 @@ func TestRoomOfSupersededEviction(t *testing.T) {
 	w.look(time.Second)
 	first, second := w.preempt(&w.pods[0]), w.preempt(&w.pods[1])
 	w.preempt(&w.pods[0])
-	if back, over := first.Room(w.now); back || !over {
+	if back, over := first.RoomState(w.now); back || !over {
 		t.Errorf("room of a superseded eviction: free %v, over %v, want false, true", back, over)
 	}
 	w.pods[1].SandboxIDs = []string{"another"}
 	w.step(time.Second)
-	if back, over := second.Room(w.now); !back || !over {
+	if back, over := second.RoomState(w.now); !back || !over {
 		t.Errorf("room of a recreated pod: free %v, over %v, want true, true", back, over)
 	}
 }
@@ -136,12 +136,12 @@ func TestPreemptedPodsAndThresholds(t *testing.T) {
 	}
 	w.setLeft(stats.SignalMemoryAvailable, 50)
 	d := w.step(time.Second)
-	if len(d.Evictions) != 1 || d.Evictions[0].Pod.PodRef.UID != "going" || !d.Evictions[0].Hastens {
+	if len(d.Evictions) != 1 || d.Evictions[0].Pod.PodRef.UID != "going" || !d.Evictions[0].CutsGracePeriod {
 		t.Fatalf("hard threshold: evictions %+v, want the preempted pod hastened: %s", d.Evictions, d.Reason)
 	}
 	w.m.Hasten(Stamp{Time: w.now}, l, d.Evictions[0], d.Signal)
 	w.m.Emptied(Stamp{Time: w.now}, l)
-	if back, over := l.Room(w.now); !back || !over {
+	if back, over := l.RoomState(w.now); !back || !over {
 		t.Errorf("room of the hastened pod: free %v, over %v, want true, true", back, over)
 	}
 }
@@ -169,7 +169,7 @@ func TestNobodyWaitsAnHourForAPreemptedPod(t *testing.T) {
 			t.Error("expected return of the preempted pod does not count, want it counted")
 		}
 		d := w.step(1)
-		if len(d.Evictions) != 1 || d.Evictions[0].Pod.PodRef.UID != "going" || !d.Evictions[0].Hastens || l.Phase() != Stopping {
+		if len(d.Evictions) != 1 || d.Evictions[0].Pod.PodRef.UID != "going" || !d.Evictions[0].CutsGracePeriod || l.Phase() != Stopping {
 			t.Errorf("grace period %v: evictions %+v, want the preempted pod hastened: %s", grace, d.Evictions, d.Reason)
 		}
 		if w.m.evictions.expectedTotal(w.now, &w.m.watch.all[soft], w.m.watch.all) > 0 {
@@ -260,11 +260,11 @@ func TestPreemptedPodDelaysNoHardThreshold(t *testing.T) {
 // Page cache that a victim leaves would count as used when the critical pod starts, and cost the
 // next pod its life.
 func TestPageCacheOfPreemptedPodsIsDropped(t *testing.T) {
-	if e := Preempted(&stats.PodStats{}, nil, "r", "m"); !e.TakesMemory() {
+	if e := Preempted(&stats.PodStats{}, nil, "r", "m"); !e.PageCacheMatters() {
 		t.Error("TakesMemory of a preempted pod = false, want true")
 	}
 	for k, want := range map[kind]bool{kindMemory: true, kindSwap: true, kindBytes: true, kindMemoryPressure: true, kindPID: false, kindIOPressure: false} {
-		if e := (Eviction{kind: k}); e.TakesMemory() != want {
+		if e := (Eviction{kind: k}); e.PageCacheMatters() != want {
 			t.Errorf("TakesMemory for %v = %v, want %v", kindNames[k], !want, want)
 		}
 	}
@@ -283,7 +283,7 @@ func TestThresholdWaitsForPageCacheOfPreemptedPod(t *testing.T) {
 		w.reportDead(l)
 		w.pods = w.pods[1:]
 		if dropped {
-			w.m.Uncached(l)
+			w.m.CacheDropped(l)
 		}
 		w.setLeft(stats.SignalMemoryAvailable, 50)
 		if d := w.step(time.Millisecond); (len(d.Evictions) > 0) != dropped {
@@ -382,7 +382,7 @@ func TestSparedFromPreemption(t *testing.T) {
 		if test.change != nil {
 			test.change(pod)
 		}
-		if got := policy.Spares(pod, test.object); got != test.want {
+		if got := policy.PreemptionProtected(pod, test.object); got != test.want {
 			t.Errorf("Spares, %s: %q, want %q", name, got, test.want)
 		}
 	}

@@ -19,7 +19,7 @@ func pod(name string, priority int32, request, usage string) Candidate {
 	c := Candidate{Pod: &stats.PodStats{PodRef: stats.PodReference{Namespace: "default", Name: name, UID: name}, Announced: true}}
 	c.Keys = Keys{Priority: stats.Some(priority), Requests: true, kind: kindMemory}
 	if request != "-" {
-		c.Keys.Request = stats.Some(stats.Exactly(quantity(request)))
+		c.Keys.Request = stats.Some(stats.ExactRange(quantity(request)))
 	}
 	if usage != "-" {
 		c.Keys.Usage, c.Keys.Measured = quantity(usage), true

@@ -23,25 +23,25 @@ type Ready struct {
 	Look Look
 	// Periodic reports that the full look is due even if no threshold is met.
 	Periodic bool
-	// Stopped reports that the breaker of a threshold is open.
-	Stopped bool
-	// Growth reports that a breaker is open or opens after one more futile eviction, so that
+	// BreakerOpen reports that the breaker of a threshold is open.
+	BreakerOpen bool
+	// NeedsGrowth reports that a breaker is open or opens after one more futile eviction, so that
 	// Input.Growing is worth its cost. The first report of an open breaker has to name the cgroup that
 	// grows.
-	Growth bool
-	// DiskFresh is the time since which pods' disk usage must have been measured; otherwise the caller
+	NeedsGrowth bool
+	// DiskMeasuredSince is the time since which pods' disk usage must have been measured; otherwise the caller
 	// sets Input.Measuring. Zero: any measurement will do.
-	DiskFresh time.Time
-	// DiskWhole is the time since which walks that were cut off must have begun; otherwise the caller
+	DiskMeasuredSince time.Time
+	// DiskWalkedSince is the time since which walks that were cut off must have begun; otherwise the caller
 	// repeats them with more time, because pods do not explain a disk's shortage. No look waits for
 	// that. Zero: no such walk is needed.
-	DiskWhole time.Time
+	DiskWalkedSince time.Time
 
 	// Then, to be logged and published.
 
 	// Conditions of the node that are true, sorted. The slice must not be changed.
 	Conditions []Condition
-	// Outcomes lists the evictions whose outcome became known since the last call of Advance.
+	// Outcomes lists the evictions whose outcome became known since the last call of Acknowledge.
 	Outcomes []*Life
 	// Finished lists the evictions that ended completely since then. An eviction may be in both.
 	Finished []*Life
@@ -113,11 +113,11 @@ func (m *Manager) Observe(now time.Time, node *stats.NodeStats, s Situation) Rea
 // Ready returns the answer of the last Observe, updated with the reports since.
 func (m *Manager) Ready(now time.Time) Ready {
 	r := Ready{
-		Met: m.watch.met(&m.readyMet), Stopped: m.breakers.anyOpen(),
-		Growth:     m.breakers.anyFutile(breakerLimit - 1),
-		DiskFresh:  m.explain.diskFresh(now, m.watch.all, m.evictions.diskCleaned),
-		DiskWhole:  m.explain.diskWhole(&m.watch),
-		Conditions: m.conditions.current, Near: m.watch.near(&m.lastCheap.Node), Within: pollCalm,
+		Met: m.watch.met(&m.readyMet), BreakerOpen: m.breakers.anyOpen(),
+		NeedsGrowth:       m.breakers.anyFutile(breakerLimit - 1),
+		DiskMeasuredSince: m.explain.diskFresh(now, m.watch.all, m.evictions.diskCleaned),
+		DiskWalkedSince:   m.explain.diskWhole(&m.watch),
+		Conditions:        m.conditions.current, Near: m.watch.near(&m.lastCheap.Node), Within: pollCalm,
 		Periodic: m.looks.periodic(now, m.explain.quietLookDue, m.causes.uses != nil,
 			m.config.LocalStorage),
 	}

@@ -32,7 +32,7 @@ func (s *script) ask(cmd string, now time.Time, args map[string]string) (string,
 		}
 		b.WriteString(r.text(now))
 		if _, ok := args["advance"]; ok {
-			s.m.Advance()
+			s.m.Acknowledge()
 		}
 	case "need":
 		for signal := range args {
@@ -57,7 +57,7 @@ func (s *script) ask(cmd string, now time.Time, args map[string]string) (string,
 		s.m.Relieved(now)
 	case "lives":
 		for _, l := range s.m.Lives() {
-			fmt.Fprintf(&b, "%s %s, leaving %v\n", l.e.Pod.PodRef.UID, phaseWords[l.Phase()], l.Leaving())
+			fmt.Fprintf(&b, "%s %s, leaving %v\n", l.e.Pod.PodRef.UID, phaseWords[l.Phase()], l.CleaningUp())
 		}
 	}
 	return cmp.Or(strings.TrimSuffix(b.String(), "\n"), "nothing") + "\n", nil
@@ -75,8 +75,8 @@ func (r *Ready) text(now time.Time) string {
 	say(r.HardMet, "hard, for what processes take")
 	say(r.Look != LookNone, "look: %s", [...]string{"", "memory", "full"}[r.Look])
 	say(r.Periodic, "periodic")
-	say(r.Stopped, "the breaker stops")
-	say(!r.DiskFresh.IsZero(), "disk usage is to be measured since %v", r.DiskFresh.Sub(epoch))
+	say(r.BreakerOpen, "the breaker stops")
+	say(!r.DiskMeasuredSince.IsZero(), "disk usage is to be measured since %v", r.DiskMeasuredSince.Sub(epoch))
 	for _, l := range r.Outcomes {
 		released := "nothing known"
 		if v, ok := l.Released(); ok {

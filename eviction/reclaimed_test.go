@@ -23,7 +23,7 @@ func TestSoftDelaysNoHardAfterReclaim(t *testing.T) {
 		}
 		evict := func(now time.Time, left uint64) Decision {
 			m.Step(now, look(now, 0))
-			return m.Reclaimed(now, look(now, left))
+			return m.StepAfterReclaim(now, look(now, left))
 		}
 		first := evict(epoch, 0)
 		if len(first.Evictions) != 1 {

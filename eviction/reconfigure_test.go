@@ -108,11 +108,11 @@ func TestReloadAtAnyTime(t *testing.T) {
 				d := s.m.Step(now, Input{Summary: s.summary(now, look == LookMemory, look == LookFull), MemoryOnly: look == LookMemory})
 				if len(d.Reclaim) > 0 {
 					s.m.Reconfigure(c)
-					s.m.Reclaimed(now, Input{Summary: s.summary(now, false, true)})
+					s.m.StepAfterReclaim(now, Input{Summary: s.summary(now, false, true)})
 				}
 			}
 			s.m.Ready(s.now())
-			s.m.Advance()
+			s.m.Acknowledge()
 			s.advance(s.t + time.Second)
 		}
 	}

@@ -27,7 +27,7 @@ func TestHiddenRequestCountsAsExceeded(t *testing.T) {
 			Memory: stats.PodMemoryStats{WorkingSetBytes: stats.Some(usage << 20)},
 		}
 	}
-	known := func(mib uint64) stats.Opt[stats.Range] { return stats.Some(stats.Exactly(mib << 20)) }
+	known := func(mib uint64) stats.Opt[stats.Range] { return stats.Some(stats.ExactRange(mib << 20)) }
 	unknown := stats.Opt[stats.Range]{}
 	now := time.Unix(1e9, 0)
 	s := &stats.Summary{Time: now, Pods: []stats.PodStats{

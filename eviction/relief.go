@@ -18,7 +18,7 @@ const (
 type Relief int
 
 const (
-	// it was reclaimed, or the pass takes too long: call Reclaimed with the next look
+	// it was reclaimed, or the pass takes too long: call StepAfterReclaim with the next look
 	ReliefNone  Relief = iota
 	ReliefBegin        // begin a pass and wait for its end
 	ReliefWait         // wait for the end of the pass, or for an observation after it
@@ -31,7 +31,7 @@ type lastRelief struct {
 }
 
 // request answers a decision with wishes, and stores the pass that it requests.
-func (r *lastRelief) request(now time.Time, wishes []Wish, ws *watchlist) Relief {
+func (r *lastRelief) request(now time.Time, wishes []ReclaimRequest, ws *watchlist) Relief {
 	inProgress := !r.requestedAt.IsZero() && r.doneAt.Before(r.requestedAt)
 	recently := !r.doneAt.IsZero() && now.Sub(r.doneAt) < reliefInterval && r.covers(wishes)
 	switch {
@@ -49,14 +49,14 @@ func (r *lastRelief) request(now time.Time, wishes []Wish, ws *watchlist) Relief
 }
 
 // covers reports whether the last pass included all wishes.
-func (r *lastRelief) covers(wishes []Wish) bool {
+func (r *lastRelief) covers(wishes []ReclaimRequest) bool {
 	return !slices.ContainsFunc(wishes,
-		func(w Wish) bool { return !slices.Contains(r.requested, w.What) })
+		func(w ReclaimRequest) bool { return !slices.Contains(r.requested, w.What) })
 }
 
 // observedSince reports whether each signal of the wishes was observed since then. A look made
 // before the end of a pass does not show the freed space.
-func (ws *watchlist) observedSince(wishes []Wish, since time.Time) bool {
+func (ws *watchlist) observedSince(wishes []ReclaimRequest, since time.Time) bool {
 	for _, w := range wishes {
 		for _, signal := range w.Signals {
 			if o := ws.observedOf(signal); o.OK && !o.Time.After(since) {
@@ -87,12 +87,12 @@ func reclaims(l stats.Layout, fs fileSystem) []Reclaimable {
 }
 
 // wishes returns the possible reclaims for all thresholds that ask for a victim.
-func (ws *watchlist) wishes() (out []Wish) {
+func (ws *watchlist) wishes() (out []ReclaimRequest) {
 	if !ws.disks.layout.OK {
 		return nil
 	}
 	for _, what := range []Reclaimable{ReclaimContainers, ReclaimImages} {
-		w := Wish{What: what}
+		w := ReclaimRequest{What: what}
 		for _, i := range ws.order {
 			t := &ws.all[i]
 			if slices.Contains(reclaims(ws.disks.layout.V, t.info.fs), what) {

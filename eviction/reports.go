@@ -40,9 +40,9 @@ func (m *Manager) HastenRefused(l *Life) (leftToRuntime bool) {
 	return leftToRuntime
 }
 
-// Unneeded reports that a grace period was not cut short because a new measurement found enough
+// HastenUnneeded reports that a grace period was not cut short because a new measurement found enough
 // available. The eviction continues, and the next look does not wait.
-func (m *Manager) Unneeded() { m.looks.ledToEviction() }
+func (m *Manager) HastenUnneeded() { m.looks.ledToEviction() }
 
 // Killed reports that the kill was written. If the kernel refused it, the runtime stops the pod.
 func (m *Manager) Killed(at Stamp, l *Life) { l.killed = at }
@@ -51,27 +51,27 @@ func (m *Manager) Killed(at Stamp, l *Life) { l.killed = at }
 // returns are no longer waited for.
 func (m *Manager) Emptied(at Stamp, l *Life) { m.evictions.emptied(at, l, &m.watch) }
 
-// Uncached reports that a dead victim's page cache was dropped, as far as possible.
-func (m *Manager) Uncached(l *Life) { l.cacheDropped = true }
+// CacheDropped reports that a dead victim's page cache was dropped, as far as possible.
+func (m *Manager) CacheDropped(l *Life) { l.cacheDropped = true }
 
 // Cleaned reports that the runtime has cleaned up, or never will. With a zero time the next reading
 // of a disk counts, even an older one.
 func (m *Manager) Cleaned(at Stamp, l *Life) { m.evictions.cleaned(at, l) }
 
-// Refused reports that the victim survived its kill. It is set aside, longer each time, and other
+// MarkUndying reports that the victim survived its kill. It is set aside, longer each time, and other
 // pods get their turn.
-func (m *Manager) Refused(now time.Time, l *Life) { m.evictions.markUndying(now, l, &m.watch) }
+func (m *Manager) MarkUndying(now time.Time, l *Life) { m.evictions.markUndying(now, l, &m.watch) }
 
-// Gone reports that nothing is left to carry out for an eviction that an earlier process began. Its
+// Abandon reports that nothing is left to carry out for an eviction that an earlier process began. Its
 // outcome is not reported. An undying pod stays set aside, because it has not died.
-func (m *Manager) Gone(now time.Time, l *Life) { m.evictions.abandon(now, l, &m.watch) }
+func (m *Manager) Abandon(now time.Time, l *Life) { m.evictions.abandon(now, l, &m.watch) }
 
-// Aside reports that a pod cannot be killed. It is ranked last for a while.
-func (m *Manager) Aside(now time.Time, uid string) { m.evictions.history.rankLast(now, uid) }
+// SetPodAside reports that a pod cannot be killed. It is ranked last for a while.
+func (m *Manager) SetPodAside(now time.Time, uid string) { m.evictions.history.rankLast(now, uid) }
 
-// Advance acknowledges the Outcomes and Finished of the last Ready, so that they are not returned
+// Acknowledge acknowledges the Outcomes and Finished of the last Ready, so that they are not returned
 // again.
-func (m *Manager) Advance() { m.evictions.advance() }
+func (m *Manager) Acknowledge() { m.evictions.advance() }
 
 // Relief returns what to do about a Decision with wishes and without an eviction. On ReliefBegin
 // the caller begins a pass for them, and reports its end with Relieved.

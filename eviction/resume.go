@@ -14,13 +14,13 @@ func (m *Manager) Save() Saved {
 	return s
 }
 
-// Unsaved reports whether something must be saved that no eviction has changed.
-func (m *Manager) Unsaved() bool { return m.explain.unsaved }
+// NeedsSave reports whether something must be saved that no eviction has changed.
+func (m *Manager) NeedsSave() bool { return m.explain.unsaved }
 
 // Resume restores the state that an earlier manager saved. The manager must not have made a look
 // yet. Implausible values are dropped or corrected, each with one error that states the reason.
 // Nothing waits longer for a restored eviction than for one that begins now. Other thresholds wait
-// for each of Lives: the caller must carry out the rest of it or report Gone.
+// for each of Lives: the caller must carry out the rest of it or call Abandon.
 func (m *Manager) Resume(now time.Time, s Saved) (dropped []error) {
 	drop := func(format string, args ...any) { dropped = append(dropped, fmt.Errorf(format, args...)) }
 	m.evictions.resume(now, &s, drop)

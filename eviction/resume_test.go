@@ -96,7 +96,7 @@ func TestResumeDecidesTheSame(t *testing.T) {
 					l.level = level
 					switch fate {
 					case 1:
-						m.Refused(now, l)
+						m.MarkUndying(now, l)
 					case 2:
 						m.Killed(at, l)
 					case 3:
@@ -113,7 +113,7 @@ func TestResumeDecidesTheSame(t *testing.T) {
 			if rapid.Bool().Draw(t, "told") {
 				for _, m := range []*Manager{one, two} {
 					m.Ready(now)
-					m.Advance()
+					m.Acknowledge()
 				}
 			}
 		}
@@ -152,7 +152,7 @@ func TestResumeClamps(t *testing.T) {
 	if len(dropped) != 5 {
 		t.Errorf("Resume dropped %v, want 5 errors", dropped)
 	}
-	m.Aside(epoch, "e")
+	m.SetPodAside(epoch, "e")
 	if got := m.evictions.history.aside["e"].until.Sub(epoch); got != 2*time.Minute {
 		t.Errorf("set aside for %v the third time, want 2m", got)
 	}
@@ -237,7 +237,7 @@ func FuzzResume(f *testing.F) {
 			if c := e.Pod.Cgroup; c != "" && (!strings.Contains(c, strings.ReplaceAll(e.Pod.PodRef.UID, "-", "_")) && !strings.Contains(c, e.Pod.PodRef.UID) || e.Pod.CgroupID.Ino == 0) {
 				t.Errorf("eviction of pod %q has cgroup %q, want its own", e.Pod.PodRef.UID, c)
 			}
-			m.Gone(epoch, l)
+			m.Abandon(epoch, l)
 		}
 		restored := managerOf(t, time.Minute, hardLines...)
 		if dropped := restored.Resume(epoch, throughFile(t, m.Save())); len(dropped) > 0 {

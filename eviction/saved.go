@@ -85,13 +85,13 @@ type SavedLife struct {
 	Clean     bool            `json:"clean,omitempty"`   // the runtime has cleaned up
 	Cleaned   Stamp           `json:"cleaned,omitzero"`  // time of the clean-up
 	// a large part of its returns is shared memory
-	Shared   bool   `json:"shared,omitempty"`
-	CameBack bool   `json:"cameBack,omitempty"`
-	Undying  bool   `json:"undying,omitempty"`
-	Gone     bool   `json:"gone,omitempty"`    // nothing is left to carry out
-	Settled  bool   `json:"settled,omitempty"` // other thresholds no longer wait for it
-	Outcome  string `json:"outcome,omitempty"` // empty: unknown
-	Untold   bool   `json:"untold,omitempty"`  // the caller has not acknowledged it
+	Shared         bool   `json:"shared,omitempty"`
+	CameBack       bool   `json:"cameBack,omitempty"`
+	Undying        bool   `json:"undying,omitempty"`
+	Gone           bool   `json:"gone,omitempty"`    // nothing is left to carry out
+	Settled        bool   `json:"settled,omitempty"` // other thresholds no longer wait for it
+	Outcome        string `json:"outcome,omitempty"` // empty: unknown
+	Unacknowledged bool   `json:"untold,omitempty"`  // the caller has not acknowledged it
 }
 
 // SavedMet is the observation on which an eviction was decided.

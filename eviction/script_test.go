@@ -106,7 +106,7 @@ func (s *script) run(d *datadriven.TestData) (string, error) {
 			return "", err
 		}
 		if d.Cmd == "reclaimed" {
-			s.last = s.m.Reclaimed(now, in)
+			s.last = s.m.StepAfterReclaim(now, in)
 		} else {
 			s.last = s.m.Step(now, in)
 		}
@@ -142,14 +142,14 @@ func (s *script) act(cmd string, now time.Time, args map[string]string) (string,
 		case "hasten":
 			s.m.Hasten(Stamp{Time: now}, l, s.last.Evictions[0], s.last.Signal)
 		case "gone":
-			s.m.Gone(now, l)
+			s.m.Abandon(now, l)
 		case "resting":
-			return fmt.Sprintln(l.Resting(now)), nil
+			return fmt.Sprintln(l.RecentlyUndying(now)), nil
 		case "done":
 			if args["died"] == "true" {
 				s.m.Emptied(Stamp{Time: now}, l)
 			} else {
-				s.m.Refused(now, l)
+				s.m.MarkUndying(now, l)
 			}
 		case "cleaned":
 			s.m.Cleaned(Stamp{Time: now}, l)
@@ -355,7 +355,7 @@ func runtimeField(p *stats.PodStats, key, value string) (known bool, err error) 
 	case "anon":
 		p.Memory.AnonBytes = stats.Some(quantity(value))
 	case "freed":
-		p.Memory.FreedBytes = stats.Some(stats.Exactly(quantity(value)))
+		p.Memory.FreedBytes = stats.Some(stats.ExactRange(quantity(value)))
 	case "swap":
 		p.Memory.SwapBytes = stats.Some(quantity(value))
 	case "hit":
@@ -516,7 +516,7 @@ func (d Decision) text(brief bool) string {
 	}
 	for _, e := range d.Evictions {
 		fmt.Fprintf(&b, "evict %s for %s, grace %d s: %s\n", e.Pod.PodRef.UID, e.Signal, e.GracePeriodSeconds, strings.TrimSpace(e.Message))
-		if e.Hastens {
+		if e.CutsGracePeriod {
 			b.WriteString("immediately: already being evicted\n")
 		}
 	}

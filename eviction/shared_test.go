@@ -225,7 +225,7 @@ func TestAbandonedVolumeWaitIsNotShared(t *testing.T) {
 		w.wantVictim(w.look(began.Add(until).Sub(w.now)-time.Millisecond), "")
 		w.now = began.Add(until)
 		if !dies {
-			w.m.Refused(w.now, first)
+			w.m.MarkUndying(w.now, first)
 		}
 		w.wantVictim(w.look(100*time.Millisecond), "innocent")
 	}

@@ -70,11 +70,11 @@ func (m *Manager) settle(now time.Time, s *stats.Summary) {
 	m.evictions.forget()
 }
 
-// Reclaimed is the second half of a step whose Decision had wishes. It decides on a look made after
+// StepAfterReclaim is the second half of a step whose Decision had wishes. It decides on a look made after
 // they were carried out. Conditions and the thresholds met stay those before the reclaim. Pods are
 // ranked by the new look, and messages contain its values. (The kubelet ranks by the look before
 // the reclaim and writes the values of that look.)
-func (m *Manager) Reclaimed(now time.Time, in Input) Decision {
+func (m *Manager) StepAfterReclaim(now time.Time, in Input) Decision {
 	d, hadVictim := m.firstHalf, len(m.firstHalf.Evictions) > 0
 	m.firstHalf = Decision{}
 	d.Reclaim, d.Evictions, d.Ranking, d.Protected, d.Signal, d.Reason = nil, nil, nil, nil, Met{}, ""

@@ -25,10 +25,10 @@ func (s *scratch) freeLists(d *Decision) *lists {
 // sameArray reports whether two slices begin at the same place.
 func sameArray[T any](a, b []T) bool { return cap(a) > 0 && cap(b) > 0 && &a[:1][0] == &b[:1][0] }
 
-// Words completes the decision of a terse step with its reason, the victim's message and the
+// AddTexts completes the decision of a terse step with its reason, the victim's message and the
 // event's annotations. It must be called before the step's Summary is overwritten. On any other
 // decision it does nothing.
-func (d *Decision) Words() {
+func (d *Decision) AddTexts() {
 	if len(d.Evictions) != 1 || d.Evictions[0].Message != "" || len(d.Ranking) == 0 {
 		return
 	}

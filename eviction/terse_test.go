@@ -10,7 +10,7 @@ import (
 	"jettison/stats"
 )
 
-// The victim after a quick look, in which pods are read one by one as Unread asks, is the victim of
+// The victim after a quick look, in which pods are read one by one as PodToRead requests, is the victim of
 // a look that read all of them.
 func TestQuickLookHasSameVictim(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -24,7 +24,7 @@ func TestQuickLookHasSameVictim(t *testing.T) {
 				QOSClass: rapid.SampledFrom([]stats.QOSClass{stats.BestEffort, stats.Burstable, stats.Guaranteed}).Draw(t, "qos"),
 			}
 			if rapid.Bool().Draw(t, "requests") {
-				p.MemoryRequest = stats.Some(stats.Exactly(rapid.Uint64Range(0, 10).Draw(t, "request") << 20))
+				p.MemoryRequest = stats.Some(stats.ExactRange(rapid.Uint64Range(0, 10).Draw(t, "request") << 20))
 			}
 			tr := truth{current: rapid.Uint64Range(0, 20).Draw(t, "current") << 20}
 			tr.inactive = rapid.Uint64Range(0, tr.current>>20).Draw(t, "inactive") << 20
@@ -35,13 +35,13 @@ func TestQuickLookHasSameVictim(t *testing.T) {
 		decide := func(s *stats.Summary, terse bool) Decision {
 			m := NewManager(Config{MemoryAvailable: stats.MemoryAvailableLower, Thresholds: benchManager(false).config.Thresholds})
 			if aside >= 0 {
-				m.Aside(epoch, s.Pods[aside].PodRef.UID)
+				m.SetPodAside(epoch, s.Pods[aside].PodRef.UID)
 			}
 			m.Observe(epoch, &s.Node, Situation{})
 			in := Input{Summary: s, MemoryOnly: true, Terse: terse}
 			reads := 0
 			for {
-				i := m.Unread(epoch, in)
+				i := m.PodToRead(epoch, in)
 				if i < 0 {
 					break
 				}
@@ -67,7 +67,7 @@ func TestQuickLookHasSameVictim(t *testing.T) {
 		if len(want.Evictions) == 0 {
 			return
 		}
-		got.Words()
+		got.AddTexts()
 		if w, g := &want.Evictions[0], &got.Evictions[0]; w.Pod.PodRef != g.Pod.PodRef || w.Returns != g.Returns || w.Message != g.Message || want.Reason != got.Reason || g.Pod.Memory.Quick {
 			t.Fatalf("evicts %+v (%s), want %+v (%s)", g, got.Reason, w, want.Reason)
 		}
@@ -85,7 +85,7 @@ func TestTerminatingVictimIsReadFirst(t *testing.T) {
 	for i := range in.Summary.Pods {
 		in.Summary.Pods[i].Memory.Quick = true
 	}
-	if i := m.Unread(epoch, in); i < 0 || in.Summary.Pods[i].PodRef.UID != d.Evictions[0].Pod.PodRef.UID {
+	if i := m.PodToRead(epoch, in); i < 0 || in.Summary.Pods[i].PodRef.UID != d.Evictions[0].Pod.PodRef.UID {
 		t.Errorf("Unread = %d, want the victim %s", i, d.Evictions[0].Pod.PodRef.UID)
 	}
 	before := m.evictions.lives[0].e.Returns

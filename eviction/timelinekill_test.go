@@ -24,23 +24,23 @@ func (s *shell) act(d Decision, input Input) (begun bool) {
 func (s *shell) begin(d *Decision, i int, input Input) bool {
 	e := &d.Evictions[i]
 	p, old := s.podOf(e.Pod.PodRef.UID), s.m.Life(e.Pod.PodRef.UID)
-	if old != nil && e.Hastens && !old.Dead() && s.jobs[old] != nil && s.hasten(old, d, i) {
+	if old != nil && e.CutsGracePeriod && !old.Dead() && s.jobs[old] != nil && s.hasten(old, d, i) {
 		return true
 	}
-	if old != nil && old.Resting(s.now()) {
+	if old != nil && old.RecentlyUndying(s.now()) {
 		return false
 	}
 	if s.unpinned[p] < p.Unpinned || !p.there {
 		s.unpinned[p]++
 		if s.missed = e.Pod.Cgroup != ""; !s.missed { // only its object is known
-			s.m.Aside(s.now(), p.uid)
+			s.m.SetPodAside(s.now(), p.uid)
 		}
 		return false
 	}
 	if remeasured := s.measure(); e.Urgent() && !remeasured.Meets(&d.Signal.Threshold) {
 		return false
 	}
-	d.Words()
+	d.AddTexts()
 	e = &d.Evictions[i]
 	met := Met{}
 	if !e.Local() {
@@ -67,7 +67,7 @@ func (s *shell) begin(d *Decision, i int, input Input) bool {
 func (s *shell) hasten(l *Life, d *Decision, i int) bool {
 	e := &d.Evictions[i]
 	if remeasured := s.measure(); e.Urgent() && !remeasured.Meets(&d.Signal.Threshold) {
-		s.m.Unneeded()
+		s.m.HastenUnneeded()
 		return true
 	}
 	j := s.jobs[l]
@@ -75,7 +75,7 @@ func (s *shell) hasten(l *Life, d *Decision, i int) bool {
 		return s.m.HastenRefused(l)
 	}
 	s.say("hasten %s for %s", j.uid, e.Signal)
-	d.Words()
+	d.AddTexts()
 	s.m.Hasten(Stamp{Time: s.now(), Monotonic: s.t + time.Hour}, l, d.Evictions[i], d.Signal)
 	l.RemoveFiles = l.RemoveFiles || e.Disk() && !s.Kubelet
 	s.rules.begun(j.realPod, l)
@@ -128,7 +128,7 @@ func (s *shell) awaits(j *job, deadline time.Duration) {
 		j.late = true
 		if s.current(j) {
 			s.say("%s does not die", j.uid)
-			s.m.Refused(s.now(), j.of)
+			s.m.MarkUndying(s.now(), j.of)
 		}
 		if j.Hasty {
 			s.later(j.Clean, func() { s.clean(j) })
@@ -148,7 +148,7 @@ func (s *shell) emptied(j *job) {
 	if !j.late && s.current(j) {
 		s.say("%s is dead", j.uid)
 		s.m.Emptied(s.stamp(), j.of)
-		s.later(j.Die, func() { s.m.Uncached(j.of) }) // its page cache takes as long as its end
+		s.later(j.Die, func() { s.m.CacheDropped(j.of) }) // its page cache takes as long as its end
 	}
 	if !j.Uncleaned {
 		s.later(j.Clean, func() { s.clean(j) })
@@ -179,7 +179,7 @@ func (s *shell) clean(j *job) {
 	}
 	if j.late && mine && !j.alive && s.current(j) {
 		s.m.Emptied(s.stamp(), j.of)
-		s.m.Uncached(j.of)
+		s.m.CacheDropped(j.of)
 	}
 	if s.current(j) {
 		s.say("%s is cleaned up", j.uid)
@@ -212,13 +212,13 @@ func (s *shell) resume() {
 		if awaited := l.Phase() == Cleaned || l.Phase() == Over; awaited {
 			continue
 		}
-		if l.Lapsed(s.now()) {
-			s.m.Gone(s.now(), l)
+		if l.GracePeriodLapsed(s.now()) {
+			s.m.Abandon(s.now(), l)
 			continue
 		}
 		here := p.there && !sameUIDRecreated(&l.e.Pod, new(p.stats(s.now(), false, false)))
 		if !here && len(l.e.Pod.SandboxIDs) == 0 {
-			s.m.Gone(s.now(), l)
+			s.m.Abandon(s.now(), l)
 			continue
 		}
 		j := &job{realPod: p, of: l, its: p.life, ended: l.Dead() || !here, deadline: s.t + DieLimit}

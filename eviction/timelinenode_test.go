@@ -347,7 +347,7 @@ func (p *realPod) stats(now time.Time, quick, full bool) stats.PodStats {
 		PodRef: stats.PodReference{Name: p.Name, Namespace: p.namespace(), UID: p.uid}, QOSClass: stats.QOSClass(p.QOS), Announced: !p.Strange,
 		Cgroup: "kubepods/pod" + p.uid, CgroupID: stats.CgroupID{Dev: 1, Ino: uint64(p.life) + 10}, SandboxIDs: []string{p.sandbox},
 		StartTime: epoch.Add(p.From), Populated: stats.Some(p.alive), Self: p.Self, NodeCritical: p.NodeCritical,
-		Threads: stats.Some(uint64(p.tasks)), MemoryRequest: stats.Some(stats.Exactly(uint64(p.Request) * mib)),
+		Threads: stats.Some(uint64(p.tasks)), MemoryRequest: stats.Some(stats.ExactRange(uint64(p.Request) * mib)),
 	}
 	if p.BackSame {
 		s.CgroupID.Ino = 10

@@ -40,18 +40,18 @@ func (s *shell) preempt(mask int) {
 			continue
 		}
 		object := p.known()
-		if s.config.Policy.Spares(&sum.Pods[at], object) != "" {
+		if s.config.Policy.PreemptionProtected(&sum.Pods[at], object) != "" {
 			continue
 		}
 		if p.Self || p.Static && !p.Strange || p.Mirror && !p.Strange {
 			s.rules.fail(ruleSpared, "protected pod %s is preempted", p.uid)
 		}
 		old := s.m.Life(p.uid)
-		if old != nil && old.Leaving() && !old.Left() {
+		if old != nil && old.CleaningUp() && !old.Terminated() {
 			s.rules.made = append(s.rules.made, &roomOf{p, old, p.life, -1})
 			continue
 		}
-		if old != nil && old.Resting(now) {
+		if old != nil && old.RecentlyUndying(now) {
 			return
 		}
 		if s.unpinned[p] < p.Unpinned {
@@ -89,7 +89,7 @@ func (r *rules) preempted(p *realPod, l *Life) {
 func (r *rules) rooms() {
 	now := r.s.now()
 	r.made = slices.DeleteFunc(r.made, func(m *roomOf) bool {
-		back, over := m.l.Room(now)
+		back, over := m.l.RoomState(now)
 		lives := m.life == m.its && m.alive
 		switch {
 		case back && lives:

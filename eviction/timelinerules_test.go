@@ -194,7 +194,7 @@ func (r *rules) lateness(w *watched) string {
 }
 
 // breakerJustified reports whether the breaker has reason to be open.
-func (r *rules) breakerJustified(ready *Ready) bool { return ready.Stopped && r.grows }
+func (r *rules) breakerJustified(ready *Ready) bool { return ready.BreakerOpen && r.grows }
 
 // unexplained reports whether the threshold is met, by more than earlier victims hold, and a pod is
 // eligible.
@@ -348,7 +348,7 @@ func (r *rules) decision(d *Decision, in Input) {
 	if evictions > 1 {
 		r.fail(ruleOne, "%d evictions in a step, want at most one", evictions)
 	}
-	if t := &d.Signal.Threshold; d.Stopped && strings.Contains(d.Reason, "circuit breaker open") {
+	if t := &d.Signal.Threshold; d.BreakerOpen && strings.Contains(d.Reason, "circuit breaker open") {
 		switch k := signals[t.Signal].kind; {
 		case k.disk(): // growth there is unknown
 		case !r.grows:
@@ -391,8 +391,8 @@ func (r *rules) outlook(d *Decision, all []Outlook) {
 		if o.Threshold.Signal != d.Signal.Threshold.Signal || o.Threshold.Grace != d.Signal.Threshold.Grace {
 			continue
 		}
-		if len(o.Ranking) == 0 || o.Withheld != "" || o.Ranking[0].Pod.PodRef.UID != d.Evictions[0].Pod.PodRef.UID || !o.Met {
-			r.fail(ruleOutlook, "%s is evicted, but Outlook has %d candidates, withheld: %q", d.Evictions[0].Pod.PodRef.UID, len(o.Ranking), o.Withheld)
+		if len(o.Ranking) == 0 || o.NoEvictionReason != "" || o.Ranking[0].Pod.PodRef.UID != d.Evictions[0].Pod.PodRef.UID || !o.Met {
+			r.fail(ruleOutlook, "%s is evicted, but Outlook has %d candidates, withheld: %q", d.Evictions[0].Pod.PodRef.UID, len(o.Ranking), o.NoEvictionReason)
 		}
 		return
 	}
@@ -460,7 +460,7 @@ func (r *rules) begins(p *realPod, e *Eviction, met *Met, in Input) {
 	}
 	for _, w := range r.s.m.watch.all {
 		for _, l := range r.s.m.evictions.lives {
-			if w.Signal == e.Signal && w.Hard() && e.hard && !e.Hastens && l.e.Pod.PodRef.UID != p.uid && l.spared(&w) && l.terminating() && l.endsShortage(&w) && r.onlyEvicting(l) {
+			if w.Signal == e.Signal && w.Hard() && e.hard && !e.CutsGracePeriod && l.e.Pod.PodRef.UID != p.uid && l.spared(&w) && l.terminating() && l.endsShortage(&w) && r.onlyEvicting(l) {
 				r.fail(ruleExplained, "%s is evicted for %s, but %s, which is being stopped, ends the shortage", p.uid, e.Signal, l.e.Pod.PodRef.UID)
 			}
 		}
@@ -485,7 +485,7 @@ func (r *rules) emergency(what string, left, limit float64, hard bool) bool {
 
 // innocent checks that no pod within its request is evicted while one over its own is eligible.
 func (r *rules) innocent(p *realPod, e *Eviction) {
-	if e.Hastens || p.Unmeasured || p.memory() > float64(p.Request) {
+	if e.CutsGracePeriod || p.Unmeasured || p.memory() > float64(p.Request) {
 		return
 	}
 	for _, o := range r.s.pods {

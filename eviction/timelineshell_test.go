@@ -246,7 +246,7 @@ func (s *shell) reported(ready *Ready) {
 	for _, l := range ready.Finished {
 		delete(s.jobs, l)
 	}
-	s.m.Advance()
+	s.m.Acknowledge()
 }
 
 // decide follows agent.loop.decide.
@@ -267,17 +267,17 @@ func (s *shell) choose(look Look, ready *Ready) (Decision, Input) {
 			input.Pods[p.uid] = o
 		}
 	}
-	if look == LookFull && !ready.DiskFresh.IsZero() && !s.walked.After(ready.DiskFresh) {
+	if look == LookFull && !ready.DiskMeasuredSince.IsZero() && !s.walked.After(ready.DiskMeasuredSince) {
 		input.Measuring = true
 		s.walk()
 	}
-	if ready.Growth {
+	if ready.NeedsGrowth {
 		input.Growing = s.grown()
 	}
 	sum := s.summary(now, look == LookMemory, look == LookFull)
 	input.Summary = sum
 	for look == LookMemory {
-		i := s.m.Unread(now, input)
+		i := s.m.PodToRead(now, input)
 		if i < 0 {
 			break
 		}
@@ -294,7 +294,7 @@ func (s *shell) choose(look Look, ready *Ready) (Decision, Input) {
 		s.rules.decision(&d, input)
 	}
 	if len(d.Reclaim) > 0 && len(d.Evictions) == 0 && !s.relieve(now, &d) {
-		d = s.m.Reclaimed(now, input)
+		d = s.m.StepAfterReclaim(now, input)
 		s.rules.decision(&d, input)
 	}
 	if len(d.Evictions) == 0 && d.Reason != s.last {

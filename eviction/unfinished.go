@@ -10,7 +10,7 @@ import (
 // This file handles measurements that are too small to show that a pod does not fill a disk. A walk
 // that was cut off found only a part of the pod's files. A walk from before the shortage found
 // nothing that was written since. While such measurements exist a doubt is open: the walks are
-// repeated immediately and run longer (Ready.DiskWhole). A pod that turns out to explain the
+// repeated immediately and run longer (Ready.DiskWalkedSince). A pod that turns out to explain the
 // shortage is evicted at the next look, even while all others wait.
 
 const remeasureFirst = "pods are measured again before one is evicted"

@@ -31,7 +31,7 @@ func inodesAt(m *Manager, at time.Time, left uint64, pods map[string]uint64, cha
 	in := inodes(at, left, pods, change)
 	r := m.Observe(at, &in.Summary.Node, Situation{})
 	m.Step(at, in)
-	return r, m.Reclaimed(at, in)
+	return r, m.StepAfterReclaim(at, in)
 }
 
 // cutOff makes a pod's usage that of a walk that was cut off.
@@ -94,8 +94,8 @@ func TestAFigureThatIsTooSmallKeepsADoubtOpen(t *testing.T) {
 					t.Errorf("%s: %s is evicted, want no eviction", c.name, d.Evictions[0].Pod.PodRef.UID)
 				case remeasures != (restart && look == 0), !remeasures && open != c.open:
 					t.Errorf("%s, restart %v, look %d: wrong reason %q", c.name, restart, look, d.Reason)
-				case r.DiskWhole.IsZero() != (restart && look == 0):
-					t.Errorf("%s: DiskWhole = %v, want the time of the doubt", c.name, r.DiskWhole)
+				case r.DiskWalkedSince.IsZero() != (restart && look == 0):
+					t.Errorf("%s: DiskWhole = %v, want the time of the doubt", c.name, r.DiskWalkedSince)
 				}
 				at = at.Add(fullRetry)
 			}
@@ -113,12 +113,12 @@ func TestNoWalkAfterDoubtEnded(t *testing.T) {
 	pods := map[string]uint64{"a": gib}
 	quietAt(m, epoch, 40*gib, pods)
 	shortAt(m, epoch.Add(time.Minute), 5*gib, pods)
-	if r := m.Ready(epoch.Add(time.Minute)); !r.DiskWhole.Equal(epoch.Add(time.Minute)) {
-		t.Errorf("DiskWhole during a doubt = %v, want its beginning", r.DiskWhole)
+	if r := m.Ready(epoch.Add(time.Minute)); !r.DiskWalkedSince.Equal(epoch.Add(time.Minute)) {
+		t.Errorf("DiskWhole during a doubt = %v, want its beginning", r.DiskWalkedSince)
 	}
 	in := disks(epoch.Add(2*time.Minute), 40*gib, pods)
-	if r := m.Observe(epoch.Add(2*time.Minute), &in.Summary.Node, Situation{}); !r.DiskWhole.IsZero() {
-		t.Errorf("DiskWhole without a shortage = %v, want zero", r.DiskWhole)
+	if r := m.Observe(epoch.Add(2*time.Minute), &in.Summary.Node, Situation{}); !r.DiskWalkedSince.IsZero() {
+		t.Errorf("DiskWhole without a shortage = %v, want zero", r.DiskWalkedSince)
 	}
 }
 
@@ -224,7 +224,7 @@ func TestRarelyReportedLayers(t *testing.T) {
 			m.Observe(at, &in.Summary.Node, Situation{})
 			d := m.Step(at, in)
 			if len(d.Reclaim) > 0 {
-				d = m.Reclaimed(at, in)
+				d = m.StepAfterReclaim(at, in)
 			}
 			return d
 		}

@@ -190,16 +190,16 @@ func (f *filling) step(now time.Time) string {
 	if r.Look != LookFull {
 		return ""
 	}
-	if r.DiskWhole.After(f.whole) {
-		f.whole = r.DiskWhole
+	if r.DiskWalkedSince.After(f.whole) {
+		f.whole = r.DiskWalkedSince
 	}
 	for _, p := range f.pods {
-		in.Measuring = in.Measuring || p.time.IsZero() || p.time.Before(r.DiskFresh) && !p.cut
+		in.Measuring = in.Measuring || p.time.IsZero() || p.time.Before(r.DiskMeasuredSince) && !p.cut
 	}
-	in.Measuring = in.Measuring && !r.DiskFresh.IsZero()
+	in.Measuring = in.Measuring && !r.DiskMeasuredSince.IsZero()
 	d := f.m.Step(now, in)
 	if len(d.Reclaim) > 0 && len(d.Evictions) == 0 {
-		d = f.m.Reclaimed(now, in)
+		d = f.m.StepAfterReclaim(now, in)
 	}
 	if len(d.Evictions) > 0 {
 		return d.Evictions[0].Pod.PodRef.UID

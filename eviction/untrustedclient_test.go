@@ -155,7 +155,7 @@ func TestVolumeMissingInObject(t *testing.T) {
 			Thresholds: []Threshold{{Signal: stats.SignalNodeFsAvailable, Value: ThresholdValue{Quantity: new(resource.MustParse("100Mi"))}}},
 		})
 		m.Step(epoch, in)
-		if d := m.Reclaimed(epoch, in); len(d.Evictions) != 1 || d.Evictions[0].Pod.PodRef.Name != victim {
+		if d := m.StepAfterReclaim(epoch, in); len(d.Evictions) != 1 || d.Evictions[0].Pod.PodRef.Name != victim {
 			t.Errorf("foreign Summary %v: %d evictions, want one of %s: %s", foreign, len(d.Evictions), victim, d.Reason)
 		}
 	}

@@ -31,7 +31,7 @@ func (p *Policy) measure(c *Candidate, w *watched, d *fileSystems, cause stats.O
 		case w.info.kind == kindInodes: // inodes cannot be requested, so a pod that has any is over
 			k.Request = stats.Some(stats.Range{})
 		case c.Object != nil:
-			k.Request = stats.Some(stats.Exactly(c.Object.storageRequest))
+			k.Request = stats.Some(stats.ExactRange(c.Object.storageRequest))
 		}
 	case kindIOPressure, kindCPUPressure:
 		use = cause

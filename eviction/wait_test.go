@@ -58,7 +58,7 @@ func (w *testNode) setLeft(s stats.Signal, left uint64) {
 func (w *testNode) addPod(uid string, memory, swap, tasks uint64) *stats.PodStats {
 	p := stats.PodStats{PodRef: stats.PodReference{UID: uid, Name: uid, Namespace: "default"}, Announced: true, Populated: stats.Some(true)}
 	p.SandboxIDs, p.QOSClass = []string{uid}, stats.BestEffort
-	p.MemoryRequest = stats.Some(stats.Exactly(0))
+	p.MemoryRequest = stats.Some(stats.ExactRange(0))
 	p.Memory = stats.PodMemoryStats{WorkingSetBytes: stats.Some(memory << 20), AnonBytes: stats.Some(memory << 20), SwapBytes: stats.Some(swap << 20), ShmemBytes: stats.Some(uint64(0))}
 	p.Threads = stats.Some(tasks)
 	w.pods = append(w.pods, p)
@@ -80,25 +80,25 @@ func (w *testNode) look(later time.Duration) *Life {
 		cheap.Pods = stats.PodsTotal{}
 	}
 	r := w.m.Observe(w.now, &cheap, Situation{Limited: len(w.objects) > 0})
-	w.m.Advance()
+	w.m.Acknowledge()
 	if r.Look == LookNone {
 		w.reason = "no look is asked for"
 		return nil
 	}
 	in := Input{Summary: &stats.Summary{Time: w.now, Node: w.node, Pods: w.pods}, Pods: w.objects, MemoryOnly: r.Look == LookMemory}
-	if r.Growth {
+	if r.NeedsGrowth {
 		in.Growing = []Growth{{Cgroup: "system.slice", Bytes: 1 << 20}}
 	}
 	d := w.m.Step(w.now, in)
 	if len(d.Reclaim) > 0 && len(d.Evictions) == 0 {
-		d = w.m.Reclaimed(w.now, in)
+		d = w.m.StepAfterReclaim(w.now, in)
 	}
 	w.reason, w.reasons = d.Reason, append(w.reasons, d.Reason)
 	if len(d.Evictions) == 0 {
 		return nil
 	}
 	e, met := d.Evictions[0], metBy(d, &d.Evictions[0])
-	if old := w.m.evictions.terminating(e.Pod.PodRef.UID); old != nil && e.Hastens {
+	if old := w.m.evictions.terminating(e.Pod.PodRef.UID); old != nil && e.CutsGracePeriod {
 		w.m.Hasten(Stamp{Time: w.now}, old, e, met)
 		return old
 	}

@@ -15,10 +15,10 @@ import (
 // just pulled.
 const youngSandbox = time.Minute
 
-// PullingMost limits the time for which successive young sandboxes postpone the removal of images.
+// MaxPostponed limits the time for which successive young sandboxes postpone the removal of images.
 // After it images are removed nevertheless: a runtime pulls a missing image again, but a full disk
 // stops the node.
-const PullingMost = 15 * time.Minute
+const MaxPostponed = 15 * time.Minute
 
 // unused is an image that is neither in use nor pinned.
 type unused struct {
@@ -55,7 +55,7 @@ func (w *planner) planImages() {
 	freed, rest := w.planAge(all)
 	w.planSpace(freed, rest)
 	if name := w.look.Pulling(w.now); name != "" && len(w.plan.Steps) > first &&
-		w.look.PutOff < PullingMost {
+		w.look.Postponed < MaxPostponed {
 		w.plan.Pulling = name
 		n := len(w.plan.Steps) - first
 		w.plan.Steps, w.plan.Errors = w.plan.Steps[:first], w.plan.Errors[:errs]

@@ -56,12 +56,12 @@ func (w *planner) planLinks() {
 // takes minutes, and the node may lose power meanwhile. The volumes belong to an ended instance of
 // the pod, even if the pod was recreated.
 func (w *planner) planVolumes() {
-	uids := slices.Clone(w.look.Aside)
+	uids := slices.Clone(w.look.MovedAside)
 	slices.Sort(uids)
 	for _, uid := range slices.Compact(uids) {
 		why := "moved aside by an eviction that did not finish removing them"
 		w.plan.Steps = append(w.plan.Steps, Step{Action: RemoveVolumes, ID: uid, PodUID: uid,
-			Reason: PutAside, Why: why})
+			Reason: MovedAside, Why: why})
 	}
 }
 

@@ -69,7 +69,7 @@ func TestPodIsQuietWithEmptyCgroup(t *testing.T) {
 
 // Volumes that were moved aside are removed for any pod, even before all pods are known.
 func TestVolumesMovedAside(t *testing.T) {
-	l := &Look{Aside: []string{"b", "a", "b"}, Pods: map[string]Phase{"a": Active}}
+	l := &Look{MovedAside: []string{"b", "a", "b"}, Pods: map[string]Phase{"a": Active}}
 	p := DefaultPolicy().Plan(now, l)
 	if got := p.IDs(RemoveVolumes); !slices.Equal(got, []string{"a", "b"}) || len(p.Steps) != 2 || p.Steps[0].Action.String() != "remove volumes" {
 		t.Errorf("steps = %+v, want one per pod with volumes moved aside", p.Steps)

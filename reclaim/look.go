@@ -17,8 +17,8 @@ type Look struct {
 	Cgroups    []PodCgroup // of pods, with or without processes
 	// UIDs of pods with volumes that were moved aside for removal, regardless of the present state of
 	// the pods
-	Aside []string
-	Left  []Left // other objects: they stay and the plan reports them
+	MovedAside []string
+	Left       []Left // other objects: they stay and the plan reports them
 
 	// Pods holds the pods that clients or manifests name, by UID. Once PodsSynced is true any other
 	// pod is gone; before that none is.
@@ -30,7 +30,7 @@ type Look struct {
 	// runtime
 	ImagesInUse  []string
 	ImageFs      stats.Opt[ImageFsSize] // absent: unknown, no image is removed for space
-	PutOff       time.Duration          // time for which young sandboxes have postponed image removal
+	Postponed    time.Duration          // time for which young sandboxes have postponed image removal
 	AgentStarted time.Time              // zero: unknown, no image is removed by age
 }
 

@@ -86,17 +86,17 @@ type MemoryLook struct {
 	Generations bool
 }
 
-// MemoryWish is the request for a plan.
-type MemoryWish struct {
+// MemoryTarget is the request for a plan.
+type MemoryTarget struct {
 	Kind  MemoryKind
 	Bytes uint64        // amount that would help
 	Time  time.Duration // available time, see MemoryTime
 	Rate  float64       // recent rate of reclaim, bytes per second
 }
 
-// MemoryAsk is the request to one pod. The caller that executes it opens the same cgroup that was
+// MemoryRequest is the request to one pod. The caller that executes it opens the same cgroup that was
 // observed.
-type MemoryAsk struct {
+type MemoryRequest struct {
 	UID, Cgroup string
 	Bytes       uint64
 	ColdShare   float64 // cold share of its usage, 0 to 1; defines the order
@@ -104,10 +104,10 @@ type MemoryAsk struct {
 
 // MemoryPlan lists the pods to reclaim from, with amounts, in order.
 type MemoryPlan struct {
-	Kind  MemoryKind
-	Asks  []MemoryAsk
-	Bytes uint64 // sum of Asks
-	Why   string // reason for an empty plan; empty: the plan has Asks
+	Kind     MemoryKind
+	Requests []MemoryRequest
+	Bytes    uint64 // sum of Requests
+	Why      string // reason for an empty plan; empty: the plan has Requests
 }
 
 // MemoryTime returns the time in which memory may be reclaimed before an eviction is necessary:
@@ -143,7 +143,7 @@ func spareSwap(free stats.Opt[uint64], keep uint64) uint64 {
 
 // PlanMemory plans the proactive reclaim of cold memory: from BestEffort pods, then from Burstable
 // ones, never from others, the coldest first. It does not change the look.
-func PlanMemory(look *MemoryLook, w MemoryWish) MemoryPlan {
+func PlanMemory(look *MemoryLook, w MemoryTarget) MemoryPlan {
 	plan := MemoryPlan{Kind: w.Kind}
 	left, why := bound(look, w)
 	if why != "" {
@@ -170,18 +170,18 @@ func PlanMemory(look *MemoryLook, w MemoryWish) MemoryPlan {
 		}
 		left -= bytes
 		plan.Bytes += bytes
-		plan.Asks = append(plan.Asks, MemoryAsk{UID: p.UID, Cgroup: p.Cgroup, Bytes: bytes,
+		plan.Requests = append(plan.Requests, MemoryRequest{UID: p.UID, Cgroup: p.Cgroup, Bytes: bytes,
 			ColdShare: p.share})
 	}
 	if plan.Bytes < min(minPlanBytes, wish) {
 		plan.Why = fmt.Sprintf("only %d MiB of %v are cold and not protected", plan.Bytes>>20, w.Kind)
-		plan.Asks, plan.Bytes = nil, 0
+		plan.Requests, plan.Bytes = nil, 0
 	}
 	return plan
 }
 
 // bound returns the bytes that a plan may request in total, or the reason why it requests none.
-func bound(look *MemoryLook, w MemoryWish) (bytes uint64, why string) {
+func bound(look *MemoryLook, w MemoryTarget) (bytes uint64, why string) {
 	if w.Time < minMemoryTime {
 		return 0, fmt.Sprintf("memory fills too fast: only %v left to reclaim",
 			w.Time.Round(time.Millisecond))

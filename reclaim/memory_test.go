@@ -94,9 +94,9 @@ func (s *memoryScript) run(t *testing.T, cmd string, args map[string]string, inp
 		s.look = parseMemoryLook(t, input)
 		return "ok\n"
 	case "plan":
-		plan := PlanMemory(&s.look, MemoryWish{Kind: kind, Bytes: size("bytes").V, Time: duration(t, args["time"]), Rate: float64(size("rate").V)})
+		plan := PlanMemory(&s.look, MemoryTarget{Kind: kind, Bytes: size("bytes").V, Time: duration(t, args["time"]), Rate: float64(size("rate").V)})
 		var out strings.Builder
-		for _, a := range plan.Asks {
+		for _, a := range plan.Requests {
 			fmt.Fprintf(&out, "%s %s: %.1f MiB, %.0f%% cold\n", a.UID, a.Cgroup, float64(a.Bytes)/(1<<20), a.ColdShare*100)
 		}
 		fmt.Fprintf(&out, "%.1f MiB of %v %s\n", float64(plan.Bytes)/(1<<20), plan.Kind, plan.Why)
@@ -124,7 +124,7 @@ func (s *memoryScript) run(t *testing.T, cmd string, args map[string]string, inp
 		e := MemoryEffect{Kind: kind, Asked: size("asked").V, Before: size("before"), After: size("after"), Fell: size("fell").V, Freed: size("freed"),
 			Refaulted: size("refaulted"), Took: duration(t, args["took"]), Final: !early, Stopped: stopped}
 		v := s.governor.Judge(at, &e)
-		text := fmt.Sprintf("judged %v pays %v %s", v.Judged, v.Pays, v.Why)
+		text := fmt.Sprintf("judged %v pays %v %s", v.Judged, v.Worthwhile, v.Why)
 		if !v.Off.IsZero() {
 			text += fmt.Sprintf("; off for %v", v.Off.Sub(at))
 		}
@@ -179,7 +179,7 @@ func parseMemoryLook(t testing.TB, input string) (l MemoryLook) {
 }
 
 // someMemory generates a look with few distinct values, so that they coincide often.
-func someMemory(t *rapid.T) (*MemoryLook, MemoryWish) {
+func someMemory(t *rapid.T) (*MemoryLook, MemoryTarget) {
 	mib := func(name string) uint64 {
 		return rapid.SampledFrom([]uint64{0, 1, 5, 16, 40, 100, 3000}).Draw(t, name) << 20
 	}
@@ -202,7 +202,7 @@ func someMemory(t *rapid.T) (*MemoryLook, MemoryWish) {
 		p.Above = paths[:rapid.IntRange(0, 3).Draw(t, "depth")]
 		l.Pods = append(l.Pods, p)
 	}
-	return l, MemoryWish{Kind: rapid.SampledFrom([]MemoryKind{Anonymous, PageCache}).Draw(t, "kind"), Bytes: rapid.SampledFrom([]uint64{0, 1 << 20, 64 << 20, 1 << 40, math.MaxUint64}).Draw(t, "bytes"),
+	return l, MemoryTarget{Kind: rapid.SampledFrom([]MemoryKind{Anonymous, PageCache}).Draw(t, "kind"), Bytes: rapid.SampledFrom([]uint64{0, 1 << 20, 64 << 20, 1 << 40, math.MaxUint64}).Draw(t, "bytes"),
 		Time: time.Duration(rapid.IntRange(-1, 5).Draw(t, "time")) * 300 * time.Millisecond,
 		Rate: rapid.SampledFrom([]float64{-1, 0, 1 << 20, 64 << 20, 1 << 40, math.Inf(1), math.NaN()}).Draw(t, "rate")}
 }
@@ -211,11 +211,11 @@ func TestMemoryPlanLimits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l, w := someMemory(t)
 		plan := PlanMemory(l, w)
-		if (len(plan.Asks) == 0) == (plan.Why == "") || len(plan.Asks) > 0 && w.Time < minMemoryTime {
+		if (len(plan.Requests) == 0) == (plan.Why == "") || len(plan.Requests) > 0 && w.Time < minMemoryTime {
 			t.Fatalf("plan must have either asks or a reason: %+v", plan)
 		}
 		total, below, before := uint64(0), map[string]uint64{}, 0
-		for i, a := range plan.Asks {
+		for i, a := range plan.Requests {
 			p := &l.Pods[slices.IndexFunc(l.Pods, func(p MemoryPod) bool { return p.UID == a.UID })]
 			if p.Exempt || p.QOSClass != stats.BestEffort && p.QOSClass != stats.Burstable || p.StallShare.OK && p.StallShare.V >= stallLimit {
 				t.Fatalf("ask to a pod that memory is never reclaimed from: %+v", p)
@@ -229,8 +229,8 @@ func TestMemoryPlanLimits(t *testing.T) {
 			if w.Kind == Anonymous && !l.Generations && a.Bytes > p.Lists.V.InactiveAnon {
 				t.Fatalf("ask for active memory: %d bytes of %+v", a.Bytes, p)
 			}
-			if order := classOrder(p.QOSClass); order < before || i > 0 && order == before && a.ColdShare > plan.Asks[i-1].ColdShare {
-				t.Fatalf("asks are not in order: %+v", plan.Asks)
+			if order := classOrder(p.QOSClass); order < before || i > 0 && order == before && a.ColdShare > plan.Requests[i-1].ColdShare {
+				t.Fatalf("asks are not in order: %+v", plan.Requests)
 			}
 			before = classOrder(p.QOSClass)
 			total += a.Bytes
@@ -309,12 +309,12 @@ func TestMemoryGovernorDisabledTime(t *testing.T) {
 			v := g.Judge(at, &MemoryEffect{Kind: kind, Asked: size("asked").V, Before: size("before"), After: size("after"), Fell: size("fell").V, Freed: size("freed"),
 				Refaulted: size("refaulted"), Took: time.Duration(rapid.Int64().Draw(t, "took")), Final: rapid.Bool().Draw(t, "final")})
 			switch {
-			case v.Judged && v.Pays:
+			case v.Judged && v.Worthwhile:
 				failed = 0
 			case v.Judged:
 				failed++
 			}
-			if off := v.Off.Sub(at); v.Off.IsZero() == (v.Judged && !v.Pays && failed >= 2) || !v.Off.IsZero() && (off < 5*time.Minute || off > time.Hour) {
+			if off := v.Off.Sub(at); v.Off.IsZero() == (v.Judged && !v.Worthwhile && failed >= 2) || !v.Off.IsZero() && (off < 5*time.Minute || off > time.Hour) {
 				t.Fatalf("verdict %+v after %d failures in a row", v, failed)
 			}
 			if rate := g.Rate(kind); !(rate >= minRate) {
@@ -334,6 +334,6 @@ func BenchmarkPlanMemory(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		PlanMemory(l, MemoryWish{Bytes: 1 << 30, Time: time.Second, Rate: 1 << 30})
+		PlanMemory(l, MemoryTarget{Bytes: 1 << 30, Time: time.Second, Rate: 1 << 30})
 	}
 }

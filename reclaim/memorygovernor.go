@@ -28,9 +28,9 @@ type MemoryEffect struct {
 	Signal    stats.Signal // that was short
 	Began     time.Time
 	Took      time.Duration
-	Pods      []MemoryAsk // pods reclaimed from, with the amounts requested before the stop
-	Bytes     uint64      // planned
-	Asked     uint64      // bytes requested from the kernel
+	Pods      []MemoryRequest // pods reclaimed from, with the amounts requested before the stop
+	Bytes     uint64          // planned
+	Asked     uint64          // bytes requested from the kernel
 	Before    stats.Opt[uint64]
 	After     stats.Opt[uint64] // available amount of Signal, before and after
 	Fell      uint64            // expected decrease meanwhile, by the rate seen before
@@ -107,9 +107,9 @@ func (g *MemoryGovernor) Rate(k MemoryKind) float64 {
 
 // MemoryVerdict is the judgement of an effect.
 type MemoryVerdict struct {
-	Judged bool   // false: the effect allows no judgement
-	Pays   bool   // the effect was worth its cost
-	Why    string // why it was not
+	Judged     bool   // false: the effect allows no judgement
+	Worthwhile bool   // the effect was worth its cost
+	Why        string // why it was not
 	// Off is the end of the time in which the kind is disabled; zero: it is enabled.
 	Off time.Time
 }
@@ -130,7 +130,7 @@ func (g *MemoryGovernor) Judge(now time.Time, e *MemoryEffect) MemoryVerdict {
 	}
 	if worthwhile {
 		*s = kindState{rate: s.rate}
-		return MemoryVerdict{Judged: true, Pays: true}
+		return MemoryVerdict{Judged: true, Worthwhile: true}
 	}
 	v := MemoryVerdict{Judged: true, Why: why}
 	if s.failed++; s.failed >= failures {

@@ -30,7 +30,7 @@ type MemoryNeed struct {
 // Wish returns the amount to reclaim and the time for it. ok is false in these cases: enough is
 // available; usage does not grow and no eviction is imminent; or it is too late, because a hard
 // threshold is met.
-func (n *MemoryNeed) Wish() (w MemoryWish, ok bool) {
+func (n *MemoryNeed) Wish() (w MemoryTarget, ok bool) {
 	limit := max(n.Hard.V, n.Soft.V) // 0 where absent
 	if limit == 0 || n.Available/NearMemory >= limit || n.Hard.OK && n.Available < n.Hard.V {
 		return w, false

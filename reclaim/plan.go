@@ -99,7 +99,7 @@ const (
 	MaxAge     Reason = "MaxAge"
 	Space      Reason = "Space"
 	Dangling   Reason = "Dangling" // the target of a link is gone
-	PutAside   Reason = "PutAside" // moved aside by an eviction for a disk, removal unfinished
+	MovedAside Reason = "PutAside" // moved aside by an eviction for a disk, removal unfinished
 	Pressure   Reason = "DiskPressure"
 )
 

@@ -151,7 +151,7 @@ func TestALineThatIsTooLongForTheMemory(t *testing.T) {
 		others.Wait()
 		return
 	}
-	out, peak, err := seqtest.WithinSpared(t, 64<<20, seqtest.Mounted(t))
+	out, peak, err := seqtest.WithinProtected(t, 64<<20, seqtest.Mounted(t))
 	// With no memory at all, the lines before cannot be read either.
 	if n := strings.Count(out, ", true, read /proc/"); n != 5 || !strings.Contains(out, "said: true") || err != nil {
 		t.Errorf("error %v, %d of 5 files were read, peak %.1f MiB, output:\n%.2000s", err, n, float64(peak)/(1<<20), out)

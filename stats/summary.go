@@ -14,8 +14,8 @@ func Some[T any](v T) Opt[T] { return Opt[T]{V: v, OK: true} }
 // Range is a figure between two bounds, which are equal where the source is exact.
 type Range struct{ Min, Max uint64 }
 
-// Exactly returns the Range of a figure known without error.
-func Exactly(v uint64) Range { return Range{v, v} }
+// ExactRange returns the Range of a figure known without error.
+func ExactRange(v uint64) Range { return Range{v, v} }
 
 // Add sums two figures, bound by bound.
 func (r Range) Add(o Range) Range { return Range{Min: r.Min + o.Min, Max: r.Max + o.Max} }
@@ -27,9 +27,9 @@ type Summary struct {
 	Node    NodeStats
 	Pods    []PodStats
 	Sources []SourceStatus // those that may fail or hang independently
-	// Remains lists the UIDs of pods that are not in Pods and still have directories: their
+	// RemainingDirs lists the UIDs of pods that are not in Pods and still have directories: their
 	// files may still use a disk.
-	Remains []string
+	RemainingDirs []string
 }
 
 // NodeStats describes the whole machine.

@@ -75,7 +75,7 @@ func TestHighByMeasuredUsage(t *testing.T) {
 		args: &HighNodeUtilizationArgs{Thresholds: Thresholds{"cpu": 30}, MetricsUtilization: &MetricsUtilization{Source: KubernetesMetrics}},
 		edit: func(_ *Policy, s *Snapshot) {
 			setUsage(s, 100)
-			s.NodeUse["n2"] = sized("", 3000, 0, 0).Status.Capacity
+			s.NodeUsage["n2"] = sized("", 3000, 0, 0).Status.Capacity
 		}}
 	r := p.run(t)
 	if len(r.Evictions) != 2 || r.Evictions[0].Node != "n1" ||

@@ -288,15 +288,15 @@ func TestLowCases(t *testing.T) {
 
 // setUsage sets the measured cpu usage of each pod.
 func setUsage(s *Snapshot, cpu int64) {
-	s.NodeUse, s.PodUse = map[string]v1.ResourceList{}, map[string]v1.ResourceList{}
+	s.NodeUsage, s.PodUsage = map[string]v1.ResourceList{}, map[string]v1.ResourceList{}
 	for _, n := range s.Nodes {
-		s.NodeUse[n.Name] = sized("", 0, 0, 0).Status.Capacity
+		s.NodeUsage[n.Name] = sized("", 0, 0, 0).Status.Capacity
 	}
 	for _, p := range s.Pods {
-		s.PodUse[p.Namespace+"/"+p.Name] = sized("", cpu, 0, 0).Status.Capacity
-		total := s.NodeUse[p.Spec.NodeName][v1.ResourceCPU]
-		total.Add(s.PodUse[p.Namespace+"/"+p.Name][v1.ResourceCPU])
-		s.NodeUse[p.Spec.NodeName][v1.ResourceCPU] = total
+		s.PodUsage[p.Namespace+"/"+p.Name] = sized("", cpu, 0, 0).Status.Capacity
+		total := s.NodeUsage[p.Spec.NodeName][v1.ResourceCPU]
+		total.Add(s.PodUsage[p.Namespace+"/"+p.Name][v1.ResourceCPU])
+		s.NodeUsage[p.Spec.NodeName][v1.ResourceCPU] = total
 	}
 }
 

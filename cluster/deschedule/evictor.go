@@ -97,7 +97,7 @@ func (p *planner) thresholdPriority(t *PriorityThreshold) (int32, error) {
 	case t.Value != nil:
 		return *t.Value, nil
 	}
-	for _, class := range p.input.Classes {
+	for _, class := range p.input.PriorityClasses {
 		if class.Name == t.Name {
 			if class.Value > criticalPriority {
 				return 0, fmt.Errorf("priority threshold can't be greater than %d: class %s has %d",
@@ -155,7 +155,7 @@ func (e *evictor) filter(p *model.Pod) string {
 	if _, pending := e.input.Pending[p.UID]; pending {
 		return "eviction already in progress in the background"
 	}
-	if why, ok := e.input.Refused[p.UID]; ok {
+	if why, ok := e.input.Rejected[p.UID]; ok {
 		return why
 	}
 	if p.DeletionTimestamp != nil {

@@ -13,7 +13,7 @@ import (
 // clusters whose scheduler fills nodes (MostAllocated), and the model places pods accordingly.
 func highNodeUtilization(r *run, args any) {
 	a := args.(*HighNodeUtilizationArgs)
-	r.packing = model.Fuller
+	r.packing = model.MostAllocated
 	m := &meter{agentValue: r.agentValue, resources: meteredResources(a.Thresholds), target: Thresholds{}}
 	nodes := r.comparableNodes(m, a.MetricsUtilization, a.Thresholds)
 	if len(nodes) == 0 {

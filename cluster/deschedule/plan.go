@@ -411,7 +411,7 @@ func (p *planner) resultingSnapshot() *Snapshot {
 	}
 	out.Budgets = p.budgets.Remaining()
 	if p.usage != nil {
-		out.NodeUse, out.PodUse = p.usage.lists()
+		out.NodeUsage, out.PodUsage = p.usage.lists()
 	}
 	return &out
 }

@@ -14,12 +14,12 @@ import (
 // Snapshot is the state of a cluster at one time. Plan never changes its objects.
 type Snapshot struct {
 	model.Objects
-	Budgets []*policyv1.PodDisruptionBudget
-	Classes []*schedulingv1.PriorityClass
-	// NodeUse and PodUse are measured usage, by node name and by namespace/name of a pod; nil:
+	Budgets         []*policyv1.PodDisruptionBudget
+	PriorityClasses []*schedulingv1.PriorityClass
+	// NodeUsage and PodUsage are measured usage, by node name and by namespace/name of a pod; nil:
 	// none available.
-	NodeUse map[string]v1.ResourceList
-	PodUse  map[string]v1.ResourceList
+	NodeUsage map[string]v1.ResourceList
+	PodUsage  map[string]v1.ResourceList
 	// Queried are the answers to Prometheus queries in percent, by query and node name.
 	Queried map[string]map[string]int64
 	// Agents is the load that jettison agents report, by node name.
@@ -30,9 +30,9 @@ type Snapshot struct {
 	// Pending are pods with an eviction in progress in the background, which are not evicted
 	// again. true: this process requested the eviction, so it counts against limits.
 	Pending map[types.UID]bool
-	// Refused are pods whose eviction the API server rejected recently, with the reason. They
+	// Rejected are pods whose eviction the API server rejected recently, with the reason. They
 	// stay.
-	Refused map[types.UID]string
+	Rejected map[types.UID]string
 	// Evicted are earlier evictions, for OwnerPause.
 	Evicted []PastEviction
 }

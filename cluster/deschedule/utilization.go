@@ -21,7 +21,7 @@ type usage struct {
 }
 
 func newUsage(s *Snapshot) *usage {
-	if s.NodeUse == nil && s.PodUse == nil {
+	if s.NodeUsage == nil && s.PodUsage == nil {
 		return nil
 	}
 	amounts := func(in map[string]v1.ResourceList) map[string]map[v1.ResourceName]int64 {
@@ -34,7 +34,7 @@ func newUsage(s *Snapshot) *usage {
 		}
 		return out
 	}
-	return &usage{amounts(s.NodeUse), amounts(s.PodUse)}
+	return &usage{amounts(s.NodeUsage), amounts(s.PodUsage)}
 }
 
 // queryUsageOf returns the answers to queries as usage of MetricResource. They cover nodes only.
@@ -67,7 +67,7 @@ func (u *usage) move(p, replacement *model.Pod, to *model.Node) {
 	}
 }
 
-// lists returns the usage in the format of Snapshot.NodeUse and Snapshot.PodUse.
+// lists returns the usage in the format of Snapshot.NodeUsage and Snapshot.PodUsage.
 func (u *usage) lists() (nodes, pods map[string]v1.ResourceList) {
 	lists := func(in map[string]map[v1.ResourceName]int64) map[string]v1.ResourceList {
 		out := make(map[string]v1.ResourceList, len(in))

@@ -68,8 +68,8 @@ func init() {
 	}
 }
 
-// Names returns the names of all plugins, sorted.
-func Names() []string { return slices.Sorted(maps.Keys(plugins)) }
+// PluginNames returns the names of all plugins, sorted.
+func PluginNames() []string { return slices.Sorted(maps.Keys(plugins)) }
 
 // Complete sets the defaults of a policy and validates it. The error joins one *Fault for each
 // problem.

@@ -90,17 +90,17 @@ func (s *step) assignTokens() {
 			switch r := v.record; {
 			case !s.writable(v):
 			case r.hasToken && z.lastTaker == v.node.UID:
-				z.bucket.Again(s.now)
+				z.bucket.Restart(s.now)
 			case z.bucket.Take(s.now):
 				r.hasToken, z.lastTaker = true, v.node.UID
 			default:
 				r.hasToken, left[key] = false, true
-				s.wakeAt(z.bucket.Next(s.now))
+				s.wakeAt(z.bucket.NextToken(s.now))
 			}
 		}
 	}
 	for key, z := range s.zones {
-		z.bucket.Await(left[key])
+		z.bucket.SetWaiting(left[key])
 	}
 }
 

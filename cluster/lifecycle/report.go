@@ -72,7 +72,7 @@ func (c *Core) Report(now time.Time, seen Seen) []NodeReport {
 		for i, at := range queue {
 			all[at].Place = i + 1
 			if z := c.zones[key]; z != nil {
-				all[at].Due = z.bucket.Nth(now, i+1)
+				all[at].Due = z.bucket.NthToken(now, i+1)
 			}
 		}
 	}

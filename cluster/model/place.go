@@ -11,11 +11,11 @@ import (
 // Packing selects which nodes a scheduler prefers.
 type Packing int
 
-// Emptier is the strategy LeastAllocated of NodeResourcesFit, the default. Fuller is
+// LeastAllocated is the default strategy of NodeResourcesFit. MostAllocated is
 // MostAllocated, which HighNodeUtilization requires.
 const (
-	Emptier Packing = iota
-	Fuller
+	LeastAllocated Packing = iota
+	MostAllocated
 )
 
 // Weights of scores: those of the default profile of kube-scheduler 1.36
@@ -164,7 +164,7 @@ func share(value, most float64) float64 {
 	return value / most * 100
 }
 
-// resourceScore returns the free part of a node with the pod on it, or with Fuller the used part,
+// resourceScore returns the free part of a node with the pod on it, or with MostAllocated the used part,
 // from 0 to 100.
 func (c *Cluster) resourceScore(p *Pod, n *Node, packing Packing) float64 {
 	sum, known := 0.0, 0
@@ -183,7 +183,7 @@ func (c *Cluster) resourceScore(p *Pod, n *Node, packing Packing) float64 {
 	if known == 0 {
 		return 0
 	}
-	if packing == Fuller {
+	if packing == MostAllocated {
 		return sum / float64(known)
 	}
 	return 100 - sum/float64(known)

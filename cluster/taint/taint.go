@@ -227,7 +227,7 @@ func (s *step) takeToken(zone string) bool {
 	if b.Take(s.now) {
 		return true
 	}
-	cluster.Earliest(&s.out.Next, b.Next(s.now))
+	cluster.Earliest(&s.out.Next, b.NextToken(s.now))
 	return false
 }
 

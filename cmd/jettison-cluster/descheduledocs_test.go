@@ -55,7 +55,7 @@ func TestDocsExamples(t *testing.T) {
 		t.Fatal(err)
 	}
 	found := examples(t, string(page))
-	for _, name := range deschedule.Names() {
+	for _, name := range deschedule.PluginNames() {
 		if name == deschedule.DefaultEvictor {
 			continue
 		}

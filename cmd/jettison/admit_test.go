@@ -24,7 +24,7 @@ type byName struct {
 	asked []string // kind of query, namespace/name, and the UID if the file has one
 }
 
-func (b *byName) Ask(_ context.Context, p *v1.Pod, _ podstore.By) (admit.Result, error) {
+func (b *byName) Ask(_ context.Context, p *v1.Pod, _ podstore.Role) (admit.Result, error) {
 	return b.answer("ask", p)
 }
 

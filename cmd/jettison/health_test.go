@@ -154,7 +154,7 @@ func listen(t *testing.T) (dir, path string) {
 // The field socket is read at the start only: commands find an agent that listens on the former path.
 func TestSocketForNextStart(t *testing.T) {
 	dir, path := listen(t)
-	if err := socketpath.Leave(dir, path); err != nil {
+	if err := socketpath.Store(dir, path); err != nil {
 		t.Fatal(err)
 	}
 	for name, edited := range map[string]string{"another": filepath.Join(dir, "new.sock"), "none": `""`} {
@@ -171,13 +171,13 @@ func TestSocketForNextStart(t *testing.T) {
 		if execute(t.Context(), []string{"status", "--config", file}, &out, &errs); strings.Contains(out.String(), "does not answer") {
 			t.Errorf("socket changed to %s: status did not find the agent: %s", name, out.String())
 		}
-		if err := socketpath.Leave(dir, filepath.Join(dir, "gone.sock")); err != nil {
+		if err := socketpath.Store(dir, filepath.Join(dir, "gone.sock")); err != nil {
 			t.Fatal(err)
 		}
 		if code := execute(t.Context(), []string{"health", "--config", file}, &out, &errs); code != exitFailed {
 			t.Errorf("socket changed to %s, no agent: exit code of health = %d, want 1", name, code)
 		}
-		if err := socketpath.Leave(dir, path); err != nil {
+		if err := socketpath.Store(dir, path); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -21,7 +21,7 @@ func watchForKubelet(ctx context.Context, o agent.Options) (until context.Contex
 	until, end := context.WithCancel(ctx)
 	found := make(chan bool, 1)
 	go func() {
-		l := config.Later(until, o.ProcMount)
+		l := config.AwaitKubelet(until, o.ProcMount)
 		if l != nil {
 			//log: A kubelet appeared on the node. The agent restarts with the kubelet's configuration.
 			//do: Nothing. To keep the agent's configuration, set it in the agent's own file.

@@ -39,13 +39,13 @@ func (a *asker) Refuse(_ time.Time, p *cri.PodSandbox, container string) string 
 	return ""
 }
 
-func (a *asker) Left(uid string) {
+func (a *asker) SandboxRemoved(uid string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.noted = append(a.noted, "left "+uid)
 }
 
-func (a *asker) Answered(took time.Duration, heldOff bool) {
+func (a *asker) RecordAnswer(took time.Duration, heldOff bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if took < 0 || took > patience {
@@ -229,5 +229,5 @@ func TestEndsArePublishedBeforeNextDecision(t *testing.T) {
 type refusing func()
 
 func (r refusing) Refuse(time.Time, *cri.PodSandbox, string) string { r(); return "" }
-func (r refusing) Left(string)                                      {}
-func (r refusing) Answered(time.Duration, bool)                     {}
+func (r refusing) SandboxRemoved(string)                            {}
+func (r refusing) RecordAnswer(time.Duration, bool)                 {}

@@ -42,8 +42,8 @@ const ByDaemonSet = "daemonset:"
 type HoldOffs struct {
 	mu    sync.Mutex // of writers
 	held  atomic.Pointer[map[string]Hold]
-	first atomic.Pointer[namedHold] // set by SetAtOnce; nil: all holds are in held
-	spare *namedHold                // for the next SetAtOnce; nil: to be allocated. Guarded by mu
+	first atomic.Pointer[namedHold] // set by SetFirst; nil: all holds are in held
+	spare *namedHold                // for the next SetFirst; nil: to be allocated. Guarded by mu
 }
 
 type namedHold struct {
@@ -51,9 +51,9 @@ type namedHold struct {
 	Hold
 }
 
-// SetAtOnce holds a pod off like Set, without allocating memory. Call it at most once between two
+// SetFirst holds a pod off like Set, without allocating memory. Call it at most once between two
 // calls of Set.
-func (h *HoldOffs) SetAtOnce(uid string, hold Hold) {
+func (h *HoldOffs) SetFirst(uid string, hold Hold) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	first := h.spare

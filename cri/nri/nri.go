@@ -57,19 +57,19 @@ type Asker interface {
 	// plugin, before its first container is created. container is then the name of that container,
 	// otherwise empty. The caller owns pod.
 	Refuse(now time.Time, pod *cri.PodSandbox, container string) (why string)
-	// Left reports that no sandbox or container of a pod is alive.
-	Left(uid string)
-	// Answered reports the time that the runtime waited, from reading its request to writing the
+	// SandboxRemoved reports that no sandbox or container of a pod is alive.
+	SandboxRemoved(uid string)
+	// RecordAnswer reports the time that the runtime waited, from reading its request to writing the
 	// answer. heldOff: a Hold decided.
-	Answered(took time.Duration, heldOff bool)
+	RecordAnswer(took time.Duration, heldOff bool)
 }
 
 // admitAll is the Asker that admits all pods.
 type admitAll struct{}
 
 func (admitAll) Refuse(time.Time, *cri.PodSandbox, string) string { return "" }
-func (admitAll) Left(string)                                      {}
-func (admitAll) Answered(time.Duration, bool)                     {}
+func (admitAll) SandboxRemoved(string)                            {}
+func (admitAll) RecordAnswer(time.Duration, bool)                 {}
 
 // State is the state of the connection to the runtime.
 type State struct {
@@ -430,7 +430,7 @@ func (p *Plugin) event(w *wire, stream uint32, kind uint64, e event, parseErr er
 		return fmt.Errorf("answer %d: %w", kind, err)
 	}
 	if asked {
-		p.o.Asker.Answered(time.Since(p.read), false)
+		p.o.Asker.RecordAnswer(time.Since(p.read), false)
 	}
 	p.apply(now, kind, e)
 	p.changed = p.changed || len(p.index.dirty) > 0
@@ -462,7 +462,7 @@ func (p *Plugin) veto(w *wire, stream uint32, why string, heldOff bool) error {
 	if err := w.respond(stream, nil, codeUnknown, why); err != nil {
 		return fmt.Errorf("answer with a veto: %w", err)
 	}
-	p.o.Asker.Answered(time.Since(p.read), heldOff)
+	p.o.Asker.RecordAnswer(time.Since(p.read), heldOff)
 	return nil
 }
 
@@ -532,7 +532,7 @@ func (p *Plugin) applyEnd(kind uint64, e *event) bool {
 	}
 	p.freed = p.freed || len(x.dirty) > 0
 	if e.pod.UID != "" && !x.isAlive(e.pod.UID) {
-		p.o.Asker.Left(e.pod.UID)
+		p.o.Asker.SandboxRemoved(e.pod.UID)
 	}
 	return true
 }

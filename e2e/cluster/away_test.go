@@ -124,8 +124,8 @@ func (c *Cluster) evicted(n *Node, count int) {
 	c.t.Helper()
 	c.Eventually(workloadDeadline, fmt.Sprintf("%d pods are evicted", count), func(ctx context.Context) error {
 		s, err := n.API().State(ctx)
-		if err == nil && (len(s.Evicted) < count || len(s.Underway) > 0) {
-			err = fmt.Errorf("%d completed evictions, %d in progress", len(s.Evicted), len(s.Underway))
+		if err == nil && (len(s.Evicted) < count || len(s.InProgress) > 0) {
+			err = fmt.Errorf("%d completed evictions, %d in progress", len(s.Evicted), len(s.InProgress))
 		}
 		return err
 	})

@@ -117,8 +117,8 @@ func (c *Cluster) seeOne(n *Node, state apiState, name string, s *seen) {
 	}
 	c.Eventually(workloadDeadline, "the node is quiet", func(ctx context.Context) error {
 		state, err := n.API().State(ctx)
-		if err == nil && len(state.Underway) > 0 {
-			err = fmt.Errorf("%d evictions are in progress", len(state.Underway))
+		if err == nil && len(state.InProgress) > 0 {
+			err = fmt.Errorf("%d evictions are in progress", len(state.InProgress))
 		}
 		return err
 	})

@@ -77,7 +77,7 @@ func (a *spokenFor) tellKilled(p *v1.Pod, at time.Time) api.Record {
 		Version: api.RecordVersion, Outcome: api.OutcomeBack, Signal: "memory.available", Threshold: "memory.available<100Mi",
 		Message: "The node was low on resource: memory. Threshold quantity: 100Mi, available: 98Mi. ", StatusReason: "Evicted", Disruption: true,
 		Annotations: map[string]string{"starved_resource": "memory"}, Pod: api.Victim{UID: string(p.UID), Namespace: p.Namespace, Name: p.Name},
-		Began: killed, Killed: killed, Emptied: now, Cleaned: now, Over: true,
+		Began: killed, Killed: killed, Emptied: now, Cleaned: now, Complete: true,
 	}
 	a.change(func() {
 		r.ID = fmt.Sprintf("%s-%04x", now.Time.UTC().Format("20060102T150405.000000Z"), len(a.records))

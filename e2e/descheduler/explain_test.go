@@ -350,10 +350,10 @@ func anywhere(r *rand.Rand, s *deschedule.Snapshot, pod string) string {
 
 // place returns the node that this project's model of a scheduler chooses.
 func (c *comparison) place(s *deschedule.Snapshot, pod string) string {
-	packing := model.Emptier
+	packing := model.LeastAllocated
 	for i := range c.ours.Profiles {
 		if slices.Contains(c.ours.Profiles[i].Plugins.Balance.Enabled, deschedule.HighNodeUtilization) {
-			packing = model.Fuller
+			packing = model.MostAllocated
 		}
 	}
 	cluster := model.New(&s.Objects, nil)

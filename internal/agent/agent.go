@@ -115,7 +115,7 @@ func Run(ctx context.Context, o Options) error {
 		l.log.Warn("self-protection incomplete", "error", err)
 	}
 	l.warmUp(time.Now()) // the memory of a decision is mapped from now on
-	b.s.Reader.Beside()
+	b.s.Reader.StartLister()
 	ctx, cancel := context.WithCancel(ctx)
 	b.onClose(cancel)
 	l.onObjects() // objects provided until now count in the first look
@@ -128,7 +128,7 @@ func Run(ctx context.Context, o Options) error {
 	b.mendKills(l)
 	b.resume(ctx, l, time.Now())
 	if o.Find != nil {
-		b.onCloseErr(l.upkeep.reload.Start(reload.Options{Find: o.Find, Asks: o.Hangup}))
+		b.onCloseErr(l.upkeep.reload.Start(reload.Options{Find: o.Find, Signals: o.Hangup}))
 	}
 	l.run(ctx)
 	l.evictions.Interrupted()

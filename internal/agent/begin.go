@@ -73,7 +73,7 @@ func (b *builder) protect(l *loop) {
 	if own == "" || b.o.DryRun {
 		return
 	}
-	apart, err := selfprotect.Apart(b.s.FS, own)
+	apart, err := selfprotect.IsolateOOMKills(b.s.FS, own)
 	b.onCloseErr(apart)
 	if err != nil {
 		b.log.Warn("self-protection incomplete", "error", err)
@@ -93,7 +93,7 @@ func (b *builder) mendKills(l *loop) {
 	}
 	var paths []string
 	l.looks.Reader().EachPod(func(_, path string) { paths = append(paths, path) })
-	mended, err := kill.Mend(b.s.FS, paths)
+	mended, err := kill.Restore(b.s.FS, paths)
 	if len(mended) > 0 {
 		//log: The agent before this one crashed during a kill. Its temporary settings in these cgroups
 		//  were restored.

@@ -71,8 +71,8 @@ type builder struct {
 // inherited is the state that the process before this one left.
 type inherited struct {
 	state   records.State
-	running []api.Record // of evictions in progress
-	left    limits.Left  // in cgroups of pods
+	running []api.Record     // of evictions in progress
+	left    limits.Remaining // in cgroups of pods
 }
 
 func newBuilder(o Options, s *sources.Sources, ring *eventlog.Ring) *builder {
@@ -83,7 +83,7 @@ func newBuilder(o Options, s *sources.Sources, ring *eventlog.Ring) *builder {
 	}
 	b.meter, b.queue = &meter{o: o, publisher: b.publisher}, records.NewQueue()
 	b.endpoints = endpoints.New(endpoints.Options{
-		Turned: b.publisher.lastTurn, Events: ring, Records: b.queue, Metrics: b.meter.metrics,
+		LoopAge: b.publisher.lastTurn, Events: ring, Records: b.queue, Metrics: b.meter.metrics,
 		Stats: b.stats(), State: b.publisher.currentState,
 		Kubelet: b.publisher.kubelet.Load, Pprof: o.Config.Pprof,
 	})
@@ -169,7 +169,7 @@ func (b *builder) runtimeSelector(ctx context.Context) func() (*cri.Client, *cri
 	return func() (*cri.Client, *cri.Lister) {
 		if first {
 			log()
-		} else if b.o.Config.FindRuntimeAgain(ctx) &&
+		} else if b.o.Config.RefindRuntime(ctx) &&
 			b.s.Redial(b.o.Config) == nil { // the endpoint is detected by the agent, so failing is no error
 			b.lister, b.publisher.endpoint = podlister.New(b.s.Client, b.objects.Store().SetRuntime),
 				b.s.Client.Endpoint()
@@ -207,7 +207,7 @@ func (b *builder) build(ctx context.Context, pacer *pace.Pacer) (*loop, error) {
 	pin := b.startKiller()
 	b.startKeeper(time.Now())
 	// two agents would each kill a pod, without knowing of the other
-	if err := b.keeper.Foreign(); err != nil && !o.DryRun {
+	if err := b.keeper.LockedByOther(); err != nil && !o.DryRun {
 		return nil, err
 	}
 	b.storeSocketPath()
@@ -220,7 +220,7 @@ func (b *builder) build(ctx context.Context, pacer *pace.Pacer) (*loop, error) {
 		Squeeze: l.relief.memory, Keeper: b.keeper, Advice: thresholdadvice.New(l.pace.Fill(), b.log),
 		Log: b.log, DryRun: o.DryRun,
 		Kubelet: l.kubelet.Found, KubeletNow: b.kubeletNow, StillMet: l.stillMet,
-		NotKilled: b.recording.NotKilled,
+		NotKilled: b.recording.AddKillError,
 		OnCleaned: l.onCleaned,
 		Blame:     func(p *stats.PodStats) { l.looks.Reader().Blame(l.pods.All(), p) },
 	})
@@ -283,7 +283,7 @@ func (b *builder) startKiller() (pin func(*stats.PodStats) (*kill.Victim, error)
 	if b.o.DryRun {
 		return func(p *stats.PodStats) (*kill.Victim, error) { return kill.Pin(b.s.FS, p) }
 	}
-	killer := kill.New(kill.Options{FS: b.s.FS, Ladder: b.o.Ladder, Held: b.s.Reader.Held})
+	killer := kill.New(kill.Options{FS: b.s.FS, Ladder: b.o.Ladder, Held: b.s.Reader.DupCgroup})
 	for _, err := range killer.Refused() {
 		b.log.Warn("self-protection incomplete", "error", err)
 	}

@@ -46,7 +46,7 @@ func (l *loop) checkFit(c *config.Loaded) (doubts []error, err error) {
 		return s.Observe(time.Now(), signal, c.MemoryAvailable)
 	})
 	for _, w := range append(wrong, l.overReserved(c)...) {
-		blamed := c.Blame(w)
+		blamed := c.ErrorAt(w)
 		if c.Kind == config.KindAgent && c.SetByOwn(w.Field...) {
 			return nil, ConfigError{blamed}
 		}

@@ -75,7 +75,7 @@ func (l *loop) choose(ctx context.Context, now time.Time, look eviction.Look,
 		MemoryOnly: look == eviction.LookMemory,
 		Measuring:  measuring, Terse: look == eviction.LookMemory,
 	}
-	if ready.Growth { // there is time to look for growing cgroups
+	if ready.NeedsGrowth { // there is time to look for growing cgroups
 		in.Growing = l.looks.Growth()
 	}
 	d := l.manager.Step(now, in)
@@ -87,7 +87,7 @@ func (l *loop) choose(ctx context.Context, now time.Time, look eviction.Look,
 	}
 	if len(d.Reclaim) > 0 && len(d.Evictions) == 0 && !l.relieve(now, &d) {
 		// garbage was collected, or cannot be: the present look decides
-		d = l.manager.Reclaimed(now, in)
+		d = l.manager.StepAfterReclaim(now, in)
 	}
 	l.dropDiskVictims(&d)
 	return d, now, err
@@ -107,11 +107,11 @@ func (l *loop) readVictims(now time.Time) error {
 // requestDisks reports whether the pods' usage of a short disk has to be measured again, and
 // requests that. Incomplete measurements are repeated without waiting for them.
 func (l *loop) requestDisks(ready *eviction.Ready) bool {
-	b, since := l.looks.Background(), ready.DiskFresh
+	b, since := l.looks.Background(), ready.DiskMeasuredSince
 	if b == nil {
 		return false
 	}
-	b.Finish(ready.DiskWhole)
+	b.Finish(ready.DiskWalkedSince)
 	if since.IsZero() || b.Fresh(since) {
 		return false
 	}
@@ -186,7 +186,7 @@ func (l *loop) logNoEviction(d *eviction.Decision) {
 		return
 	}
 	key := "no eviction: " + d.Reason
-	if d.Stopped { // the reason contains figures that change with each look
+	if d.BreakerOpen { // the reason contains figures that change with each look
 		key = "stopped: " + string(d.Signal.Threshold.Signal)
 	} else if d.Unexplained {
 		key = "unexplained: " + string(d.Signal.Threshold.Signal)
@@ -206,7 +206,7 @@ func (l *loop) record(now time.Time, look eviction.Look, extra bool) {
 	if !l.recording.On() {
 		return
 	}
-	l.recording.Record(frames.Look{
+	l.recording.Record(frames.Input{
 		Time: now, Summary: l.looks.Summary(), Pods: l.objects.All(),
 		MemoryOnly: look == eviction.LookMemory, ObserveDisks: l.observeDisks(),
 	}, extra)

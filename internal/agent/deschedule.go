@@ -24,13 +24,13 @@ func (l *loop) deschedule(ctx context.Context, now time.Time, met []eviction.Met
 			func() { l.log.Warn("some pods could not be measured", api.EventSource.Attr(), "error", err) })
 	}
 	policy := c.Eviction().Policy
-	victims := part.Plan(now, c.Config, &nodedescheduler.Seen{
-		Pods: l.pods.All(), Objects: l.objects.Pods(), Whole: l.objects.All(), Summary: l.looks.Summary(),
+	victims := part.Plan(now, c.Config, &nodedescheduler.Input{
+		Pods: l.pods.All(), Objects: l.objects.Pods(), PodObjects: l.objects.All(), Summary: l.looks.Summary(),
 		Policy: &policy,
 		Self:   l.looks.Reader().Self(),
 	}, acts)
 	for i := range victims {
-		part.Went(now, victims[i].Pod.PodRef, l.evictions.Deschedule(ctx, now, &victims[i]))
+		part.RecordEviction(now, victims[i].Pod.PodRef, l.evictions.Deschedule(ctx, now, &victims[i]))
 		l.publisher.markChanged()
 	}
 }

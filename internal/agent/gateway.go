@@ -62,7 +62,7 @@ func (l *loop) allocatable(capacity v1.ResourceList) v1.ResourceList {
 	if !l.o.Config.LocalStorageCapacityIsolation {
 		delete(out, v1.ResourceEphemeralStorage)
 	}
-	out[v1.ResourcePods] = *resource.NewQuantity(l.o.Config.MostPods(pace.Cores()), resource.DecimalSI)
+	out[v1.ResourcePods] = *resource.NewQuantity(l.o.Config.MaxPodCount(pace.Cores()), resource.DecimalSI)
 	return out
 }
 
@@ -74,7 +74,7 @@ func (l *loop) dyingPods(now time.Time) (ending, undying map[string]bool) {
 	}
 	for _, life := range l.manager.Lives() {
 		// A pod that starts under the UID after the end is another pod, which holds its own resources.
-		if back, _ := life.Room(now); life.Leaving() && !back {
+		if back, _ := life.RoomState(now); life.CleaningUp() && !back {
 			ending[life.Eviction().Pod.PodRef.UID] = true
 		}
 	}

@@ -108,11 +108,11 @@ func TestGateUsesObjects(t *testing.T) {
 	if why := l.refusal("big", "burstable/"); !strings.Contains(why, want) {
 		t.Errorf("refusal = %q, want %q", why, want)
 	}
-	l.manager.Aside(time.Now(), nodetest.UID)
+	l.manager.SetPodAside(time.Now(), nodetest.UID)
 	l.gate.admission.Changed()
 	l.admission(time.Now())
 	n, err := l.b.admission.State(time.Now())
-	if err != nil || len(n.Pods) != 1 || !n.Pods[0].Spared || n.Pods[0].Ending {
+	if err != nil || len(n.Pods) != 1 || !n.Pods[0].Protected || n.Pods[0].Ending {
 		t.Errorf("pods of the node = %+v (%v), want one that is protected", n.Pods, err)
 	}
 }

@@ -69,7 +69,7 @@ func (l *loop) reportOutcomes(now time.Time, ready *eviction.Ready) {
 		return
 	}
 	reported := l.evictions.OnReady(now, ready)
-	l.manager.Advance()
+	l.manager.Acknowledge()
 	l.publisher.markChanged() // also for the records of finished evictions
 	if reported {
 		l.evictions.Advise(l.hardBytes())
@@ -93,7 +93,7 @@ func (l *loop) onTick(ctx context.Context, now time.Time) {
 	}
 	near := ready.Near >= eviction.NearShort
 	heldUp := l.looks.Reader().Refresh(l.pods.All())
-	l.pods.RequestIfNeeded(now, near, l.looks.Reader().Strangers)
+	l.pods.RequestIfNeeded(now, near, l.looks.Reader().UnannouncedPods)
 	if !heldUp { // these read cgroups, too: the next tick is early enough
 		l.looks.RecordUsage(now, near)
 		l.wakes.Tick(now, l.looks.Reader().EachPod)
@@ -138,7 +138,7 @@ func processesShort(met []eviction.Met) bool {
 func (l *loop) extendHoldOffs(now time.Time, met []eviction.Met) {
 	changed := false
 	for _, life := range l.manager.Lives() {
-		if e := life.Eviction(); life.Leaving() {
+		if e := life.Eviction(); life.CleaningUp() {
 			changed = l.gate.ExtendDying(now, e.Pod.PodRef.UID, e.Message) || changed
 		}
 	}
@@ -149,7 +149,7 @@ func (l *loop) extendHoldOffs(now time.Time, met []eviction.Met) {
 
 // save stores the state that the next process needs, if it changed.
 func (l *loop) save(now time.Time) {
-	if l.manager.Unsaved() {
+	if l.manager.NeedsSave() {
 		l.evictions.Changed()
 	}
 	l.evictions.Save(now, func(s *records.State) {

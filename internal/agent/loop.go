@@ -88,7 +88,7 @@ type upkeep struct {
 	stats    *nodestats.Taker // measures on its own; needs the pods
 	reload   *reload.Part
 
-	deschedule *nodedescheduler.Part
+	deschedule *nodedescheduler.Descheduler
 }
 
 // run runs the loop until ctx ends.
@@ -123,8 +123,8 @@ func (l *loop) run(ctx context.Context) {
 			}
 		case <-l.objects.Changed():
 			l.onObjects()
-		case p := <-l.upkeep.rotation.Passed():
-			l.upkeep.rotation.OnPassed(p)
+		case p := <-l.upkeep.rotation.Results():
+			l.upkeep.rotation.OnResult(p)
 		case r := <-l.upkeep.limits.Results():
 			l.upkeep.limits.OnResult(r)
 		case r := <-l.upkeep.reload.Results():

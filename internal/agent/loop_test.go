@@ -71,7 +71,7 @@ func TestTheLoopEndsDuringAnEviction(t *testing.T) {
 // evictionPublished reports whether the published State has an eviction in progress.
 func evictionPublished(s *publisher) bool {
 	state, ok := s.currentState().(*api.State)
-	return ok && len(state.Underway) > 0
+	return ok && len(state.InProgress) > 0
 }
 
 // However many events occur, looks keep their minimum distance. An event after the burst is seen,
@@ -169,7 +169,7 @@ func (l *testLoop) diskVictim() eviction.Decision {
 	in := eviction.Input{Summary: &s}
 	d := m.Step(time.Now(), in)
 	if len(d.Reclaim) > 0 {
-		d = m.Reclaimed(time.Now(), in)
+		d = m.StepAfterReclaim(time.Now(), in)
 	}
 	return d
 }

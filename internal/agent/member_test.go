@@ -16,7 +16,7 @@ import (
 )
 
 // provide lets a client provide pods, and the loop process them.
-func (l *testLoop) provide(t *testing.T, by podstore.By, pods string) {
+func (l *testLoop) provide(t *testing.T, by podstore.Role, pods string) {
 	t.Helper()
 	if _, _, err := l.objects.Store().Put(strings.NewReader(pods), false, by); err != nil {
 		t.Fatal(err)
@@ -36,7 +36,7 @@ func critical(uid string) admit.PodAttributes {
 // Only root's objects can make a pod critical for preemption: a member of the socket's group may
 // provide objects, but cannot have pods stopped.
 func TestAMembersObjectPreemptsNobody(t *testing.T) {
-	for by, wants := range map[podstore.By]int{podstore.ByMember: 0, podstore.ByRoot: 1} {
+	for by, wants := range map[podstore.Role]int{podstore.ByMember: 0, podstore.ByRoot: 1} {
 		l := fullLoop(t, "", nil)
 		l.provide(t, by, `[{"metadata": {"uid": "mine", "namespace": "tenant", "name": "mine"},
 			"spec": {"priority": 2000000000, "containers": [{"name": "c"}]}}]`)
@@ -67,7 +67,7 @@ func TestAMembersObjectMakesNoPodLarger(t *testing.T) {
 // A member's requests for another pod do not make it the nearest victim, nor does the member's
 // priority remove a protection.
 func TestAMembersObjectMakesNoVictim(t *testing.T) {
-	for by, frees := range map[podstore.By]bool{podstore.ByMember: false, podstore.ByRoot: true} {
+	for by, frees := range map[podstore.Role]bool{podstore.ByMember: false, podstore.ByRoot: true} {
 		l := fullLoop(t, "", nil)
 		l.o.Config.MaxPods = 10
 		if err := l.objects.Store().Delete(nodetest.UID, podstore.ByRoot); err != nil {
@@ -110,14 +110,14 @@ func TestAMembersObjectReplacesNoneOfRoot(t *testing.T) {
 	l := fullLoop(t, "", nil)
 	l.o.Config.MaxPods = 10
 	for _, c := range []struct {
-		by     podstore.By
+		by     podstore.Role
 		memory string
 	}{{podstore.ByRoot, "900Mi"}, {podstore.ByMember, "1Mi"}} {
 		l.provide(t, c.by, `[{"metadata": {"uid": "`+nodetest.UID+`", "namespace": "default", "name": "pod"},
 			"spec": {"priority": 0, "containers": [{"name": "c", "resources": {"requests": {"memory": "`+c.memory+`"}}}]}}]`)
 	}
 	n, err := l.b.admission.State(time.Now())
-	if err != nil || len(n.Pods) != 1 || n.Pods[0].Requests["memory"] != 900<<20 || n.Pods[0].Surely != nil {
+	if err != nil || len(n.Pods) != 1 || n.Pods[0].Requests["memory"] != 900<<20 || n.Pods[0].CertainRequests != nil {
 		t.Errorf("pods of the node = %+v, %v, want one with 900Mi", n.Pods, err)
 	}
 }
@@ -129,7 +129,7 @@ func TestOwnersOfObjects(t *testing.T) {
 		return `[{"metadata": {"uid": "u", "namespace": "default", "name": "` + name + `"}, "spec": {"containers": [{"name": "c"}]}}]`
 	}
 	for _, c := range []struct {
-		by     podstore.By
+		by     podstore.Role
 		name   string
 		member bool
 	}{

@@ -73,7 +73,7 @@ func (b *builder) collectCounts(l *loop) {
 // collectCounts returns the current values for metrics that the State lacks.
 func (l *loop) currentMetrics(now time.Time, ready *eviction.Ready) *metrics.Now {
 	out := &metrics.Now{
-		Pressure: l.looks.Node().Pressure, Met: map[stats.Signal]bool{}, Gone: map[stats.Signal]bool{},
+		Pressure: l.looks.Node().Pressure, Met: map[stats.Signal]bool{}, Missing: map[stats.Signal]bool{},
 		Pods: "off", HeldOff: l.gate.Count(now),
 		Protected: l.upkeep.unknown.Protected(), GC: string(l.o.Config.GC.Resolve(l.kubelet.Found())),
 	}
@@ -84,7 +84,7 @@ func (l *loop) currentMetrics(now time.Time, ready *eviction.Ready) *metrics.Now
 		o := l.manager.Observed(t.Signal)
 		// As in eviction.Manager.Lost: the cgroup above all pods exists only with the first pod.
 		if o.Gone || !o.OK && t.Signal == stats.SignalAllocatableMemoryAvailable {
-			out.Gone[t.Signal] = true
+			out.Missing[t.Signal] = true
 		}
 		capacity := o.Capacity
 		if !t.Amount() {

@@ -38,7 +38,7 @@ func TestTheOutlookNamesTheVictim(t *testing.T) {
 	}
 	calm := ask(now)
 	m := memory(calm)
-	if m.Met || m.Withheld != "" || len(m.Ranking) != 3 || m.Limit == 0 || m.Observed == nil {
+	if m.Met || m.NoEvictionReason != "" || len(m.Ranking) != 3 || m.Limit == 0 || m.Observed == nil {
 		t.Fatalf("outlook of memory at rest = %+v, want three ranked pods", m)
 	}
 	if again := ask(now.Add(maxStateAge / 2)); again != calm {

@@ -94,7 +94,7 @@ func TestOwnMemoryIsProtectedAfterARestore(t *testing.T) {
 			t.Skip("no extended attributes here: ", err)
 		}
 		l.inCgroup(t)
-		l.b.before.left = limits.Left{Protection: true}
+		l.b.before.left = limits.Remaining{Protection: true}
 		l.b.protect(l.loop)
 		l.b.startLimits(l.loop)
 		if got := l.min(t, "agents"); got != "0" {

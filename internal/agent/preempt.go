@@ -81,7 +81,7 @@ func (l *loop) preempt(ctx context.Context, now time.Time, uids []string,
 func (l *loop) deadSandboxes(now time.Time) map[string][]string {
 	var out map[string][]string
 	for _, life := range l.manager.Lives() {
-		if back, _ := life.Room(now); back && life.Dead() {
+		if back, _ := life.RoomState(now); back && life.Dead() {
 			if out == nil {
 				out = map[string][]string{}
 			}

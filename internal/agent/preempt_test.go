@@ -94,7 +94,7 @@ func TestACriticalPodPreemptsInTheRuntime(t *testing.T) {
 	}
 	l.handleRequest(ctx) // a repeated request has no effect
 	l.publisher.publish(l.loop)
-	if g := l.publisher.last.Load().state.Gate; g == nil || len(g.Making) != 1 || g.Making[0].Pod.UID != "critical" || g.Making[0].Victims[0].UID != nodetest.UID {
+	if g := l.publisher.last.Load().state.Gate; g == nil || len(g.Preempting) != 1 || g.Preempting[0].Pod.UID != "critical" || g.Preempting[0].Victims[0].UID != nodetest.UID {
 		t.Errorf("state of the gate = %+v, want one preemption", g)
 	}
 	l.endVictim(t)
@@ -248,7 +248,7 @@ func TestAPodThatCameBackHoldsRoom(t *testing.T) {
 		t.Errorf("pods while the victim is being stopped = %+v, want one ending", n.Pods)
 	}
 	l.manager.Emptied(eviction.Stamp{Time: time.Now()}, lives[0])
-	if n := state(); len(n.Pods) != 0 || !lives[0].Leaving() {
+	if n := state(); len(n.Pods) != 0 || !lives[0].CleaningUp() {
 		t.Errorf("pods after the victim's death = %+v, want none", n.Pods)
 	}
 	l.Runs()
@@ -260,7 +260,7 @@ func TestAPodThatCameBackHoldsRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.onListed(podlister.Update{Pods: read.NewIndex(listing)})
-	if n := state(); len(n.Pods) != 1 || n.Pods[0].Ending || n.Pods[0].Spared {
+	if n := state(); len(n.Pods) != 1 || n.Pods[0].Ending || n.Pods[0].Protected {
 		t.Errorf("pods after the pod came back = %+v, want one", n.Pods)
 	}
 	cancel()

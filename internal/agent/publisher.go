@@ -160,15 +160,15 @@ func (s *publisher) make(now time.Time, l *loop, ready *eviction.Ready) *api.Sta
 			Refused:        l.pods.Oversized(),
 			RefusedObjects: l.objects.Refused(), UnknownPriority: l.upkeep.unknown.Count(),
 		},
-		Load:     apiconvert.Load(l.looks.Node()),
-		Underway: l.evictions.InProgress(), SetAside: []api.AsideState{},
-		Evicted: slices.Clone(l.evictions.History()), Stopped: s.breakerReason,
+		Load:       apiconvert.Load(l.looks.Node()),
+		InProgress: l.evictions.InProgress(), SetAside: []api.AsideState{},
+		Evicted: slices.Clone(l.evictions.History()), BreakerOpen: s.breakerReason,
 		Errors: maps.Clone(l.looks.Errors()), Looks: l.looks.Count(),
 		Headroom:   l.evictions.Headroom(l.hardBytes()),
 		AtOwnLimit: l.wakes.AtLimit(now), Unexplained: l.manager.Unexplained(), Gate: l.gate.state(now),
 		Config: l.upkeep.reload.State(),
 	}
-	l.objects.Heard(now, &out.Pods)
+	l.objects.FillPodCount(now, &out.Pods)
 	for _, c := range eviction.Conditions {
 		is := s.states[c]
 		state := api.ConditionState{Type: api.Condition(c), Status: is.status,
@@ -221,7 +221,7 @@ func (s *publisher) logConditions(now time.Time, log *logthrottle.Logger, held [
 // logBreaker logs when the circuit breaker opens or closes.
 func (s *publisher) logBreaker(log *logthrottle.Logger, d *eviction.Decision) {
 	switch {
-	case d.Stopped && s.breakerReason == "":
+	case d.BreakerOpen && s.breakerReason == "":
 		//log: Evictions for a threshold did not help, so the agent stops them for a while. The key reason
 		//  gives the evictions and the cgroup that grows instead.
 		//do: Find the user of the resource outside of evictable pods, such as a system service or a
@@ -229,7 +229,7 @@ func (s *publisher) logBreaker(log *logthrottle.Logger, d *eviction.Decision) {
 		log.Error("circuit breaker opened", api.EventCondition.Attr(), "reason",
 			d.Reason)
 		s.breakerReason = d.Reason
-	case d.Stopped:
+	case d.BreakerOpen:
 		s.breakerReason = d.Reason
 	case s.breakerReason != "" && len(d.Evictions) > 0:
 		//log: The agent evicts pods for the threshold again.

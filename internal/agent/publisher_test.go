@@ -151,9 +151,9 @@ func TestStateRequests(t *testing.T) {
 func TestTheBreakerIsLoggedOnce(t *testing.T) {
 	l := newLoop(t, "", nil)
 	for range 3 {
-		l.publisher.logBreaker(l.log, &eviction.Decision{Stopped: true, Reason: "3 evictions did not help"})
+		l.publisher.logBreaker(l.log, &eviction.Decision{BreakerOpen: true, Reason: "3 evictions did not help"})
 	}
-	if l.state().Stopped == "" {
+	if l.state().BreakerOpen == "" {
 		t.Error("the State lacks the open breaker")
 	}
 	for range 2 {
@@ -173,7 +173,7 @@ func TestBreakerReasonIsNotRepeated(t *testing.T) {
 	l.Available(90)
 	now := time.Now()
 	ready := l.measure(now)
-	d := eviction.Decision{Signal: ready.Met[0], Stopped: true}
+	d := eviction.Decision{Signal: ready.Met[0], BreakerOpen: true}
 	for _, d.Reason = range []string{"x grows instead, by 1", "x grows instead, by 2"} {
 		l.logNoEviction(&d)
 	}
@@ -208,7 +208,7 @@ func TestALoopThatHangsIsKnown(t *testing.T) {
 	if ago, _, runs := l.publisher.lastTurn(); !runs || ago < 8*time.Second {
 		t.Errorf("loop that hangs: last turn %v ago, running %v", ago, runs)
 	}
-	e := endpoints.New(endpoints.Options{Turned: l.publisher.lastTurn})
+	e := endpoints.New(endpoints.Options{LoopAge: l.publisher.lastTurn})
 	w := httptest.NewRecorder()
 	e.Find(api.PathReady)(w, httptest.NewRequest(http.MethodGet, api.PathReady, nil))
 	if w.Code != http.StatusServiceUnavailable {

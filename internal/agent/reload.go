@@ -34,7 +34,7 @@ func (l *loop) onReloaded(now time.Time, r *reload.Result) {
 		time.Duration(next.ImageGCPeriod))
 	l.onObjects() // whether limits on local storage count
 	l.evictions.Advise(l.hardBytes())
-	l.log.Afresh()
+	l.log.Reset()
 	l.warmUp(now) // the memory of a decision by it is mapped from now on
 }
 

@@ -101,7 +101,7 @@ func TestSocketPathIsStored(t *testing.T) {
 	dir := t.TempDir()
 	for _, path := range []string{"/run/x/a.sock", ""} {
 		l := newLoop(t, "", func(o *Options) { o.Config.Socket, o.Config.StateDir = path, dir })
-		if got := socketpath.Left(dir); got != path {
+		if got := socketpath.Load(dir); got != path {
 			t.Errorf("stored path = %q, want %q", got, path)
 		}
 		l.b.close()

@@ -45,12 +45,12 @@ func (l *loop) nodeShares() limits.Node {
 
 // systemdTeller returns the client for systemd; nil if the pods' cgroups are not slices of this
 // systemd.
-func (b *builder) systemdTeller() limits.Teller {
+func (b *builder) systemdTeller() limits.Updater {
 	// a hierarchy other than systemd's
 	if b.o.CgroupMount != "" && path.Clean(b.o.CgroupMount) != cgroup.DefaultMount {
 		return nil
 	}
-	return limits.TellSystemd(b.o.HostRoot)
+	return limits.SystemdUpdater(b.o.HostRoot)
 }
 
 // restoreLimits restores the settings that an earlier agent left in cgroups of pods; the loop
@@ -59,7 +59,7 @@ func (b *builder) restoreLimits(ctx context.Context, l *loop) {
 	if b.o.DryRun {
 		return
 	}
-	r := limits.Mend(ctx, b.s.FS, b.o.Config.CgroupRoot, b.o.Config.WriteAllocatable, l.kubelet.Found,
+	r := limits.Restore(ctx, b.s.FS, b.o.Config.CgroupRoot, b.o.Config.WriteAllocatable, l.kubelet.Found,
 		b.systemdTeller())
 	b.before.left = r.Left
 	if r.Restored > 0 {
@@ -79,11 +79,11 @@ func (b *builder) restoreLimits(ctx context.Context, l *loop) {
 func (b *builder) startLimits(l *loop) {
 	c := b.o.Config
 	capacity := l.capacity()
-	if fields := limits.Told(capacity, l.reserved(capacity)); fields != nil {
+	if fields := limits.AllocatableFields(capacity, l.reserved(capacity)); fields != nil {
 		//log: The resources that pods may request in total on this node.
 		b.log.Info("allocatable resources", fields...)
 	}
-	if b.o.DryRun || !c.WriteAllocatable && !c.MemoryQoS && b.before.left == (limits.Left{}) {
+	if b.o.DryRun || !c.WriteAllocatable && !c.MemoryQoS && b.before.left == (limits.Remaining{}) {
 		return
 	}
 	fs, err := cgroup.OpenTree(b.s.FS.Mount()) // separate: a pass may outlive other readers

@@ -62,10 +62,10 @@ func (b *builder) serve() error {
 // storeSocketPath stores the path of the agent's socket for probes: their configuration may differ
 // before the agent restarts.
 func (b *builder) storeSocketPath() {
-	if b.keeper.Foreign() != nil { // the other agent has stored it
+	if b.keeper.LockedByOther() != nil { // the other agent has stored it
 		return
 	}
-	if err := socketpath.Leave(b.o.Config.StateDir, b.o.Config.Socket); err != nil {
+	if err := socketpath.Store(b.o.Config.StateDir, b.o.Config.Socket); err != nil {
 		//log: The path of the agent's socket could not be stored in stateDir. Probes use the path in the
 		//  configuration.
 		//do: See the key error, and check the disk of stateDir.

@@ -92,7 +92,7 @@ func evicted(p *v1.Pod, n int, outcome api.Outcome) api.Record {
 // ended returns a record with a known outcome.
 func ended(r api.Record) api.Record {
 	gone := api.Stamp{Time: r.Began.Time.Add(20 * time.Millisecond)}
-	r.Outcome, r.Emptied, r.Cleaned, r.Over = api.OutcomeBack, gone, gone, true
+	r.Outcome, r.Emptied, r.Cleaned, r.Complete = api.OutcomeBack, gone, gone, true
 	return r
 }
 
@@ -265,7 +265,7 @@ func TestAbandonedEviction(t *testing.T) {
 	a.setRecord(r)
 	start(t, c, a, nil)
 	c.await("the pod is marked", func() bool { return c.counted["PATCH namespaces status"] == 1 })
-	r.Outcome, r.Over = api.OutcomeUndying, true
+	r.Outcome, r.Complete = api.OutcomeUndying, true
 	a.setRecord(r)
 	c.await("the mark is removed", func() bool {
 		return is(c.pods["shop/web"], v1.DisruptionTarget, v1.ConditionFalse, "EvictionByJettison") && len(c.events) == 1
@@ -422,7 +422,7 @@ func TestAgentsOfOtherVersions(t *testing.T) {
 		change       func(*api.Record)
 	}{
 		"older": {"", "", func(r *api.Record) {
-			r.Over, r.Cleaned, r.StatusReason, r.Disruption, r.Annotations = false, api.Stamp{}, "", false, nil
+			r.Complete, r.Cleaned, r.StatusReason, r.Disruption, r.Annotations = false, api.Stamp{}, "", false, nil
 			r.Began.Time, r.Killed.Time = r.Began.Time.Add(-2*verdict.SandboxTimeout), r.Killed.Time.Add(-2*verdict.SandboxTimeout)
 			r.Emptied.Time = r.Killed.Time
 		}},

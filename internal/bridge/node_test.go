@@ -16,7 +16,7 @@ import (
 func TestNodeIsWritten(t *testing.T) {
 	c, a := newCluster(t), newAgent(t)
 	a.state = &api.State{
-		Time: time.Now(), Kubelet: true, Stopped: "three pods died, and nothing came back",
+		Time: time.Now(), Kubelet: true, BreakerOpen: "three pods died, and nothing came back",
 		Conditions: []api.ConditionState{{Type: "MemoryPressure", Status: true}},
 		Load:       load(300),
 		Signals:    []api.SignalState{{Signal: stats.SignalMemoryAvailable, Observed: true, Available: 300, Capacity: 1000, Limits: []uint64{100}}},

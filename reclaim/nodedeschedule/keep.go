@@ -18,7 +18,7 @@ func (p *plan) keepReason(pod *Pod, strategy string) string {
 		return "its namespace is in excludeNamespaces"
 	case !pod.Ready:
 		return "it has no ready sandbox; garbage collection removes it"
-	case pod.Before:
+	case pod.EvictedBefore:
 		return "it was recreated after an earlier eviction"
 	case !stale && pod.Owner == "DaemonSet":
 		return "its DaemonSet recreates it immediately"

@@ -55,11 +55,11 @@ type Look struct {
 // Pod holds the known properties of a pod with a sandbox in the runtime.
 type Pod struct {
 	stats.PodReference
-	Protected    string          // why it is never evicted: static, mirror, critical, ...; empty: it may be
-	Before       bool            // it was evicted by a plan before and was recreated
-	QOSClass     stats.QOSClass  // empty: unknown
-	Owner        string          // kind of the owner that recreates it; empty: unknown
-	LocalStorage stats.Opt[bool] // it uses local storage: an emptyDir, a hostPath
+	Protected     string          // why it is never evicted: static, mirror, critical, ...; empty: it may be
+	EvictedBefore bool            // it was evicted by a plan before and was recreated
+	QOSClass      stats.QOSClass  // empty: unknown
+	Owner         string          // kind of the owner that recreates it; empty: unknown
+	LocalStorage  stats.Opt[bool] // it uses local storage: an emptyDir, a hostPath
 	// when a kubelet accepted it, or else the creation of its oldest sandbox; zero: unknown
 	Since time.Time
 	// creation of its newest ready sandbox; zero: no such sandbox, or unknown

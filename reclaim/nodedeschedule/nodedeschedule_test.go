@@ -82,7 +82,7 @@ func TestRulesKeepPods(t *testing.T) {
 		"static pod":                 func(p *Pod) { p.Protected = "static pod (source file)" },
 		"excludeNamespaces":          func(p *Pod) { p.Namespace = "kube-system" },
 		"no ready sandbox":           func(p *Pod) { p.Ready = false },
-		"recreated after an earlier": func(p *Pod) { p.Before = true },
+		"recreated after an earlier": func(p *Pod) { p.EvictedBefore = true },
 		"its DaemonSet":              func(p *Pod) { p.Owner = "DaemonSet" },
 		"no known owner":             func(p *Pod) { p.Owner = "" },
 		"local storage is unknown":   func(p *Pod) { p.LocalStorage = stats.Opt[bool]{} },
@@ -147,7 +147,7 @@ func TestPlanInvariants(t *testing.T) {
 			look.Pods = append(look.Pods, pod(fmt.Sprint(r.IntN(6)), restarts(uint64(r.IntN(200))), func(p *Pod) {
 				p.UID, p.Namespace = fmt.Sprint(i), fmt.Sprint("n", r.IntN(3))
 				p.Owner = []string{"", "DaemonSet", "ReplicaSet", "Job"}[r.IntN(4)]
-				p.Ready, p.Before = r.IntN(4) > 0, r.IntN(8) == 0
+				p.Ready, p.EvictedBefore = r.IntN(4) > 0, r.IntN(8) == 0
 				p.Made = t0.Add(-time.Duration(r.IntN(5)) * time.Hour)
 				p.Since = t0.Add(-time.Duration(r.IntN(100)) * time.Hour)
 				if r.IntN(6) == 0 {
@@ -173,7 +173,7 @@ func checkPlan(t *testing.T, seed int, p *Policy, look *Look, r Result) {
 		seen[e.Pod.UID] = true
 		spaces[e.Pod.Namespace]++
 		pod := &look.Pods[at]
-		if pod.Protected != "" || pod.Before || !pod.Ready || e.Strategy != StaleDuplicate && (pod.Owner == "DaemonSet" || pod.Owner == "" && !p.Unowned) {
+		if pod.Protected != "" || pod.EvictedBefore || !pod.Ready || e.Strategy != StaleDuplicate && (pod.Owner == "DaemonSet" || pod.Owner == "" && !p.Unowned) {
 			t.Errorf("seed %d: pod %+v is evicted by %s, want it kept", seed, pod, e.Strategy)
 		}
 		if p.MaxPodsOfNamespace > 0 && spaces[e.Pod.Namespace] > p.MaxPodsOfNamespace {

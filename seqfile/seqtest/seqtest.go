@@ -174,11 +174,11 @@ func Within(t testing.TB, limit int, argument string) (out string, peak int, err
 	return within(t, group, peakFile, argument)
 }
 
-// WithinSpared is Within for code that protects itself from OOM kills (package seqfile). That
+// WithinProtected is Within for code that protects itself from OOM kills (package seqfile). That
 // needs CAP_SYS_RESOURCE. Without it the test uses a version 1 cgroup with the OOM killer
 // disabled, if possible. Charges then fail as in a cgroup without a process to kill (v6.12
 // mm/memcontrol-v1.c memcg1_oom_prepare), but the protection itself is not tested.
-func WithinSpared(t testing.TB, limit int, argument string) (out string, peak int, err error) {
+func WithinProtected(t testing.TB, limit int, argument string) (out string, peak int, err error) {
 	t.Helper()
 	// Without OOM kills, allocations of the Go runtime fail too, and the runtime exits: that result is no evidence about the reader.
 	for try := 0; ; try++ {

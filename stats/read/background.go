@@ -205,7 +205,7 @@ func (b *Background) Fill(now time.Time, out *stats.Summary) {
 		b.storage.Fill(now, p)
 		b.storage.FillOpenFiles(now, p, &out.Node)
 	}
-	out.Remains = b.storage.Remains(out.Remains[:0], out.Pods)
+	out.RemainingDirs = b.storage.Remains(out.RemainingDirs[:0], out.Pods)
 	out.Sources = append(out.Sources[:0], from.runtime, from.node, from.image)
 	if !b.noNetwork {
 		out.Sources = append(out.Sources, network)

@@ -80,12 +80,12 @@ func newListClient(l *lister) *listClient {
 	return b
 }
 
-// Beside starts a thread for all name lookups, which the kernel may block. Looks wait for it
+// StartLister starts a thread for all name lookups, which the kernel may block. Looks wait for it
 // some milliseconds, see the bounds. Call it once; Close ends the thread.
-func (c *Reader) Beside() { c.pods.client.lister.start() }
+func (c *Reader) StartLister() { c.pods.client.lister.start() }
 
 // Refresh lists pods and opens the files of new ones, so that little work is left when a
-// resource is short. Call it once a second after Beside: it waits for milliseconds at most.
+// resource is short. Call it once a second after StartLister: it waits for milliseconds at most.
 // heldUp is true while the kernel blocks it; the caller should then postpone its own name
 // lookups in cgroups.
 func (c *Reader) Refresh(pods podindex.Index) (heldUp bool) {
@@ -93,11 +93,11 @@ func (c *Reader) Refresh(pods podindex.Index) (heldUp bool) {
 	return c.pods.client.inFlight
 }
 
-// Held duplicates the open handle of a pod's cgroup into out, which must be zero or closed, if
+// DupCgroup duplicates the open handle of a pod's cgroup into out, which must be zero or closed, if
 // the cgroup still exists. file is a duplicate of its cgroup.kill, -1 if that is not open. The
-// caller closes both. Held looks up no name and allocates nothing. ok is false if that cgroup
+// caller closes both. DupCgroup looks up no name and allocates nothing. ok is false if that cgroup
 // is not open.
-func (c *Reader) Held(p *stats.PodStats, out *cgroup.Group) (file int, ok bool) {
+func (c *Reader) DupCgroup(p *stats.PodStats, out *cgroup.Group) (file int, ok bool) {
 	for _, k := range c.pods.order {
 		if k.group == nil || k.Path != p.Cgroup || stats.CgroupID(k.group.ID()) != p.CgroupID {
 			continue

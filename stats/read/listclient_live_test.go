@@ -126,7 +126,7 @@ func TestLiveHeldLockDelaysNoLook(t *testing.T) {
 		}
 		return found, err
 	}
-	c.Beside()
+	c.StartLister()
 	for _, c := range []*Reader{c, other} {
 		if found, err := look(c); found != 1 {
 			t.Fatalf("first look found %d pods, error %v", found, err)

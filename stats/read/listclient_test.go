@@ -164,7 +164,7 @@ func (g *growing) waited() bool { return g.pods.client.slices > minSlices }
 // counts, and the look reports that.
 func TestBlockedList(t *testing.T) {
 	g := newGrowing(t, "a", "b")
-	g.Beside()
+	g.StartLister()
 	g.sees("ab")
 	h := g.holdUpList()
 	g.pod("c")
@@ -194,7 +194,7 @@ func TestBlockedList(t *testing.T) {
 // it continues with the old list. A permanent block delays neither looks nor Close.
 func TestPermanentlyBlockedList(t *testing.T) {
 	g := newGrowing(t, "a")
-	g.Beside()
+	g.StartLister()
 	g.sees("a")
 	h := g.holdUpList()
 	t.Cleanup(h.release)
@@ -227,7 +227,7 @@ func TestPermanentlyBlockedList(t *testing.T) {
 // finds the new pod.
 func TestAStarvedLister(t *testing.T) {
 	g := newGrowing(t, "a")
-	g.Beside()
+	g.StartLister()
 	g.sees("a")
 	h := g.holdUpList()
 	g.older(listValidFor)
@@ -240,7 +240,7 @@ func TestAStarvedLister(t *testing.T) {
 // run either.
 func TestTimeWithoutSlicesIsNoWaiting(t *testing.T) {
 	g := newGrowing(t, "a")
-	g.Beside()
+	g.StartLister()
 	g.sees("a")
 	list := g.calls().list
 	g.calls().list = func(root int, names []byte) ([]byte, error) {
@@ -263,7 +263,7 @@ func TestTimeWithoutSlicesIsNoWaiting(t *testing.T) {
 // The answer to an old request does not count as new: its list may be just as old.
 func TestAStaleAnswer(t *testing.T) {
 	g := newGrowing(t, "a")
-	g.Beside()
+	g.StartLister()
 	g.sees("a")
 	h, list, first := newHeld(), g.calls().list, true
 	g.calls().list = func(root int, names []byte) ([]byte, error) {
@@ -289,7 +289,7 @@ func TestAStaleAnswer(t *testing.T) {
 // A list is as old as its request: after an old request, a look waits for a new list.
 func TestStaleAnswerIsAsOldAsItsRequest(t *testing.T) {
 	g := newGrowing(t, "a")
-	g.Beside()
+	g.StartLister()
 	b := g.pods.client
 	g.sees("a")
 	b.begin(true)
@@ -307,7 +307,7 @@ func TestStaleAnswerIsAsOldAsItsRequest(t *testing.T) {
 // A look waits for a pod that is not open yet, for a tenth of a second, once.
 func TestPodThatIsNotOpenYet(t *testing.T) {
 	g := newGrowing(t, "a")
-	g.Beside()
+	g.StartLister()
 	g.sees("a")
 	h := g.holdUpOpen()
 	g.pod("b")
@@ -315,7 +315,7 @@ func TestPodThatIsNotOpenYet(t *testing.T) {
 	g.sees("ab")
 
 	g = newGrowing(t, "a")
-	g.Beside()
+	g.StartLister()
 	g.sees("a")
 	h = g.holdUpOpen()
 	g.pod("b")
@@ -342,7 +342,7 @@ func TestPodThatIsNotOpenYet(t *testing.T) {
 // A pod that the runtime has reported counts, whether its directory was listed or not.
 func TestLookWaitsForPodKnownToTheRuntimeOnly(t *testing.T) {
 	g := newGrowing(t, "a")
-	g.Beside()
+	g.StartLister()
 	g.sees("a")
 	h := g.holdUpList()
 	g.pod("b")
@@ -355,7 +355,7 @@ func TestLookWaitsForPodKnownToTheRuntimeOnly(t *testing.T) {
 // A look does not wait for a pod with a cgroup that was removed while the list is blocked.
 func TestLookDoesNotWaitForRemovedPod(t *testing.T) {
 	g := newGrowing(t, "a", "b")
-	g.Beside()
+	g.StartLister()
 	g.sees("ab")
 	h := g.holdUpList()
 	defer h.release()
@@ -370,7 +370,7 @@ func TestLookDoesNotWaitForRemovedPod(t *testing.T) {
 // A cgroup created again under the same name between two looks is opened again.
 func TestCgroupRecreatedBetweenLooks(t *testing.T) {
 	g := newGrowing(t, "a")
-	g.Beside()
+	g.StartLister()
 	g.sees("a")
 	g.pods.byUID[uid("a")].close()
 	g.sees("a")
@@ -382,7 +382,7 @@ func TestPodThatIsNotCheckedYet(t *testing.T) {
 	for _, adj := range []string{"-997", "0"} {
 		g := newGrowing(t, "a")
 		g.write("proc/7/oom_score_adj", adj+"\n")
-		g.Beside()
+		g.StartLister()
 		want := ""
 		if adj == "-997" {
 			want = "a"
@@ -400,7 +400,7 @@ func TestPodThatIsNotCheckedYet(t *testing.T) {
 	}
 	g := newGrowing(t, "a")
 	g.write("proc/7/oom_score_adj", "-997\n")
-	g.Beside()
+	g.StartLister()
 	h := g.holdUpAsk()
 	for i := range 3 {
 		got := g.look()
@@ -418,7 +418,7 @@ func TestPodThatIsNotCheckedYet(t *testing.T) {
 // wait long.
 func TestRefreshOpensNewPods(t *testing.T) {
 	g := newGrowing(t, "a")
-	g.Beside()
+	g.StartLister()
 	g.pod("b")
 	if g.Refresh(nil) {
 		t.Fatal("Refresh reports a block, want none")
@@ -440,7 +440,7 @@ func TestCloseEndsTheLister(t *testing.T) {
 	goroutines := goleak.IgnoreCurrent()
 	files := openFiles(t)
 	g := newGrowing(t, "a")
-	g.Beside()
+	g.StartLister()
 	g.sees("a")
 	h := g.holdUpOpen()
 	g.pod("b")
@@ -463,7 +463,7 @@ func TestLooksWithAListerDoNotAllocate(t *testing.T) {
 		t.Skip("the race detector allocates")
 	}
 	g := newGrowing(t, "a", "b")
-	g.Beside()
+	g.StartLister()
 	g.sees("ab")
 	var s stats.Summary
 	if err := g.Quick(time.Now(), nil, &s); err != nil {
@@ -487,7 +487,7 @@ func TestLooksWithAListerDoNotAllocate(t *testing.T) {
 	}
 	var held cgroup.Group
 	if n := testing.AllocsPerRun(10, func() {
-		file, ok := g.Held(&s.Pods[0], &held)
+		file, ok := g.DupCgroup(&s.Pods[0], &held)
 		if !ok || file < 0 {
 			t.Fatal("Held found no open cgroup, want one")
 		}
@@ -504,7 +504,7 @@ func TestLooksWithAListerDoNotAllocate(t *testing.T) {
 // An error of one root is reported and removes no pod.
 func TestRootThatCannotBeListed(t *testing.T) {
 	g := newGrowing(t, "a")
-	g.Beside()
+	g.StartLister()
 	g.sees("a")
 	g.calls().list = func(_ int, names []byte) ([]byte, error) { return names, unix.EMFILE }
 	if got := g.look(); got.measured != "a" || !errors.Is(got.err, unix.EMFILE) || strings.Contains(got.err.Error(), "no answer") {

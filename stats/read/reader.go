@@ -13,7 +13,7 @@ import (
 
 // Reader reads a node's cgroups and /proc into Summaries. It keeps descriptors and buffers
 // between looks, so that a look does not allocate while the set of pods stays the same. It
-// makes no call that may block: see Background for those, and Beside for calls that the kernel
+// makes no call that may block: see Background for those, and StartLister for calls that the kernel
 // may delay. Use it from one goroutine at a time, and call Close.
 type Reader struct {
 	fs            *cgroup.FS
@@ -186,7 +186,7 @@ func (c *Reader) identify(known *podindex.Pod, k *podGroup, p *stats.PodStats,
 	if known != nil {
 		known.Describe(p, capacity)
 	}
-	if (known == nil || !known.Scored()) && (p.Populated.V || !p.Populated.OK) {
+	if (known == nil || !known.HasScore()) && (p.Populated.V || !p.Populated.OK) {
 		p.NodeCritical = c.nodeCritical(k, p)
 	}
 	switch {
@@ -197,14 +197,14 @@ func (c *Reader) identify(known *podindex.Pod, k *podGroup, p *stats.PodStats,
 		// The kubelet writes a Guaranteed pod's limit, which equals its request, to this file
 		// and updates it on an in-place resize. Without a kubelet it may be "max": then the
 		// runtime's data counts.
-		p.MemoryRequest = stats.Some(stats.Exactly(p.Memory.LimitBytes.V))
+		p.MemoryRequest = stats.Some(stats.ExactRange(p.Memory.LimitBytes.V))
 	}
 	p.Self = c.self != "" && p.Cgroup != "" && podindex.Within(c.self, p.Cgroup)
 }
 
-// Strangers visits the UIDs of pods that are in the hierarchy and that the runtime has not
+// UnannouncedPods visits the UIDs of pods that are in the hierarchy and that the runtime has not
 // reported. It reads no file, and lists nothing right after Refresh.
-func (c *Reader) Strangers(pods podindex.Index, visit func(uid string)) {
+func (c *Reader) UnannouncedPods(pods podindex.Index, visit func(uid string)) {
 	if c.pods.client.recent() {
 		c.pods.join(pods)
 	} else {
@@ -217,7 +217,7 @@ func (c *Reader) Strangers(pods podindex.Index, visit func(uid string)) {
 	}
 }
 
-// EachPod visits the UID and cgroup path of each pod that the last look, or Strangers, found
+// EachPod visits the UID and cgroup path of each pod that the last look, or UnannouncedPods, found
 // below the roots. It visits a UID twice if a second cgroup of the pod was left behind.
 func (c *Reader) EachPod(visit func(uid, path string)) {
 	for _, k := range c.pods.order {

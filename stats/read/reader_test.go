@@ -284,7 +284,7 @@ func TestStrangersAndSettling(t *testing.T) {
 		t.Fatal(err)
 	}
 	strangers := func(pods podindex.Index) (n int) {
-		c.Strangers(pods, func(string) { n++ })
+		c.UnannouncedPods(pods, func(string) { n++ })
 		return n
 	}
 	if n := strangers(nil); n != 3 {

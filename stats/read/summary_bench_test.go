@@ -83,7 +83,7 @@ func BenchmarkLiveSummary(b *testing.B) {
 // detailed reports whether the runtime has reported all details of every pod.
 func detailed(index podindex.Index) bool {
 	for _, p := range index {
-		if p.Cgroup == "" || !p.Scored() {
+		if p.Cgroup == "" || !p.HasScore() {
 			return false
 		}
 	}

@@ -119,7 +119,7 @@ func (a *Admission) state(now time.Time, s *Snapshot) admit.NodeState {
 	n := s.Node
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	n.Promised = a.admittedPods.reservations(now, &n)
+	n.Reservations = a.admittedPods.reservations(now, &n)
 	return n
 }
 
@@ -139,7 +139,7 @@ func (a *Admission) Refuse(now time.Time, sandbox *cri.PodSandbox, container str
 	failures := admit.Failures(incoming.PodAttributes, n)
 	if a.reserve(now, incoming, len(failures) == 0 || s.Observe); len(failures) == 0 {
 		a.counts.admitted.Add(1)
-		if by := a.preemptor.Load(); by != nil && len(n.Promised) > 0 {
+		if by := a.preemptor.Load(); by != nil && len(n.Reservations) > 0 {
 			(*by).OnAdmitted(incoming.PodAttributes)
 		}
 		return ""
@@ -195,14 +195,14 @@ func (p *incomingPod) shortByTrusted(failures []admit.Failure) bool {
 }
 
 // Left drops the reservation of a pod after its sandbox was removed.
-func (a *Admission) Left(uid string) {
+func (a *Admission) SandboxRemoved(uid string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.admittedPods.drop(uid)
 }
 
 // Answered records how long the gate took for an answer. heldOff: it refused a pod in its hold-off.
-func (a *Admission) Answered(took time.Duration, heldOff bool) {
+func (a *Admission) RecordAnswer(took time.Duration, heldOff bool) {
 	a.counts.took.add(took)
 	if heldOff {
 		a.counts.heldOff.Add(1)

@@ -117,7 +117,7 @@ func TestWhatIsLetInFits(t *testing.T) {
 				if names := slices.Sorted(maps.Keys(running)); len(names) > 0 {
 					gone := rapid.SampledFrom(names).Draw(rt, "ends")
 					delete(running, gone)
-					a.Left(gone)
+					a.SandboxRemoved(gone)
 					learn(func(name string) bool { return part.index[name] != nil })
 				}
 			}
@@ -194,8 +194,8 @@ func TestConcurrentRequests(t *testing.T) {
 				if _, err := a.Ask(context.Background(), &v1.Pod{}, podstore.ByMember); err != nil {
 					t.Error(err)
 				}
-				a.Left(name)
-				a.Answered(time.Millisecond, j%2 == 0)
+				a.SandboxRemoved(name)
+				a.RecordAnswer(time.Millisecond, j%2 == 0)
 			}
 		})
 	}

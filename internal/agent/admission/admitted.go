@@ -51,12 +51,12 @@ func (l *admittedPods) reservations(now time.Time, n *admit.NodeState) []admit.H
 			slices.ContainsFunc(n.Pods, func(h admit.Held) bool { return h.UID == k.pod.UID })
 	})
 	if len(*l) == 0 {
-		return n.Promised
+		return n.Reservations
 	}
-	out := slices.Clone(n.Promised)
+	out := slices.Clone(n.Reservations)
 	for _, k := range *l {
 		if at := slices.IndexFunc(out, func(h admit.Held) bool { return h.UID == k.pod.UID }); at >= 0 {
-			out[at].Kept = false
+			out[at].Reserved = false
 		} else {
 			out = append(out, k.pod)
 		}

@@ -16,7 +16,7 @@ import (
 // annotations on the pod's source count. A pod in its hold-off is rejected. A member of the
 // socket's group cannot claim room reserved for another pod by a priority that only the member
 // gives. The error is ErrUnknown.
-func (a *Admission) Ask(_ context.Context, pod *v1.Pod, by podstore.By) (admit.Result, error) {
+func (a *Admission) Ask(_ context.Context, pod *v1.Pod, by podstore.Role) (admit.Result, error) {
 	now := time.Now()
 	s := a.fresh(now)
 	if s == nil {
@@ -26,7 +26,7 @@ func (a *Admission) Ask(_ context.Context, pod *v1.Pod, by podstore.By) (admit.R
 		return admit.Result{Reason: admit.ReasonEvicted, Message: why}, nil
 	}
 	p := startingPod(pod)
-	p.Doubted = by == podstore.ByMember && !a.trustsPriority(s, &p)
+	p.UntrustedPriority = by == podstore.ByMember && !a.trustsPriority(s, &p)
 	return admit.Admit(p, a.state(now, s)), nil
 }
 
@@ -52,8 +52,8 @@ func (a *Admission) trustsPriority(s *Snapshot, p *admit.PodAttributes) bool {
 		sameName(object, stats.PodReference{Namespace: p.Pod.Namespace, Name: p.Pod.Name}):
 		known = priorityOf(object)
 	case object == nil && running != nil:
-		reported := running.Told(s.self)
-		known, _ = a.policy.Load().Judge(&reported, nil)
+		reported := running.FromRuntime(s.self)
+		known, _ = a.policy.Load().PriorityAndProtection(&reported, nil)
 	}
 	own := priorityOf(p.Pod)
 	return known.OK && own.OK && known.V >= own.V

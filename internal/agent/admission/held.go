@@ -36,11 +36,11 @@ func holdsResources(pod *read.Pod, ended func(uid, sandbox string) bool) bool {
 // held returns the resources that a pod of the runtime holds, by its object, or without one by the
 // lower bounds from the runtime.
 func (p *Part) held(pod *read.Pod, object *v1.Pod, judged *eviction.Pod) admit.Held {
-	reported := pod.Told(p.o.Self())
+	reported := pod.FromRuntime(p.o.Self())
 	if object != nil && !sameName(object, reported.PodRef) {
 		object, judged = nil, nil
 	}
-	priority, _ := p.a.policy.Load().Judge(&reported, judged)
+	priority, _ := p.a.policy.Load().PriorityAndProtection(&reported, judged)
 	least := p.minRequests(pod, &reported)
 	out := admit.Held{Requests: least}
 	if object != nil {
@@ -63,7 +63,7 @@ func (p *Part) held(pod *read.Pod, object *v1.Pod, judged *eviction.Pod) admit.H
 	source, has := reported.Annotations[annotationSource]
 	_, mirror := reported.Annotations[annotationMirror]
 	out.Static = out.Static || has && source != "api" || mirror
-	out.Spared = p.a.policy.Load().Spares(&reported, judged) != ""
+	out.Protected = p.a.policy.Load().PreemptionProtected(&reported, judged) != ""
 	if object != nil && p.members[reported.PodRef.UID] {
 		p.restrictMember(&out, pod, &reported)
 	}
@@ -74,13 +74,13 @@ func (p *Part) held(pod *read.Pod, object *v1.Pod, judged *eviction.Pod) admit.H
 // pod, but cannot make it a victim or claim more resources than the runtime reports. Only root may
 // cause preemption.
 func (p *Part) restrictMember(out *admit.Held, pod *read.Pod, reported *stats.PodStats) {
-	priority, _ := p.a.policy.Load().Judge(reported, nil)
+	priority, _ := p.a.policy.Load().PriorityAndProtection(reported, nil)
 	if priority.OK && priority.V > out.Priority.V {
 		out.Priority = priority
 	}
-	out.Spared = out.Spared || p.a.policy.Load().Spares(reported, nil) != ""
+	out.Protected = out.Protected || p.a.policy.Load().PreemptionProtected(reported, nil) != ""
 	out.QOS = reported.QOSClass
-	out.Surely = p.minRequests(pod, reported)
+	out.CertainRequests = p.minRequests(pod, reported)
 }
 
 // minRequests returns the lower bounds of a pod's requests by the runtime's data on its containers
@@ -146,7 +146,7 @@ func (p *Part) pods(now time.Time) []admit.Held {
 		next[uid] = k
 		held := k.held
 		held.Ending = ending[uid]
-		held.Spared = held.Spared || undying[uid]
+		held.Protected = held.Protected || undying[uid]
 		out = append(out, held)
 	}
 	p.heldPods = next

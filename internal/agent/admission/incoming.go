@@ -49,7 +49,7 @@ func (a *Admission) resolvePod(s *Snapshot, sandbox *cri.PodSandbox) *incomingPo
 		return a.podWithoutUID(s, sandbox)
 	}
 	index := read.NewIndex(cri.Listing{Sandboxes: []cri.PodSandbox{*sandbox}})
-	reported := index[sandbox.UID].Told(s.self)
+	reported := index[sandbox.UID].FromRuntime(s.self)
 	out, byMember := &incomingPod{tolerationsKnown: true}, false
 	if m := matchManifest(s, index, reported.PodRef); m != nil {
 		out.PodAttributes = admit.PodAttributes{Pod: manifests.Static(m, reported.PodRef), Manifest: true}
@@ -66,7 +66,7 @@ func (a *Admission) resolvePod(s *Snapshot, sandbox *cri.PodSandbox) *incomingPo
 	out.Pod = &own
 	out.PodAttributes = admit.Prepared(out.PodAttributes)
 	out.boundRequests(sandbox, reported.QOSClass, byMember)
-	out.Doubted = byMember
+	out.UntrustedPriority = byMember
 	// A member of the socket's group must not cause preemption, by a priority or by requests.
 	if out.preemptAs = &out.PodAttributes; byMember {
 		out.preemptAs = a.podFromRuntime(sandbox, &reported).preemptAs
@@ -170,7 +170,7 @@ func maxRequests(sandbox *cri.PodSandbox) admit.Amounts {
 // protected as a victim counts as critical here. An unknown QoS class counts as Burstable, which
 // pressure does not reject.
 func (a *Admission) podFromRuntime(sandbox *cri.PodSandbox, reported *stats.PodStats) *incomingPod {
-	priority, protected := a.policy.Load().Judge(reported, nil)
+	priority, protected := a.policy.Load().PriorityAndProtection(reported, nil)
 	out, known := &incomingPod{}, priority.OK
 	if !priority.OK && protected != "" {
 		priority = stats.Some[int32](systemCriticalPriority)
@@ -187,7 +187,7 @@ func (a *Admission) podFromRuntime(sandbox *cri.PodSandbox, reported *stats.PodS
 		sandbox, reported.QOSClass)}}}
 	pod.Status.QOSClass = v1.PodQOSClass(cmp.Or(reported.QOSClass, stats.Burstable))
 	// The annotations come from the runtime.
-	out.PodAttributes = admit.Prepared(admit.PodAttributes{Pod: pod, Manifest: true, Doubted: !known})
+	out.PodAttributes = admit.Prepared(admit.PodAttributes{Pod: pod, Manifest: true, UntrustedPriority: !known})
 	if known {
 		out.preemptAs = &out.PodAttributes
 	}
@@ -203,7 +203,7 @@ func (a *Admission) podWithoutUID(s *Snapshot, sandbox *cri.PodSandbox) *incomin
 	if c, ok := stats.ParsePodCgroup(strings.Trim(dir, "/"), base); ok {
 		one.UID = c.UID
 	}
-	reported := read.NewIndex(cri.Listing{Sandboxes: []cri.PodSandbox{one}})[one.UID].Told(s.self)
+	reported := read.NewIndex(cri.Listing{Sandboxes: []cri.PodSandbox{one}})[one.UID].FromRuntime(s.self)
 	reported.PodRef.UID = ""
 	out := a.podFromRuntime(sandbox, &reported)
 	out.preemptAs = nil // no reservation is possible without a UID, so it preempts no pod

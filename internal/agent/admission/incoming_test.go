@@ -33,8 +33,8 @@ func TestSandboxWithoutUID(t *testing.T) {
 		if got := s.a.Refuse(s.now, p, ""); !strings.Contains(got, ": "+c.want+": ") {
 			t.Errorf("%s under %q: %q, want %s", c.parent, c.under, got, c.want)
 		}
-		if n, err := s.a.State(s.now); err != nil || len(n.Promised) > 0 {
-			t.Errorf("promises = %+v, %v, want none for a pod without a UID", n.Promised, err)
+		if n, err := s.a.State(s.now); err != nil || len(n.Reservations) > 0 {
+			t.Errorf("promises = %+v, %v, want none for a pod without a UID", n.Reservations, err)
 		}
 	}
 }

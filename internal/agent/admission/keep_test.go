@@ -97,7 +97,7 @@ func newRandomWard(t *rapid.T) *randomWard {
 	w := newWard(int64(rapid.IntRange(1, 8).Draw(t, "most")))
 	for i := range rapid.IntRange(0, 8).Draw(t, "pods") {
 		h := admit.Held{UID: types.UID(fmt.Sprint("p", i)), Name: fmt.Sprint("p", i), QOS: stats.BestEffort}
-		h.Spared = rapid.IntRange(0, 4).Draw(t, "spared") == 0
+		h.Protected = rapid.IntRange(0, 4).Draw(t, "spared") == 0
 		h.Priority = stats.Some(rapid.SampledFrom([]int32{0, systemCriticalPriority}).Draw(t, "priority"))
 		w.pods = append(w.pods, h)
 	}
@@ -119,7 +119,7 @@ func (l *randomWard) collectAnswers() {
 			_, out := l.requested[uid] // otherwise it started meanwhile, and has its resources
 			if delete(l.waiting, uid); got.result.Admit && out {
 				l.checkFits(uid)
-				l.granted[uid] = grant{*l.requested[uid].Pod.Spec.Priority, l.now.Add(admit.PromisedFor)}
+				l.granted[uid] = grant{*l.requested[uid].Pod.Spec.Priority, l.now.Add(admit.ReservationPeriod)}
 			}
 		default:
 		}
@@ -144,7 +144,7 @@ func (l *randomWard) checkReservations() {
 
 func (l *randomWard) end(uid string) {
 	if rapid.IntRange(0, 2).Draw(l.t, "undying") == 0 {
-		l.m.Refused(l.now, l.lives[uid])
+		l.m.MarkUndying(l.now, l.lives[uid])
 	} else {
 		l.markDead(uid)
 	}
@@ -211,7 +211,7 @@ func TestNoRoomIsGivenTwice(t *testing.T) {
 			rt.Fatalf("pods stopped more than once: %v", l.stopped)
 		}
 		for _, h := range l.pods {
-			if h.Spared && slices.Contains(l.stopped, string(h.UID)) {
+			if h.Protected && slices.Contains(l.stopped, string(h.UID)) {
 				rt.Fatalf("protected pod %s was stopped", h.UID)
 			}
 		}

@@ -27,7 +27,7 @@ func (l *admitRecorder) RequestPreemption(admit.PodAttributes) string { return "
 // gateWithReservation returns a gate on a node for one pod, with a reservation for a critical pod.
 func gateWithReservation(t *testing.T) (*Admission, *Part, *admitRecorder) {
 	by := &admitRecorder{}
-	held := admit.Held{UID: "first", Namespace: "kube-system", Name: "first", Priority: stats.Some[int32](systemCriticalPriority), Kept: true}
+	held := admit.Held{UID: "first", Namespace: "kube-system", Name: "first", Priority: stats.Some[int32](systemCriticalPriority), Reserved: true}
 	a, part := gate(t, list("10", "10Gi", "1"), Options{
 		Preemptor: by, Promised: func(time.Time) []admit.Held { return []admit.Held{held} },
 	})
@@ -42,7 +42,7 @@ func TestAMoreCriticalPodDoesNotWait(t *testing.T) {
 	root, member := podstore.ByRoot, podstore.ByMember
 	for what, c := range map[string]struct {
 		line  string
-		by    *podstore.By // who provided an object; nil: no object
+		by    *podstore.Role // who provided an object; nil: no object
 		letIn bool
 	}{
 		"priority from the runtime":       {line: "kube-system/next bu jettison/priority=2000000001", letIn: true},
@@ -79,7 +79,7 @@ func TestAMoreCriticalPodDoesNotWait(t *testing.T) {
 }
 
 // request checks the answer to a client's question about the more critical pod.
-func asks(t *testing.T, a *Admission, by podstore.By, name string, want bool) {
+func asks(t *testing.T, a *Admission, by podstore.Role, name string, want bool) {
 	t.Helper()
 	p := priority("next", systemCriticalPriority+1).Pod
 	p.Namespace, p.Name, _ = strings.Cut(name, "/")
@@ -139,7 +139,7 @@ func TestUsedReservationIsNotOutranked(t *testing.T) {
 		if why := a.Refuse(now, sandbox(t, "%s", other), ""); !strings.Contains(why, "OutOfpods") {
 			t.Errorf("%s: refusal %q, want OutOfpods", other, why)
 		}
-		if a.Left("first"); a.Refuse(now, sandbox(t, "%s", other), "") != "" {
+		if a.SandboxRemoved("first"); a.Refuse(now, sandbox(t, "%s", other), "") != "" {
 			t.Errorf("%s: refused because of a pod that did not start", other)
 		}
 	}

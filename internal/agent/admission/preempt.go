@@ -71,7 +71,7 @@ type Preempting struct {
 	notes    notes
 
 	inProgress   []*preemption // in the order of their start
-	promises     admit.Promises
+	promises     admit.Reservations
 	promiseCount int // number of promises at the last Advance
 	changed      bool
 
@@ -145,7 +145,7 @@ func (p *Preempting) RequestPreemption(pod admit.PodAttributes) (note string) {
 // OnAdmitted implements Preemptor. It drops the report if the queue is full: the reservations that
 // the pod outranks expire on their own.
 func (p *Preempting) OnAdmitted(pod admit.PodAttributes) {
-	if held := admit.HeldBy(pod); pod.Doubted || !held.Critical() {
+	if held := admit.HeldBy(pod); pod.UntrustedPriority || !held.Critical() {
 		return
 	}
 	select {
@@ -154,7 +154,7 @@ func (p *Preempting) OnAdmitted(pod admit.PodAttributes) {
 	}
 }
 
-// Preempt implements Preemptor. Free resources are reserved for the pod for admit.PromisedFor. The
+// Preempt implements Preemptor. Free resources are reserved for the pod for admit.ReservationPeriod. The
 // same applies to a pod that the gate refused and that fits when the loop handles its request.
 func (p *Preempting) Preempt(ctx context.Context, pod admit.PodAttributes) (admit.Result, error) {
 	reply := make(chan answer, 1)
@@ -300,7 +300,7 @@ func (p *Preempting) begin(ctx context.Context, now time.Time,
 
 // reserve reserves resources for a pod and publishes that before the caller is answered.
 func (p *Preempting) reserve(now time.Time, pod admit.Held) {
-	if p.promises.Keep(now, pod) {
+	if p.promises.Reserve(now, pod) {
 		p.changed = true
 		p.o.Publish(now)
 	}
@@ -314,7 +314,7 @@ func (p *Preempting) dropOutranked(now time.Time, pod admit.PodAttributes) {
 		return
 	}
 	// The victims still hold the resources of a preemption in progress.
-	state.Promised = slices.DeleteFunc(slices.Clone(state.Promised),
+	state.Reservations = slices.DeleteFunc(slices.Clone(state.Reservations),
 		func(h admit.Held) bool { return p.preempting(h.UID) })
 	dropped := false
 	for _, h := range admit.Outranked(pod, state) {
@@ -343,7 +343,7 @@ func (p *Preempting) Advance(now time.Time) (changed bool) {
 			continue
 		}
 		left = append(left, m)
-		p.promises.Keep(now, m.held)
+		p.promises.Reserve(now, m.held)
 	}
 	p.inProgress = left
 	n := len(p.promises.Held(now))
@@ -378,7 +378,7 @@ func (p *Preempting) Promised(now time.Time) []admit.Held { return p.promises.He
 func (m *preemption) followRetries(now time.Time, life func(uid string) *eviction.Life) {
 	for _, lives := range [][]*eviction.Life{m.victims, m.awaited} {
 		for i, l := range lives {
-			if back, over := l.Room(now); back || !over {
+			if back, over := l.RoomState(now); back || !over {
 				continue
 			}
 			if later := life(l.Eviction().Pod.PodRef.UID); later != nil {
@@ -390,7 +390,7 @@ func (m *preemption) followRetries(now time.Time, life func(uid string) *evictio
 
 // settled reports whether no victim is left to wait for.
 func (m *preemption) settled(now time.Time) bool {
-	waits := func(l *eviction.Life) bool { _, over := l.Room(now); return !over }
+	waits := func(l *eviction.Life) bool { _, over := l.RoomState(now); return !over }
 	return !slices.ContainsFunc(m.victims, waits) && !slices.ContainsFunc(m.awaited, waits)
 }
 
@@ -403,7 +403,7 @@ func (p *Preempting) finish(now time.Time, m *preemption, later []*preemption) b
 	if err != nil {
 		return false
 	}
-	state.Promised = slices.DeleteFunc(slices.Clone(state.Promised), func(h admit.Held) bool {
+	state.Reservations = slices.DeleteFunc(slices.Clone(state.Reservations), func(h admit.Held) bool {
 		return slices.ContainsFunc(later, func(l *preemption) bool {
 			return l.held.UID == h.UID && !l.held.Outranks(&m.held)
 		})
@@ -411,7 +411,7 @@ func (p *Preempting) finish(now time.Time, m *preemption, later []*preemption) b
 	var kills []admit.Kill
 	for i, l := range m.victims {
 		k := admit.Kill{UID: m.plan.Victims[i].UID}
-		if back, _ := l.Room(now); !back {
+		if back, _ := l.RoomState(now); !back {
 			k.Error = cmp.Or(p.o.WhyAlive(l), "the pod did not die")
 		}
 		kills = append(kills, k)
@@ -427,7 +427,7 @@ func (p *Preempting) finish(now time.Time, m *preemption, later []*preemption) b
 		//  at most for reservedFor.
 		p.o.Log.Info("preemption succeeded", api.EventGate.Attr(), "pod", name, "uid",
 			m.held.UID,
-			"victims", len(kills), "reservedFor", admit.PromisedFor)
+			"victims", len(kills), "reservedFor", admit.ReservationPeriod)
 	} else {
 		p.failed++
 		p.promises.Drop(m.held.UID)
@@ -451,18 +451,18 @@ func (p *Preempting) name(h *admit.Held) string {
 
 // Fill writes the preemptions in progress and the reservations to out.
 func (p *Preempting) Fill(now time.Time, out *api.GateState) {
-	out.RoomMade, out.RoomFailed = p.succeeded, p.failed
+	out.Preempted, out.PreemptFailed = p.succeeded, p.failed
 	for _, m := range p.inProgress {
-		s := api.MakingState{Pod: reference(&m.held), Began: m.began, Victims: []stats.PodReference{},
+		s := api.PreemptionState{Pod: reference(&m.held), Began: m.began, Victims: []stats.PodReference{},
 			Message: m.message}
 		for i := range m.plan.Victims {
 			s.Victims = append(s.Victims, reference(&m.plan.Victims[i]))
 		}
-		out.Making = append(out.Making, s)
+		out.Preempting = append(out.Preempting, s)
 	}
 	for _, h := range p.promises.Held(now) {
 		if !p.preempting(h.UID) {
-			out.Kept = append(out.Kept, api.KeptState{Pod: reference(&h), Until: p.promises.Until(h.UID)})
+			out.Reserved = append(out.Reserved, api.ReservationState{Pod: reference(&h), Until: p.promises.Until(h.UID)})
 		}
 	}
 }

@@ -29,7 +29,7 @@ func TestRoomIsMadeAndKept(t *testing.T) {
 		t.Errorf("reason of the preemption = %q", w.reason)
 	}
 	x, began := stats.PodReference{UID: "x", Namespace: "kube-system", Name: "x"}, w.now
-	want := api.GateState{Making: []api.MakingState{{
+	want := api.GateState{Preempting: []api.PreemptionState{{
 		Pod: x, Began: began, Message: "Node didn't have enough resource: pods, requested: 1, used: 4, capacity: 3",
 		Victims: []stats.PodReference{{UID: "d", Namespace: "default", Name: "d"}, {UID: "c", Namespace: "default", Name: "c"}},
 	}}}
@@ -50,16 +50,16 @@ func TestRoomIsMadeAndKept(t *testing.T) {
 	if got := <-a; got.err != nil || !got.result.Admit {
 		t.Fatalf("answer after both victims died = %+v, want admitted", got)
 	}
-	w.now = w.now.Add(admit.PromisedFor - 1)
+	w.now = w.now.Add(admit.ReservationPeriod - 1)
 	if w.Advance(w.now) || len(w.reserved()) != 1 {
 		t.Errorf("reserved just before PromisedFor for %v, want [x]", w.reserved())
 	}
-	w.checkState(t, api.GateState{Kept: []api.KeptState{{Pod: x, Until: w.now.Add(1)}}, RoomMade: 1})
+	w.checkState(t, api.GateState{Reserved: []api.ReservationState{{Pod: x, Until: w.now.Add(1)}}, Preempted: 1})
 	w.now = w.now.Add(1)
 	if !w.Advance(w.now) || len(w.reserved()) != 0 {
 		t.Errorf("reserved after PromisedFor for %v, want none", w.reserved())
 	}
-	w.checkState(t, api.GateState{RoomMade: 1})
+	w.checkState(t, api.GateState{Preempted: 1})
 }
 
 // J11, unlike the kubelet: a failed kill rejects the pod with its reason. No resources are
@@ -68,7 +68,7 @@ func TestAFailedKillIsARejection(t *testing.T) {
 	w := newWard(2, "a", "b", "c")
 	a := w.ask(t.Context(), critical("x"))
 	w.markDead("c")
-	w.m.Refused(w.now, w.lives["b"])
+	w.m.MarkUndying(w.now, w.lives["b"])
 	w.Advance(w.now)
 	got := <-a
 	if got.err != nil || got.result.Admit || got.result.Reason != admit.ReasonUnexpected ||
@@ -78,7 +78,7 @@ func TestAFailedKillIsARejection(t *testing.T) {
 	if len(w.reserved()) > 0 {
 		t.Errorf("reserved after a failed kill for %v, want none", w.reserved())
 	}
-	w.checkState(t, api.GateState{RoomFailed: 1})
+	w.checkState(t, api.GateState{PreemptFailed: 1})
 	w.notes.set(w.now, "other", "y")
 	if text := w.notes.get(w.now.Add(noteLifetime-1), "x"); !strings.Contains(text, "the kernel holds it") || w.notes.get(w.now.Add(noteLifetime), "x") != "" {
 		t.Errorf("note on the failed kill = %q, want its reason until noteLifetime", text)
@@ -112,7 +112,7 @@ func TestTheRuntimeDoesNotWait(t *testing.T) {
 	}
 	w.promises.Drop("late")
 	w.maxPods = 1
-	w.m.Refused(w.now, w.lives["a"])
+	w.m.MarkUndying(w.now, w.lives["a"])
 	w.Advance(w.now)
 	w.notes.set(time.Now(), "x", "because") // the runtime's clock
 	if note := w.RequestPreemption(critical("x")); note != "; preemption failed: because" {

@@ -220,7 +220,7 @@ func (s *script) asks(d *datadriven.TestData) (string, error) {
 	for line := range strings.Lines(d.Input) {
 		switch d.Cmd {
 		case "left":
-			s.a.Left(strings.TrimSpace(line))
+			s.a.SandboxRemoved(strings.TrimSpace(line))
 		case "refuse":
 			p, _, err := parseSandbox(line)
 			if err != nil {
@@ -308,7 +308,7 @@ func (s *script) held() string {
 	for _, of := range []struct {
 		what string
 		pods []admit.Held
-	}{{"", n.Pods}, {"let in: ", n.Promised}} {
+	}{{"", n.Pods}, {"let in: ", n.Reservations}} {
 		slices.SortFunc(of.pods, func(x, y admit.Held) int { return strings.Compare(string(x.UID), string(y.UID)) })
 		for _, h := range of.pods {
 			fmt.Fprintf(&b, "%s%s/%s %s", of.what, h.Namespace, h.Name, h.QOS)
@@ -321,7 +321,7 @@ func (s *script) held() string {
 			for _, is := range []struct {
 				word string
 				so   bool
-			}{{" static", h.Static}, {" spared", h.Spared}, {" ending", h.Ending}} {
+			}{{" static", h.Static}, {" spared", h.Protected}, {" ending", h.Ending}} {
 				if is.so {
 					b.WriteString(is.word)
 				}

@@ -132,7 +132,7 @@ func (p *Part) Publish(now time.Time, conditions []eviction.Condition, kubelet b
 	s.Node.Allocatable = p.allocatable
 	s.Node.Pods = p.pods(now)
 	if p.o.Promised != nil {
-		s.Node.Promised = p.o.Promised(now)
+		s.Node.Reservations = p.o.Promised(now)
 	}
 	p.a.snapshot.Store(s)
 }

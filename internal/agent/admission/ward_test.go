@@ -56,15 +56,15 @@ func (w *ward) state(now time.Time) (n admit.NodeState, err error) {
 	n.Allocatable = v1.ResourceList{v1.ResourcePods: *resource.NewQuantity(w.maxPods, resource.DecimalSI)}
 	for _, h := range w.pods {
 		if l := w.lives[string(h.UID)]; l != nil {
-			if back, over := l.Room(now); back {
+			if back, over := l.RoomState(now); back {
 				continue
 			} else if h.Ending = !over; over {
-				h.Spared = true
+				h.Protected = true
 			}
 		}
 		n.Pods = append(n.Pods, h)
 	}
-	n.Promised = w.Promised(now)
+	n.Reservations = w.Promised(now)
 	return n, w.stateErr
 }
 
@@ -139,7 +139,7 @@ func (w *ward) occupied(but string) (n int64) {
 	for _, h := range w.pods {
 		back := false
 		if l := w.lives[string(h.UID)]; l != nil {
-			back, _ = l.Room(w.now)
+			back, _ = l.RoomState(w.now)
 		}
 		lives[string(h.UID)] = !back
 	}
@@ -159,7 +159,7 @@ func (w *ward) occupied(but string) (n int64) {
 // dying returns the victims that may still end either way.
 func (w *ward) dying() (out []string) {
 	for uid, l := range w.lives {
-		if _, over := l.Room(w.now); !over {
+		if _, over := l.RoomState(w.now); !over {
 			out = append(out, uid)
 		}
 	}

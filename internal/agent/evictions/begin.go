@@ -34,10 +34,10 @@ func (v *Evictions) begin(ctx context.Context, d *eviction.Decision, i int) bool
 		return false
 	}
 	old := v.o.Manager.Life(uid)
-	if old != nil && e.Hastens && !old.Dead() && v.cutGracePeriod(old, d, i) {
+	if old != nil && e.CutsGracePeriod && !old.Dead() && v.cutGracePeriod(old, d, i) {
 		return true
 	}
-	if old != nil && old.Resting(time.Now()) {
+	if old != nil && old.RecentlyUndying(time.Now()) {
 		return false // no other pod is left to try: not at every look
 	}
 	b, ok := v.kill(d, e)
@@ -56,7 +56,7 @@ func (v *Evictions) addTexts(d *eviction.Decision) {
 		v.o.Blame != nil {
 		v.o.Blame(d.Ranking[0].Pod)
 	}
-	d.Words()
+	d.AddTexts()
 }
 
 // dryRun logs and records what a dry run would have done.
@@ -90,7 +90,7 @@ func (v *Evictions) register(ctx context.Context, d *eviction.Decision, i int, o
 		job: &job{
 			victim: b.victim, began: b.pinned.Time, urgent: e.Urgent(), killErr: b.err,
 			grace: time.Duration(e.GracePeriodSeconds) * time.Second, cgroup: e.Pod.Cgroup != "",
-			cache: e.TakesMemory(),
+			cache: e.PageCacheMatters(),
 		},
 	}
 	v.inProgress[life] = u
@@ -173,14 +173,14 @@ func (v *Evictions) logPinError(pod *stats.PodStats, err error) {
 // first.
 func (v *Evictions) setAside(now time.Time, pod *stats.PodStats) {
 	if pod.Cgroup == "" {
-		v.o.Manager.Aside(now, pod.PodRef.UID)
+		v.o.Manager.SetPodAside(now, pod.PodRef.UID)
 	}
 }
 
 // cancelUnneeded cancels an eviction that a new measurement made unnecessary. The next look need
 // not wait.
 func (v *Evictions) cancelUnneeded(d *eviction.Decision, e *eviction.Eviction) {
-	v.o.Manager.Unneeded()
+	v.o.Manager.HastenUnneeded()
 	v.o.Log.Repeat("abandoned: "+e.Pod.PodRef.UID, func() {
 		//log: The signal recovered between the decision and the kill. The agent evicts no pod.
 		v.o.Log.Info("eviction cancelled", append(SignalFields(d.Signal),
@@ -198,7 +198,7 @@ func (v *Evictions) cutGracePeriod(life *eviction.Life, d *eviction.Decision, i 
 	}
 	e := &d.Evictions[i]
 	if e.Urgent() && !v.o.StillMet(d.Signal.Threshold) {
-		v.o.Manager.Unneeded()
+		v.o.Manager.HastenUnneeded()
 		return true
 	}
 	if err := u.victim.Kill(); err != nil {

@@ -29,7 +29,7 @@ func TestDiskVictimKilledForMemory(t *testing.T) {
 	life := f.m.Life(nodetest.UID)
 	u := f.inProgress[life]
 	memory := f.decide(now.Add(12*time.Second), 90)
-	if len(memory.Evictions) != 1 || !memory.Evictions[0].Hastens || !f.OnDecided(ctx, &memory) {
+	if len(memory.Evictions) != 1 || !memory.Evictions[0].CutsGracePeriod || !f.OnDecided(ctx, &memory) {
 		t.Fatal(memory.Reason)
 	}
 	if e := life.Eviction(); f.m.Life(nodetest.UID) != life || life.Killed().Time.IsZero() || e.Signal != stats.SignalNodeFsAvailable || !u.job.remove.Load() {

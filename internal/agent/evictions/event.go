@@ -32,14 +32,14 @@ func (v *Evictions) OnEvent(now time.Time, e Event) {
 		//  and network file systems.
 		v.o.Log.Error("victim did not die, set aside", append(v.fields(u), api.EventEviction.Attr(),
 			"error", u.aliveErr)...)
-		v.o.Manager.Refused(now, u.life)
+		v.o.Manager.MarkUndying(now, u.life)
 		v.o.NotKilled(u.life.Eviction().Pod.PodRef.UID, e.err.Error())
 	case e.stage == emptied:
 		u.aliveErr = nil
 		v.o.Manager.Emptied(at, u.life)
 		v.recordEmptied(u, at)
 	case e.stage == uncached:
-		v.o.Manager.Uncached(u.life)
+		v.o.Manager.CacheDropped(u.life)
 	default:
 		if e.err != nil {
 			//log: The pod is dead, but the runtime failed to remove its sandbox. The resources of the pod's
@@ -83,7 +83,7 @@ func (v *Evictions) OnReady(now time.Time, ready *eviction.Ready) (reported bool
 	for _, life := range ready.Finished {
 		if u := v.inProgress[life]; u != nil {
 			if u.record != nil {
-				u.record.Over = true
+				u.record.Complete = true
 			}
 			v.recordSteps(u)
 			v.countSteps(u)
@@ -92,7 +92,7 @@ func (v *Evictions) OnReady(now time.Time, ready *eviction.Ready) (reported bool
 		}
 	}
 	if reported {
-		v.o.Log.Afresh()
+		v.o.Log.Reset()
 	}
 	return reported
 }
@@ -125,11 +125,11 @@ func (v *Evictions) Interrupted() {
 }
 
 // InProgress returns the unfinished evictions, for the State.
-func (v *Evictions) InProgress() []api.UnderwayState {
-	out := []api.UnderwayState{}
+func (v *Evictions) InProgress() []api.EvictionInProgress {
+	out := []api.EvictionInProgress{}
 	for _, l := range v.o.Manager.Lives() {
 		e := l.Eviction()
-		out = append(out, api.UnderwayState{
+		out = append(out, api.EvictionInProgress{
 			Pod: e.Pod.PodRef, Signal: e.Signal, GracePeriodSeconds: e.GracePeriodSeconds,
 			Message: e.Message, Began: l.Began().Time,
 			Dead: l.Dead(), Cleaned: !l.Cleaned().Time.IsZero(),
@@ -146,7 +146,7 @@ func (v *Evictions) Save(now time.Time, fill func(*records.State)) {
 	v.o.Keeper.Save(now, func(s *records.State) {
 		for life, u := range v.inProgress {
 			if !life.Killed().Time.IsZero() && u.victim.Killed() {
-				life.KillWaits = !u.victim.Struck()
+				life.KillPending = !u.victim.Struck()
 			}
 		}
 		fill(s)

@@ -114,7 +114,7 @@ type progress struct {
 	counts  [2]int      // candidates and protected pods
 	record  *api.Record // as last stored; nil: none
 	// reclaim is the preceding proactive reclaim; nil: none, or its effect is unknown yet. Immutable.
-	reclaim  *api.Squeeze
+	reclaim  *api.ProactiveReclaim
 	aliveErr error // why the victim is not known to be dead
 }
 

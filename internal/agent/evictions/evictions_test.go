@@ -139,7 +139,7 @@ func (f *fixture) observe(now time.Time, mib uint64) eviction.Ready {
 	f.m.Observe(now, &n, eviction.Situation{})
 	ready := f.m.Ready(now)
 	f.OnReady(now, &ready)
-	f.m.Advance()
+	f.m.Acknowledge()
 	return f.m.Ready(now)
 }
 
@@ -169,7 +169,7 @@ func (f *fixture) decideDisk(now time.Time) eviction.Decision {
 	if d := f.m.Step(now, in); len(d.Reclaim) == 0 {
 		return d
 	}
-	return f.m.Reclaimed(now, in)
+	return f.m.StepAfterReclaim(now, in)
 }
 
 // evict carries out the decision at the given MiB; nil if no eviction began.
@@ -245,7 +245,7 @@ func TestVictimCannotBePinned(t *testing.T) {
 	for _, cgroup := range []string{"", "kubepods/besteffort/podgone"} {
 		now := time.Now()
 		d := f.decide(now, 90)
-		d.Words()
+		d.AddTexts()
 		d.Evictions[0].Pod.Cgroup, d.Evictions[0].Pod.SandboxIDs = cgroup, nil
 		if f.OnDecided(t.Context(), &d) || f.Missed() != (cgroup != "") {
 			t.Errorf("victim with cgroup %q: eviction began, or missed = %v", cgroup, f.Missed())
@@ -346,7 +346,7 @@ func TestGracePeriodCutForADiskRemovesFiles(t *testing.T) {
 	life := f.soft(ctx)
 	f.killable()
 	d := f.decideDisk(time.Now().Add(11 * time.Second))
-	if len(d.Evictions) != 1 || !d.Evictions[0].Hastens {
+	if len(d.Evictions) != 1 || !d.Evictions[0].CutsGracePeriod {
 		t.Fatal(d.Reason)
 	}
 	u := f.inProgress[life]
@@ -365,7 +365,7 @@ func TestUnneededCutDelaysNoLook(t *testing.T) {
 	f.still = false
 	now := time.Now().Add(11 * time.Second)
 	d := f.decide(now, 90)
-	if len(d.Evictions) != 1 || !d.Evictions[0].Hastens || !f.OnDecided(ctx, &d) {
+	if len(d.Evictions) != 1 || !d.Evictions[0].CutsGracePeriod || !f.OnDecided(ctx, &d) {
 		t.Fatal(d.Reason)
 	}
 	now = now.Add(5 * time.Millisecond)
@@ -564,7 +564,7 @@ func TestAStrikeDoesNotAllocate(t *testing.T) {
 	}()
 	f.o.Pin = killer.Pin
 	d := f.decide(time.Now(), 90)
-	d.Words()
+	d.AddTexts()
 	killVictim := func() (b strike) {
 		b, ok := f.kill(&d, &d.Evictions[0])
 		if !ok || b.err != nil || b.killed == (kill.Stamp{}) || b.killed.Time.Before(b.pinned.Time) {

@@ -71,7 +71,7 @@ func (c *carrier) removeFiles(ctx context.Context, v *kill.Victim) {
 	defer cancel()
 	back := func() error { return c.shared(ctx, v) }
 	if c.host != nil {
-		_ = c.remove.SetAside(v.Pod.UID, back) // an error shows again below
+		_ = c.remove.MoveVolumesAside(v.Pod.UID, back) // an error shows again below
 	}
 	deadline, _ := ctx.Deadline()
 	removing, stop := context.WithTimeout(ctx, time.Until(deadline)/sandboxShare)

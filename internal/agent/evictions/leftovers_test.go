@@ -179,7 +179,7 @@ func TestUnremovedLeftoversArePutAside(t *testing.T) {
 	}
 	cancel()
 	<-done
-	if uids, err := f.carrier.remove.PutAside(); err != nil || len(uids) != 1 || uids[0] != nodetest.UID {
+	if uids, err := f.carrier.remove.PodsWithMovedVolumes(); err != nil || len(uids) != 1 || uids[0] != nodetest.UID {
 		t.Errorf("volumes put aside of pods %v (%v), want one\n%s", uids, err, f.Text())
 	}
 	f.Runtime.Change(func() { f.Runtime.Hang = nil })
@@ -192,7 +192,7 @@ func TestVolumesOfAPodThatIsBackAreNotPutAside(t *testing.T) {
 	victim := f.leaves()
 	f.comesBack(time.Now().Add(time.Hour))
 	f.carrier.removeFiles(t.Context(), victim)
-	if uids, err := f.carrier.remove.PutAside(); err != nil || len(uids) > 0 {
+	if uids, err := f.carrier.remove.PodsWithMovedVolumes(); err != nil || len(uids) > 0 {
 		t.Errorf("volumes put aside of pods %v (%v), want none", uids, err)
 	}
 	f.left(true)
@@ -216,7 +216,7 @@ func TestKubeletStartsWhileFilesAreRemoved(t *testing.T) {
 			}
 		}
 		f.left(early)
-		if uids, err := f.carrier.remove.PutAside(); err != nil || len(uids) > 0 {
+		if uids, err := f.carrier.remove.PodsWithMovedVolumes(); err != nil || len(uids) > 0 {
 			t.Errorf("kubelet from the start %v: put aside %v (%v), want none", early, uids, err)
 		}
 	}
@@ -232,7 +232,7 @@ func TestPodIsBackAfterItsVolumeWasPutAside(t *testing.T) {
 	}
 	f.carrier.removeFiles(t.Context(), victim)
 	f.left(false)
-	if uids, err := f.carrier.remove.PutAside(); err != nil || len(uids) > 0 {
+	if uids, err := f.carrier.remove.PodsWithMovedVolumes(); err != nil || len(uids) > 0 {
 		t.Errorf("volumes put aside of pods %v (%v), want none\n%s", uids, err, f.Text())
 	}
 }

@@ -196,7 +196,7 @@ func (v *Evictions) advise(now time.Time, u *progress, back bool) {
 	}
 	// Shared memory returned when it was unmounted: that does not measure a kill.
 	if back && l.Eviction().Signal == stats.SignalMemoryAvailable && !killed.IsZero() &&
-		!l.Resumed() && !l.Shared() {
+		!l.Resumed() && !l.HasSharedMemory() {
 		v.o.Advice.RecordRelease(now.Sub(killed))
 	}
 }
@@ -206,8 +206,8 @@ func (v *Evictions) RecordReaction(took time.Duration) { v.o.Advice.RecordReacti
 
 // OnTested logs the result of a self-test of the kill ladder, and records the duration of a kill.
 func (v *Evictions) OnTested(r *kill.Report) {
-	for _, rung := range r.Rungs {
-		if rung.Outcome == kill.Works && rung.Rung == kill.CgroupKill.String() {
+	for _, rung := range r.Steps {
+		if rung.Outcome == kill.Works && rung.Step == kill.CgroupKill.String() {
 			v.o.Advice.RecordRelease(rung.Took)
 		}
 	}
@@ -235,7 +235,7 @@ func (v *Evictions) Headroom(threshold uint64) api.HeadroomState {
 
 // reclaimFields returns log fields with the proactive reclaim before an eviction. Unknown values
 // are omitted: refaults are watched for seconds, and the reclaim's own line contains them.
-func reclaimFields(s *api.Squeeze) (out []any) {
+func reclaimFields(s *api.ProactiveReclaim) (out []any) {
 	if s == nil {
 		return nil
 	}

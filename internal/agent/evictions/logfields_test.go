@@ -20,7 +20,7 @@ import (
 // A ranking shows both bounds of a request that is known as a range.
 func TestRankingShowsBothBoundsOfARequest(t *testing.T) {
 	for want, request := range map[string]stats.Opt[stats.Range]{
-		`{"pod":"a/b","qos":"","usage":5,"request":7}`:                   stats.Some(stats.Exactly(7)),
+		`{"pod":"a/b","qos":"","usage":5,"request":7}`:                   stats.Some(stats.ExactRange(7)),
 		`{"pod":"a/b","qos":"","usage":5,"request":0}`:                   stats.Some(stats.Range{}),
 		`{"pod":"a/b","qos":"","usage":5,"request":7,"requestMax":9}`:    stats.Some(stats.Range{Min: 7, Max: 9}),
 		`{"pod":"a/b","qos":"","usage":5,"request":-1}`:                  {},

@@ -19,7 +19,7 @@ var errUndying = errors.New("the pod survived a kill a moment ago")
 // time; reason names the critical pod. It stops all or none: if one of them cannot be pinned, the
 // others would be stopped without effect. For a pod that is already being stopped it returns the
 // existing life. The lives are in the order of the victims; each ends on its own
-// (eviction.Life.Room).
+// (eviction.Life.RoomState).
 func (v *Evictions) Preempt(ctx context.Context, now time.Time, victims []eviction.Eviction,
 	reason string) ([]*eviction.Life, error) {
 	d := eviction.Decision{Time: now, Evictions: victims, Reason: reason}
@@ -33,12 +33,12 @@ func (v *Evictions) Preempt(ctx context.Context, now time.Time, victims []evicti
 	for i := range victims {
 		pod := &victims[i].Pod
 		old := v.o.Manager.Life(pod.PodRef.UID)
-		if old != nil && old.Leaving() && !old.Left() {
+		if old != nil && old.CleaningUp() && !old.Terminated() {
 			lives[i] = old
 			continue
 		}
 		err := errUndying
-		if old == nil || !old.Resting(now) {
+		if old == nil || !old.RecentlyUndying(now) {
 			if blows[i].victim, err = v.o.Pin(pod); err != nil {
 				v.setAside(now, pod)
 			}

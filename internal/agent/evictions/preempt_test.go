@@ -100,7 +100,7 @@ func TestPreemptedPodsAreStoppedTogether(t *testing.T) {
 	}
 	f.observe(now, 500)
 	for _, l := range lives {
-		if back, over := l.Room(now); !back || !over {
+		if back, over := l.RoomState(now); !back || !over {
 			t.Errorf("%s: resources back %v, eviction over %v, want both", l.Eviction().Pod.PodRef.UID, back, over)
 		}
 	}
@@ -204,11 +204,11 @@ func TestPreemptionOfAPodThatCameBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.OnEvent(now, Event{f.inProgress[first[0]].job, emptied, nil})
-	if !first[0].Leaving() {
+	if !first[0].CleaningUp() {
 		t.Fatal("the first victim is cleaned up already")
 	}
 	again, err := f.Preempt(ctx, now, going, "r")
-	if err != nil || again[0] == first[0] || again[0] != f.m.Life(uids[0]) || again[0].Left() {
+	if err != nil || again[0] == first[0] || again[0] != f.m.Life(uids[0]) || again[0].Terminated() {
 		t.Errorf("lives %v, then %v (%v), want a new life", first, again, err)
 	}
 	f.end(cancel)
@@ -244,7 +244,7 @@ func TestAHardThresholdKillsAPreemptedPod(t *testing.T) {
 	}
 	f.killable()
 	d := f.decide(now.Add(time.Second), 90)
-	if len(d.Evictions) != 1 || !d.Evictions[0].Hastens || !f.OnDecided(ctx, &d) {
+	if len(d.Evictions) != 1 || !d.Evictions[0].CutsGracePeriod || !f.OnDecided(ctx, &d) {
 		t.Fatal(d.Reason)
 	}
 	if f.m.Life(nodetest.UID) != life || life.Killed().Time.IsZero() || life.Eviction().Planned() || f.held[nodetest.UID] != 2 {
@@ -254,7 +254,7 @@ func TestAHardThresholdKillsAPreemptedPod(t *testing.T) {
 	if e := f.take(); e.err != nil || e.stage != emptied {
 		t.Errorf("report after the kill = %+v, want emptied", e)
 	}
-	if back, over := life.Room(time.Now()); !back || !over {
+	if back, over := life.RoomState(time.Now()); !back || !over {
 		t.Errorf("resources back %v, over %v, want both", back, over)
 	}
 	f.end(cancel)
@@ -289,11 +289,11 @@ func TestPreemptedPodWithoutCgroupKill(t *testing.T) {
 	f.observe(now, 500)
 	life := f.preempted(ctx, now)
 	d := f.decide(now.Add(time.Second), 90)
-	if len(d.Evictions) != 1 || !d.Evictions[0].Hastens || !f.OnDecided(ctx, &d) {
+	if len(d.Evictions) != 1 || !d.Evictions[0].CutsGracePeriod || !f.OnDecided(ctx, &d) {
 		t.Fatal(d.Reason)
 	}
 	later := f.m.Life(nodetest.UID)
-	if back, over := life.Room(now); later == nil || later == life || back || !over {
+	if back, over := life.RoomState(now); later == nil || later == life || back || !over {
 		t.Errorf("life %v after %v: resources back %v, over %v", later, life, back, over)
 	}
 	f.end(cancel)

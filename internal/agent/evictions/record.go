@@ -38,7 +38,7 @@ func (v *Evictions) recordBegin(d *eviction.Decision, u *progress) {
 func (v *Evictions) recordEmptied(u *progress, at kill.Stamp) {
 	if u.record != nil {
 		u.record.Emptied = at
-		v.o.Keeper.Tell(u.record)
+		v.o.Keeper.Publish(u.record)
 	}
 }
 
@@ -88,7 +88,7 @@ func (v *Evictions) recordDryRun(d *eviction.Decision, e *eviction.Eviction) {
 	if m := d.Signal; !e.Local() && m.Threshold.Signal != "" {
 		r.Crossed = records.ReadingOf(m.Threshold, m.First, stampAt(m.Since))
 	}
-	v.o.Keeper.Would(&r)
+	v.o.Keeper.RecordDryRun(&r)
 }
 
 // recordOutcome records the outcome of an eviction.
@@ -104,7 +104,7 @@ func (v *Evictions) recordOutcome(u *progress) {
 		r.Error = ""
 	}
 	if m := l.Met(); m.Threshold.Signal != "" {
-		o := l.After()
+		o := l.ObservedAfter()
 		r.After = records.ReadingOf(m.Threshold, o, stampAt(cmp.Or(o.Time, time.Now())))
 		if released, ok := l.Released(); ok {
 			r.Released = &released
@@ -145,8 +145,8 @@ func (v *Evictions) recordReclaim(u *progress) {
 }
 
 // reclaimRecord converts the effect of proactive reclaim to its form in a record.
-func reclaimRecord(e *reclaim.MemoryEffect) *api.Squeeze {
-	return &api.Squeeze{
+func reclaimRecord(e *reclaim.MemoryEffect) *api.ProactiveReclaim {
+	return &api.ProactiveReclaim{
 		Signal: e.Signal, Kind: e.Kind.String(), Began: e.Began.Round(0), Took: e.Took, Asked: e.Asked,
 		Stopped: e.Stopped,
 		Freed:   optional(e.Freed), Refaulted: optional(e.Refaulted),
@@ -163,6 +163,6 @@ func stampAt(at time.Time) api.Stamp {
 
 // abandon records that an eviction of the process before this one is not continued.
 func (v *Evictions) abandon(r api.Record) {
-	r.Outcome, r.Over = api.OutcomeAbandoned, true
+	r.Outcome, r.Complete = api.OutcomeAbandoned, true
 	v.o.Keeper.Update(&r)
 }

@@ -60,7 +60,7 @@ func (v *Evictions) OnPods(now time.Time, pods read.Index) {
 			delete(v.watched, uid)
 			continue
 		}
-		if !r.Emptied.Known() && !r.Over {
+		if !r.Emptied.Known() && !r.Complete {
 			continue // a container that starts while the pod is being stopped ends with it
 		}
 		end := r.EndBegan().Time

@@ -40,7 +40,7 @@ func TestRecordOfEachStep(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	f.soft(ctx)
 	r := f.last()
-	if r.Outcome != api.OutcomeRunning || r.StatusReason != "Evicted" || !r.Disruption || r.Over || r.Emptied.Known() ||
+	if r.Outcome != api.OutcomeRunning || r.StatusReason != "Evicted" || !r.Disruption || r.Complete || r.Emptied.Known() ||
 		r.Annotations["starved_resource"] != "memory" || r.Message == "" {
 		t.Errorf("record at the choice: %+v", r)
 	}
@@ -51,15 +51,15 @@ func TestRecordOfEachStep(t *testing.T) {
 	f.Runtime.Change(func() { f.Runtime.Hang = nil })
 	f.Populated(nodetest.Pod, false)
 	f.take()
-	if r = f.last(); !r.Emptied.Known() || r.Cleaned.Known() || r.Over {
+	if r = f.last(); !r.Emptied.Known() || r.Cleaned.Known() || r.Complete {
 		t.Errorf("record when no process is left: %+v", r)
 	}
 	f.take()
-	if r = f.last(); !r.Cleaned.Known() || r.Over || r.Outcome != api.OutcomeRunning {
+	if r = f.last(); !r.Cleaned.Known() || r.Complete || r.Outcome != api.OutcomeRunning {
 		t.Errorf("record after the clean-up: %+v", r)
 	}
 	f.observe(time.Now(), 500)
-	if r = f.last(); !r.Over || r.Outcome != api.OutcomeBack || !r.Cleaned.Known() {
+	if r = f.last(); !r.Complete || r.Outcome != api.OutcomeBack || !r.Cleaned.Known() {
 		t.Errorf("record at the end: %+v", r)
 	}
 	f.crash(cancel)
@@ -76,7 +76,7 @@ func TestRecordOfEachStep(t *testing.T) {
 	}
 	at := began.Add(2 * time.Second)
 	f.OnPods(time.Now(), holding(old, cri.Container{ID: "new", State: cri.Running, Running: true, CreatedAt: at}))
-	if r = f.last(); !r.Restarted.Equal(at) || !r.Over {
+	if r = f.last(); !r.Restarted.Equal(at) || !r.Complete {
 		t.Errorf("record after the pod came back: %+v", r)
 	}
 	f.crash(cancel)

@@ -28,7 +28,7 @@ func (v *Evictions) Resume(ctx context.Context, now time.Time, running []api.Rec
 		// After the clean-up only the outcome is awaited, or was not recorded yet.
 		awaited := life.Phase() == eviction.Cleaned || life.Phase() == eviction.Over
 		if !awaited && !v.resumeOne(ctx, now, u) {
-			v.o.Manager.Gone(now, life)
+			v.o.Manager.Abandon(now, life)
 			continue
 		}
 		n++
@@ -50,7 +50,7 @@ func (v *Evictions) Resume(ctx context.Context, now time.Time, running []api.Rec
 // pod may be alive. It returns false if nothing is left to do.
 func (v *Evictions) resumeOne(ctx context.Context, now time.Time, u *progress) bool {
 	life := u.life
-	if life.Lapsed(now) { // the resource may be plentiful now: a victim is chosen again
+	if life.GracePeriodLapsed(now) { // the resource may be plentiful now: a victim is chosen again
 		return false
 	}
 	pod := life.Eviction().Pod
@@ -71,7 +71,7 @@ func (v *Evictions) resumeOne(ctx context.Context, now time.Time, u *progress) b
 	killed := !life.Killed().Time.IsZero()
 	u.urgent, u.cgroup, u.grace = gone || killed, !gone, max(life.Deadline().Sub(now), 0)
 	u.remove.Store(life.RemoveFiles && !v.o.Kubelet())
-	again := killed && !gone && life.KillWaits && v.sameSandbox(&pod)
+	again := killed && !gone && life.KillPending && v.sameSandbox(&pod)
 	if again {
 		u.killErr = u.victim.Kill()
 	}

@@ -45,7 +45,7 @@ type history struct {
 // StartHoldOff starts a victim's hold-off before it is stopped, until Evicted sets its end. It does
 // not allocate.
 func (h *HoldOffs) StartHoldOff(now time.Time, uid string) {
-	h.shared.SetAtOnce(uid, nri.Hold{Until: now.Add(firstHold),
+	h.shared.SetFirst(uid, nri.Hold{Until: now.Add(firstHold),
 		Reason: "the pod is being evicted: the node is short of a resource that it uses"})
 }
 

@@ -14,8 +14,8 @@ import (
 // Every is the interval of passes, the kubelet's containerLogMonitorInterval.
 const Every = 10 * time.Second
 
-// Passed is the result of one pass over the logs of running containers.
-type Passed struct {
+// PassResult is the result of one pass over the logs of running containers.
+type PassResult struct {
 	Result
 	Err error
 }
@@ -27,19 +27,19 @@ type Rotation struct {
 	log     *logthrottle.Logger
 
 	running   bool
-	startedAt time.Time   // of the last pass
-	passed    chan Passed // one slot
+	startedAt time.Time       // of the last pass
+	passed    chan PassResult // one slot
 
 	passes sync.WaitGroup
 }
 
 // NewRotation returns a Rotation without a pass so far.
 func NewRotation(r Rotator, log *logthrottle.Logger) *Rotation {
-	return &Rotation{rotator: r, log: log, passed: make(chan Passed, 1)}
+	return &Rotation{rotator: r, log: log, passed: make(chan PassResult, 1)}
 }
 
-// Passed returns the channel of results; nil for a nil Rotation.
-func (r *Rotation) Passed() <-chan Passed {
+// Results returns the channel of results; nil for a nil Rotation.
+func (r *Rotation) Results() <-chan PassResult {
 	if r == nil {
 		return nil
 	}
@@ -59,12 +59,12 @@ func (r *Rotation) Tick(ctx context.Context, now time.Time, pods read.Index) {
 	passed := r.passed
 	r.passes.Go(func() {
 		result, err := r.rotator.Pass(ctx, time.Now(), containers)
-		passed <- Passed{result, err}
+		passed <- PassResult{result, err}
 	})
 }
 
-// OnPassed logs the result of a pass that changed files or failed.
-func (r *Rotation) OnPassed(p Passed) {
+// OnResult logs the result of a pass that changed files or failed.
+func (r *Rotation) OnResult(p PassResult) {
 	r.running = false
 	if p.Result != (Result{}) {
 		//log: A pass over the container logs rotated, compressed or removed files. The key freed

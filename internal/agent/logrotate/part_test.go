@@ -19,8 +19,8 @@ func TestRotationPasses(t *testing.T) {
 	now := time.Now()
 	r.Tick(t.Context(), now, read.Index{})
 	r.Tick(t.Context(), now.Add(Every), read.Index{}) // the first result is not received yet
-	r.OnPassed(<-r.Passed())
-	if r.Wait(); len(r.Passed()) > 0 || r.running {
+	r.OnResult(<-r.Results())
+	if r.Wait(); len(r.Results()) > 0 || r.running {
 		t.Error("two passes ran at the same time")
 	}
 	if r.Tick(t.Context(), now.Add(Every-1), read.Index{}); r.running {
@@ -29,12 +29,12 @@ func TestRotationPasses(t *testing.T) {
 	if r.Tick(t.Context(), now.Add(Every), read.Index{}); !r.running {
 		t.Error("no second pass after its interval")
 	}
-	r.OnPassed(<-r.Passed())
+	r.OnResult(<-r.Results())
 	if text.Len() > 0 {
 		t.Errorf("log without a change = %s, want none", &text)
 	}
 	for range 2 {
-		r.OnPassed(Passed{Result{Rotated: 1}, errors.New("a log that hangs")})
+		r.OnResult(PassResult{Result{Rotated: 1}, errors.New("a log that hangs")})
 	}
 	if log := text.String(); strings.Count(log, "rotated logs") != 2 || strings.Count(log, "a log that hangs") != 1 {
 		t.Errorf("log = %s, want two rotations and one error", log)
@@ -45,7 +45,7 @@ func TestRotationPasses(t *testing.T) {
 // A nil Rotation runs no passes.
 func TestNoRotation(t *testing.T) {
 	var r *Rotation
-	if r.Tick(t.Context(), time.Now(), nil); r.Passed() != nil {
+	if r.Tick(t.Context(), time.Now(), nil); r.Results() != nil {
 		t.Error("results channel of a nil Rotation")
 	}
 	r.Wait()

@@ -45,7 +45,7 @@ func (l *Looks) readVictims(now time.Time, pods read.Index, objects map[string]*
 	err := l.o.Reader.Quick(now, pods, &l.summary)
 	in := eviction.Input{Summary: &l.summary, Pods: objects, MemoryOnly: true}
 	for n := 0; ; n++ {
-		i := m.Unread(now, in)
+		i := m.PodToRead(now, in)
 		switch {
 		case i < 0:
 			return err

@@ -130,8 +130,8 @@ func (o *Objects) OnChanged() (limited map[string]bool) {
 const maxRefusedLogs = 8
 
 // refuse logs rejected objects of clients, once for each pod.
-func (o *Objects) refuse(now []podstore.Refused) {
-	var fresh []podstore.Refused
+func (o *Objects) refuse(now []podstore.Rejected) {
+	var fresh []podstore.Rejected
 	for _, r := range now {
 		if _, logged := o.refused[r.Runtime.UID]; !logged {
 			fresh = append(fresh, r)
@@ -175,9 +175,9 @@ func (o *Objects) Limited() bool { return len(o.limited) > 0 }
 // Clients returns the number of objects that only clients provided.
 func (o *Objects) Clients() int { return o.store.Snapshot().Clients }
 
-// Heard fills in when the kubelet and clients were last active, and how many objects of clients may
+// FillPodCount fills in when the kubelet and clients were last active, and how many objects of clients may
 // therefore be stale.
-func (o *Objects) Heard(now time.Time, count *api.PodCount) {
+func (o *Objects) FillPodCount(now time.Time, count *api.PodCount) {
 	count.Kubelet = o.store.Snapshot().Kubelet
 	if synced := o.store.KubeletSynced(); !synced.IsZero() {
 		count.KubeletSynced = &synced

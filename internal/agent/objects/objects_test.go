@@ -140,7 +140,7 @@ func TestRejectedObjectIsLoggedOnce(t *testing.T) {
 func TestStaleClient(t *testing.T) {
 	o := New(Options{Log: nodetest.New(t).Log})
 	var count api.PodCount
-	if o.Heard(time.Now(), &count); count.ClientHeard != nil || count.Stale != 0 {
+	if o.FillPodCount(time.Now(), &count); count.ClientHeard != nil || count.Stale != 0 {
 		t.Errorf("counts without a client = %+v, want no times", count)
 	}
 	body := `[{"metadata":{"uid":"a","namespace":"n","name":"p"},"spec":{"containers":[{"name":"c"}]}}]`
@@ -151,7 +151,7 @@ func TestStaleClient(t *testing.T) {
 	now := time.Now()
 	for after, stale := range map[time.Duration]int{0: 0, api.StaleAfter - time.Minute: 0, api.StaleAfter: 1, time.Hour: 1} {
 		count = api.PodCount{Clients: o.Clients()}
-		o.Heard(now.Add(after), &count)
+		o.FillPodCount(now.Add(after), &count)
 		if count.Stale != stale || count.ClientSynced == nil || len(o.Pods()) != 1 {
 			t.Errorf("counts after %v = %+v, pods %v; want %d stale", after, count, o.Pods(), stale)
 		}

@@ -82,7 +82,7 @@ func (l *Lister) list(ctx context.Context) (cri.Listing, error) {
 	changed := l.changed
 	l.changed = nil
 	l.mu.Unlock()
-	l.client.Told(l.hasEvents.Load(), changed)
+	l.client.SetEvents(l.hasEvents.Load(), changed)
 	return l.client.List(ctx)
 }
 

@@ -79,7 +79,7 @@ func (p *Pods) OnListed(u Update) {
 func (p *Pods) logOversized() {
 	var now map[string]struct{}
 	for uid, pod := range p.fromList {
-		if !pod.Refused() {
+		if !pod.StatusRefused() {
 			continue
 		}
 		if now == nil {

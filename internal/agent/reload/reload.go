@@ -46,7 +46,7 @@ type Result struct {
 type Options struct {
 	Find    func(context.Context) (*config.Loaded, error) // reads the configuration
 	Running *config.Loaded                                // as read at the start
-	Asks    <-chan os.Signal                              // each triggers a read
+	Signals <-chan os.Signal                              // each triggers a read
 	Log     *slog.Logger
 }
 
@@ -140,7 +140,7 @@ func (r *Reloader) run(ctx context.Context) {
 			r.o.Log.Warn("configuration watch lost events, checking files", "error", err)
 			settled.Reset(settle)
 			continue
-		case <-r.o.Asks:
+		case <-r.o.Signals:
 			requested = true
 		case <-settled.C:
 		case <-tick.C:
@@ -166,7 +166,7 @@ func (r *Reloader) read(ctx context.Context, requested bool) Result {
 	for n := 1; ; n++ {
 		r.seen = stamp(r.files) // before the read: later changes are detected
 		l, err := r.o.Find(ctx)
-		if err == nil && !slices.Equal(l.Files, r.files) && r.o.Running.LessThan(l) == nil {
+		if err == nil && !slices.Equal(l.Files, r.files) && r.o.Running.CheckComplete(l) == nil {
 			r.files = l.Files
 			r.watch()
 			if n < maxReads {
@@ -174,7 +174,7 @@ func (r *Reloader) read(ctx context.Context, requested bool) Result {
 			}
 		}
 		if err == nil {
-			err = r.o.Running.LessThan(l)
+			err = r.o.Running.CheckComplete(l)
 		}
 		r.watch()                                     // a link may lead to another directory
 		r.retry = errors.Is(err, config.ErrNoKubelet) // its return changes no file

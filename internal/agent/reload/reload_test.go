@@ -44,7 +44,7 @@ func start(t *testing.T, path string) *fixture {
 		t.Fatal(err)
 	}
 	f.Part = NewPart(time.Now(), running, logthrottle.New(slog.New(slog.NewTextHandler(f.log, nil))))
-	stop := f.Start(Options{Asks: f.asks, Find: func(ctx context.Context) (*config.Loaded, error) { return config.Load(ctx, path) }})
+	stop := f.Start(Options{Signals: f.asks, Find: func(ctx context.Context) (*config.Loaded, error) { return config.Load(ctx, path) }})
 	t.Cleanup(func() {
 		if err := stop(); err != nil {
 			t.Error(err)

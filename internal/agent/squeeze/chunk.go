@@ -11,7 +11,7 @@ import (
 
 // carryOut reclaims from one pod after the other, chunk by chunk, until it is stopped or the time
 // is over, and measures the freed memory.
-func (s *Worker) carryOut(j *job, e *reclaim.MemoryEffect, asks []reclaim.MemoryAsk,
+func (s *Worker) carryOut(j *job, e *reclaim.MemoryEffect, asks []reclaim.MemoryRequest,
 	targets map[string]*target) {
 	end := j.began.Add(min(j.Time, reclaim.MaxMemoryTime))
 	chunk := uint64(reclaim.FirstMemoryChunk)

@@ -284,7 +284,7 @@ func TestLiveSwapGivesMemoryBack(t *testing.T) {
 	e = <-q.Effects()
 	e.After = stats.Some(e.Before.V + uint64(max(gain, 0)))
 	var governor reclaim.MemoryGovernor
-	if v := governor.Judge(time.Now(), &e); !v.Pays {
+	if v := governor.Judge(time.Now(), &e); !v.Worthwhile {
 		t.Errorf("verdict %+v on effect %+v, want effective", v, e)
 	}
 	t.Logf("read in again: %+v", e.Refaulted)

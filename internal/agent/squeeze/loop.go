@@ -141,7 +141,7 @@ func (l *Loop) Tick(now time.Time, pods read.Index, self string) {
 		wish.Kind, wish.Rate = kind, l.governor.Rate(kind)
 		l.next = now.Add(retryInterval) // unless the reclaim does something
 		if l.begin(Request{
-			MemoryWish: wish, Signal: signal, Before: stats.Some(need.Available), Fill: need.Fill,
+			MemoryTarget: wish, Signal: signal, Before: stats.Some(need.Available), Fill: need.Fill,
 			SwapFree: free, SwapKeep: keep, Exempt: exempt(pods), Self: self,
 		}) {
 			return
@@ -218,7 +218,7 @@ func (l *Loop) report(now time.Time, e *reclaim.MemoryEffect, named func(id stri
 		e.After.V, "requested", e.Asked,
 		"gain", gain, "freed", e.Freed.V, "refaulted", e.Refaulted.V, "took", e.Took, "pods", len(e.Pods),
 		"stopped", e.Stopped,
-		"effective", v.Pays, "reason", v.Why}
+		"effective", v.Worthwhile, "reason", v.Why}
 	if l.follower.ID != "" { // the eviction's own line may be older than this effect
 		fields = append(fields, named(l.follower.ID)...)
 	}

@@ -43,7 +43,7 @@ const defaultWatch = 3 * time.Second
 
 // Request is one reclaim. The Worker keeps it: the caller must not change its maps afterwards.
 type Request struct {
-	reclaim.MemoryWish
+	reclaim.MemoryTarget
 	Signal stats.Signal      // that is short
 	Before stats.Opt[uint64] // its value in bytes
 	Fill   float64           // bytes a second by which it falls
@@ -160,11 +160,11 @@ func (s *Worker) reclaimOnce(j *job) {
 		Err: err}
 	if err == nil {
 		// The look has used part of the time.
-		wish := j.MemoryWish
+		wish := j.MemoryTarget
 		wish.Time -= time.Since(j.began)
 		plan := reclaim.PlanMemory(look, wish)
 		e.Bytes, e.Why = plan.Bytes, plan.Why
-		s.carryOut(j, &e, plan.Asks, targets)
+		s.carryOut(j, &e, plan.Requests, targets)
 	}
 	e.Stopped = j.stop.Load()
 	e.Took = time.Since(j.began)

@@ -86,7 +86,7 @@ func (f *fake) start(watch time.Duration) *Worker {
 
 // request returns a request for anonymous memory.
 func request(bytes uint64) Request {
-	return Request{MemoryWish: reclaim.MemoryWish{Bytes: bytes, Time: time.Hour, Rate: 1 << 40}, Signal: stats.SignalMemoryAvailable,
+	return Request{MemoryTarget: reclaim.MemoryTarget{Bytes: bytes, Time: time.Hour, Rate: 1 << 40}, Signal: stats.SignalMemoryAvailable,
 		Before: stats.Some[uint64](100 * mib), Fill: 10 * mib, SwapFree: stats.Some[uint64](1 << 30)}
 }
 

@@ -165,9 +165,9 @@ func (w *Wakes) OnWake(now time.Time) (out Result) {
 	return out
 }
 
-func (w *Wakes) countEvents(what cgroup.Happened) {
+func (w *Wakes) countEvents(what cgroup.WatchEvents) {
 	for _, k := range []struct {
-		what cgroup.Happened
+		what cgroup.WatchEvents
 		of   *metrics.Counter
 	}{
 		{cgroup.MemoryPressed, &w.counts.Pressure}, {cgroup.MemoryEventsChanged, &w.counts.MemoryEvents},

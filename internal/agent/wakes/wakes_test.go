@@ -33,7 +33,7 @@ func newWakes(t *testing.T) (*nodetest.Node, *Wakes, func(now time.Time)) {
 	})
 	t.Cleanup(w.Start())
 	return n, w, func(now time.Time) {
-		n.Reader.Strangers(read.Index{}, func(string) {}) // finds the existing pods
+		n.Reader.UnannouncedPods(read.Index{}, func(string) {}) // finds the existing pods
 		w.Tick(now, n.Reader.EachPod)
 	}
 }

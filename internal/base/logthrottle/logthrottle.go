@@ -36,5 +36,5 @@ func (l *Logger) Repeat(key string, log func()) {
 	log()
 }
 
-// Afresh makes the next line of each key be logged: the state of the node has changed.
-func (l *Logger) Afresh() { clear(l.logged) }
+// Reset makes the next line of each key be logged: the state of the node has changed.
+func (l *Logger) Reset() { clear(l.logged) }

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A repeated line is logged every ten seconds, and immediately after Afresh.
+// A repeated line is logged every ten seconds, and immediately after Reset.
 func TestRepeatedLineIsThrottled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var text bytes.Buffer
@@ -29,7 +29,7 @@ func TestRepeatedLineIsThrottled(t *testing.T) {
 		repeat("short", 1)
 		time.Sleep(time.Nanosecond)
 		repeat("short", 2)
-		l.Afresh()
+		l.Reset()
 		repeat("short", 3)
 	})
 }

@@ -8,10 +8,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Asking decodes the pod of an admission request. Unlike Pod it accepts unknown fields, because a
+// DecodeForAdmission decodes the pod of an admission request. Unlike Pod it accepts unknown fields, because a
 // field of a newer API cannot be a resource that the node lacks; unknown holds the first hundred.
 // Required fields may be missing: see Complete. The pod is not trimmed.
-func Asking(raw []byte) (p *v1.Pod, unknown []string, err error) {
+func DecodeForAdmission(raw []byte) (p *v1.Pod, unknown []string, err error) {
 	p, warnings, err := decode(raw, bounds{memory: MaxAsking, once: true})
 	if err != nil {
 		return nil, nil, err
@@ -34,7 +34,7 @@ const unknownField = "unknown field "
 
 // Complete returns an error for a pod of an admission request that is not Named, or has no
 // container: most of such a text was not understood, and a pod without requests would be admitted.
-// unknown are its unknown fields, as returned by Asking.
+// unknown are its unknown fields, as returned by DecodeForAdmission.
 func Complete(p *v1.Pod, unknown []string) error {
 	if err := Named(p); err != nil {
 		return err

@@ -16,7 +16,7 @@ import (
 
 // An admission request keeps all of its pod, and names fields of a newer API.
 func TestAsking(t *testing.T) {
-	p, unknown, err := Asking([]byte(realistic(1)))
+	p, unknown, err := DecodeForAdmission([]byte(realistic(1)))
 	if err != nil || len(unknown) > 0 || len(p.Spec.Containers[0].Env) == 0 || len(p.Status.ContainerStatuses) == 0 || Named(p) != nil {
 		t.Fatalf("Asking = %+v, %v, %v; want the whole pod without unknown fields", p, unknown, err)
 	}
@@ -34,7 +34,7 @@ func TestAsking(t *testing.T) {
 		`{"kind":["Pod"],"spec":{"overhead":{"cpu":"many"}}}`:                              `kind: want text, got a list`,
 		`{"spec":{"overhead":{"cpu":"1"}}`:                                                 "incomplete text",
 	} {
-		p, unknown, err := Asking([]byte(text))
+		p, unknown, err := DecodeForAdmission([]byte(text))
 		got := fmt.Sprint(err)
 		if err == nil {
 			got = fmt.Sprint(unknown, " ", Named(p))
@@ -55,7 +55,7 @@ func TestPodWithoutContainersIsIncomplete(t *testing.T) {
 		`{"spec":{"containers":[{}]}}`:                               "<nil>",
 		`{"spec":{"shiny":1,"containers":[{"name":"c"}]}}`:           "<nil>",
 	} {
-		p, unknown, err := Asking([]byte(strings.Replace(text, "{", `{`+meta+`,`, 1)))
+		p, unknown, err := DecodeForAdmission([]byte(strings.Replace(text, "{", `{`+meta+`,`, 1)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -90,7 +90,7 @@ func TestAskingIsBounded(t *testing.T) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		began := time.Now()
-		_, unknown, err := Asking([]byte(c.text))
+		_, unknown, err := DecodeForAdmission([]byte(c.text))
 		if d := time.Since(began); d > tooLong || len(unknown) > 100 {
 			t.Errorf("%s: Asking took %v, %d unknown fields; want at most 100", c.name, d, len(unknown))
 		}
@@ -116,14 +116,14 @@ func TestNewFieldsOfManyContainers(t *testing.T) {
 	pod := func(rest string) []byte {
 		return []byte(`{` + meta + `,"spec":{"containers":[` + strings.Repeat(`{"name":"c","newOne":1,"newTwo":{"a":1,"a":2}},`, 51) + rest + `]}}`)
 	}
-	if p, unknown, err := Asking(pod(`{"name":"c"}`)); err != nil || len(p.Spec.Containers) != 52 || len(unknown) != 100 {
+	if p, unknown, err := DecodeForAdmission(pod(`{"name":"c"}`)); err != nil || len(p.Spec.Containers) != 52 || len(unknown) != 100 {
 		t.Errorf("Asking = %d unknown fields, error %v; want 100 and nil", len(unknown), err)
 	}
 	for text, want := range map[string]string{
 		`{"name":"c","name":"d"}`:                        `duplicate field "spec.containers[51].name"`,
 		`{"resources":{"limits":{"cpu":"1","cpu":"2"}}}`: `duplicate field "spec.containers[51].resources.limits.cpu"`,
 	} {
-		if _, _, err := Asking(pod(text)); fmt.Sprint(err) != want {
+		if _, _, err := DecodeForAdmission(pod(text)); fmt.Sprint(err) != want {
 			t.Errorf("Asking with %s: error %v, want %s", text, err, want)
 		}
 	}
@@ -242,7 +242,7 @@ func FuzzAsking(f *testing.F) {
 			}
 		}
 		for _, given := range [][]byte{text, raw} {
-			p, _, err := Asking(given)
+			p, _, err := DecodeForAdmission(given)
 			if err != nil || Named(p) != nil {
 				continue
 			}
@@ -250,7 +250,7 @@ func FuzzAsking(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			q, unknown, err := Asking(once)
+			q, unknown, err := DecodeForAdmission(once)
 			if err != nil || len(unknown) > 0 || Size(q) > 2*MaxAsking {
 				t.Errorf("accepted text %s, encoded as %s, is rejected: %v, unknown fields %v", given, once, unknown, err)
 			} else if twice, _ := json.Marshal(q); !reflect.DeepEqual(once, twice) {

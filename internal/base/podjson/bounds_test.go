@@ -48,7 +48,7 @@ func TestFieldsOfDecisionsAreBounded(t *testing.T) {
 		for n, tooMany := range map[int]bool{c.n: false, c.n + 1: true} {
 			text := `{"apiVersion":"v1","kind":"Pod",` + meta + `,"spec":{` + c.spec(n) + `}}`
 			put, putErr := Pod([]byte(text))
-			whole, _, askErr := Asking([]byte(text))
+			whole, _, askErr := DecodeForAdmission([]byte(text))
 			if putErr != nil || checkLimits(put) != nil || errors.Is(askErr, ErrTooLarge) != tooMany || !tooMany && askErr != nil {
 				t.Errorf("%d %s: error of Pod %v, of Asking %v", n, c.field, putErr, askErr)
 			} else if !tooMany && !reflect.DeepEqual(put, Trim(whole)) {

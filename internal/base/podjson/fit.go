@@ -18,16 +18,16 @@ const (
 	fitOne = 160 << 10
 )
 
-// Limits of the annotations that Least keeps: their number, and the bytes of each.
+// Limits of the annotations that Minimal keeps: their number, and the bytes of each.
 const (
 	leastAnnotations = 8
 	leastAnnotation  = 256
 )
 
-// Least returns the part of a trimmed pod that identifies it and has its priority and phase,
+// Minimal returns the part of a trimmed pod that identifies it and has its priority and phase,
 // without fields that an author can make arbitrarily large. Its requests are unknown, which counts
 // as zero: it becomes a victim earlier.
-func Least(p *v1.Pod) *v1.Pod {
+func Minimal(p *v1.Pod) *v1.Pod {
 	out := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			UID: p.UID, Namespace: p.Namespace, Name: p.Name, CreationTimestamp: p.CreationTimestamp,
@@ -49,7 +49,7 @@ func Least(p *v1.Pod) *v1.Pod {
 		out.Status.Reason = p.Status.Reason
 	}
 	for _, key := range slices.Sorted(maps.Keys(p.Annotations)) {
-		if value := p.Annotations[key]; Keeps(key) && len(key)+len(value) <= leastAnnotation &&
+		if value := p.Annotations[key]; IsKeptAnnotation(key) && len(key)+len(value) <= leastAnnotation &&
 			len(out.Annotations) < leastAnnotations {
 			metav1.SetMetaDataAnnotation(&out.ObjectMeta, key, value)
 		}
@@ -57,25 +57,25 @@ func Least(p *v1.Pod) *v1.Pod {
 	return out
 }
 
-// FitOne returns a trimmed pod, or its Least if it is too large.
+// FitOne returns a trimmed pod, or its Minimal form if it is too large.
 func FitOne(p *v1.Pod) *v1.Pod {
 	if Size(p) > fitOne {
-		return Least(p)
+		return Minimal(p)
 	}
 	return p
 }
 
-// Fitted counts the reductions of Fit.
-type Fitted struct {
-	Less int // pods reduced to Least to save memory
-	Left int // pods left out
+// Reduction counts the reductions of Fit.
+type Reduction struct {
+	Minimal int // pods reduced by Minimal to save memory
+	Dropped int // pods left out
 }
 
 // Fit reduces trimmed pods to FitPods and FitMemory, in the same order. Without it, one author
 // could make a store reject the whole list, since an API server accepts any size. The largest
-// become Least first. Then ended pods are left out, and then the youngest. It changes none of the
+// are reduced by Minimal first. Then ended pods are left out, and then the youngest. It changes none of the
 // given pods.
-func Fit(all []*v1.Pod) (fit []*v1.Pod, did Fitted) {
+func Fit(all []*v1.Pod) (fit []*v1.Pod, did Reduction) {
 	fit = make([]*v1.Pod, 0, len(all))
 	for _, p := range all {
 		fit = append(fit, FitOne(p))
@@ -83,7 +83,7 @@ func Fit(all []*v1.Pod) (fit []*v1.Pod, did Fitted) {
 	fit = leaveOut(fit, len(fit)-FitPods, 0)
 	memory, less := lessen(fit)
 	fit = leaveOut(fit, 0, memory-FitMemory)
-	return fit, Fitted{Less: less, Left: len(all) - len(fit)}
+	return fit, Reduction{Minimal: less, Dropped: len(all) - len(fit)}
 }
 
 // leaveOut removes at least n pods and so many bytes.
@@ -111,7 +111,7 @@ func leaveOut(all []*v1.Pod, n, bytes int) []*v1.Pod {
 	return slices.DeleteFunc(all, func(p *v1.Pod) bool { return leave[p] })
 }
 
-// lessen reduces the largest pods to Least until all fit, or all are reduced. It returns the memory
+// lessen reduces the largest pods by Minimal until all fit, or all are reduced. It returns the memory
 // of all, and the number of reduced pods.
 func lessen(all []*v1.Pod) (memory, less int) {
 	sizes, largest := make([]int, len(all)), make([]int, len(all))
@@ -124,7 +124,7 @@ func lessen(all []*v1.Pod) (memory, less int) {
 		if memory <= FitMemory {
 			break
 		}
-		all[i] = Least(all[i])
+		all[i] = Minimal(all[i])
 		memory -= sizes[i] - Size(all[i])
 		less++
 	}

@@ -39,18 +39,18 @@ func large(i, labels int) *v1.Pod {
 func TestFit(t *testing.T) {
 	for name, c := range map[string]struct {
 		pods func() []*v1.Pod
-		want Fitted
+		want Reduction
 		one  int // index of the checked pod
 		cut  bool
 	}{
-		"one above the limit of one pod": {func() []*v1.Pod { return []*v1.Pod{small(0), large(1, 9000)} }, Fitted{}, 1, true},
-		"an ordinary one next to it":     {func() []*v1.Pod { return []*v1.Pod{small(0), large(1, 9000)} }, Fitted{}, 0, false},
+		"one above the limit of one pod": {func() []*v1.Pod { return []*v1.Pod{small(0), large(1, 9000)} }, Reduction{}, 1, true},
+		"an ordinary one next to it":     {func() []*v1.Pod { return []*v1.Pod{small(0), large(1, 9000)} }, Reduction{}, 0, false},
 		"many large ones": {func() (all []*v1.Pod) {
 			for i := range 100 {
 				all = append(all, large(i, 800))
 			}
 			return append(all, small(100))
-		}, Fitted{Less: 65}, 100, false},
+		}, Reduction{Minimal: 65}, 100, false},
 		"more than the limit": {func() (all []*v1.Pod) {
 			for i := range FitPods + 10 {
 				all = append(all, small(i))
@@ -59,7 +59,7 @@ func TestFit(t *testing.T) {
 				all[i+1].Status.Phase = v1.PodFailed
 			}
 			return all
-		}, Fitted{Left: 10}, 0, false},
+		}, Reduction{Dropped: 10}, 0, false},
 	} {
 		all := c.pods()
 		before := len(all[c.one].Labels)
@@ -72,7 +72,7 @@ func TestFit(t *testing.T) {
 			}
 		}
 		one := fit[min(c.one, len(fit)-1)]
-		if len(fit) > FitPods || memory > FitMemory || len(fit)+did.Left != len(all) || did.Left != c.want.Left || (did.Less > 0) != (c.want.Less > 0) {
+		if len(fit) > FitPods || memory > FitMemory || len(fit)+did.Dropped != len(all) || did.Dropped != c.want.Dropped || (did.Minimal > 0) != (c.want.Minimal > 0) {
 			t.Errorf("%s: %d pods of %d bytes, reductions %+v; want %+v", name, len(fit), memory, did, c.want)
 		}
 		if (len(one.Labels) != before) != c.cut || len(all[c.one].Labels) != before || *one.Spec.Priority != int32(c.one) ||
@@ -100,13 +100,13 @@ func TestPodsLeftOut(t *testing.T) {
 	}
 }
 
-// Least keeps short annotations that decide.
+// Minimal keeps the short annotations that affect a decision.
 func TestLeastKeepsShortAnnotations(t *testing.T) {
 	p := small(1)
 	p.Annotations = map[string]string{
 		"jettison/priority": "7", v1.MirrorPodAnnotationKey: "x", "other": "y", "jettison/long": strings.Repeat("z", leastAnnotation),
 	}
-	if got := Least(p).Annotations; len(got) != 2 || got["jettison/priority"] != "7" || got[v1.MirrorPodAnnotationKey] != "x" {
+	if got := Minimal(p).Annotations; len(got) != 2 || got["jettison/priority"] != "7" || got[v1.MirrorPodAnnotationKey] != "x" {
 		t.Errorf("annotations of Least = %v, want priority and mirror", got)
 	}
 }

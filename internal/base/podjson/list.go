@@ -4,7 +4,7 @@
 //	list.go      List: the pods of a list, one by one
 //	pod.go       Pod, Protobuf, Manifest: one pod
 //	protobuf.go  the memory of a pod that a kubelet sends
-//	asking.go    Asking: the pod of an admission request
+//	asking.go    DecodeForAdmission: the pod of an admission request
 //	yaml.go      YAML: converts YAML to JSON
 //	guard.go     rejects text that takes too much time or memory, before it is decoded
 //	types.go     values of wrong types; Line: the line of an error

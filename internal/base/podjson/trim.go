@@ -12,7 +12,7 @@ import (
 )
 
 // Trim returns a new object with the fields that decisions and records need: names and UID, labels,
-// owners, annotations that decide (Keeps, and of AppArmor), priority, resources, volumes on the
+// owners, annotations that decide (IsKeptAnnotation, and of AppArmor), priority, resources, volumes on the
 // node's disks, scheduling constraints, required features of the node (host ports, sysctls,
 // AppArmor), phase with its reason (for failed pods, to recognize evictions) and QoS class. It
 // shares maps and pointers with p, except those of quantities that are added up.
@@ -58,7 +58,7 @@ func Trim(p *v1.Pod) *v1.Pod {
 func keptAnnotations(all map[string]string) map[string]string {
 	out := maps.Clone(all)
 	maps.DeleteFunc(out, func(key, _ string) bool {
-		return !Keeps(key) && !isAppArmor(key)
+		return !IsKeptAnnotation(key) && !isAppArmor(key)
 	})
 	return maps.Clone(out) // releases the unused memory
 }
@@ -135,8 +135,8 @@ func trimVolumes(all []v1.Volume) []v1.Volume {
 	return slices.Clip(out)
 }
 
-// Keeps reports whether an annotation affects decisions.
-func Keeps(annotation string) bool {
+// IsKeptAnnotation reports whether an annotation affects decisions.
+func IsKeptAnnotation(annotation string) bool {
 	return strings.HasPrefix(annotation, "jettison/") ||
 		strings.HasPrefix(annotation, "kubernetes.io/config.")
 }

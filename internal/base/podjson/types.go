@@ -35,7 +35,7 @@ func (g *guarding) wrong(cause error) error {
 	return &misplaced{FieldError: field, path: slices.Clone(g.path), end: g.dec.InputOffset()}
 }
 
-// Line returns the line, from 1, of the field that an error of Asking is about, in JSON or YAML
+// Line returns the line, from 1, of the field that an error of DecodeForAdmission is about, in JSON or YAML
 // text; 0: unknown, or no field.
 func Line(text []byte, err error) int {
 	var e *misplaced
@@ -79,7 +79,7 @@ var special = map[reflect.Type]string{
 	reflect.TypeFor[metav1.Time]():      "a time such as 2006-01-02T15:04:05Z",
 	reflect.TypeFor[metav1.MicroTime](): "a time such as 2006-01-02T15:04:05.000000Z",
 	reflect.TypeFor[intstr.IntOrString](): fmt.Sprintf("%s, or text",
-		strict.Wanted(reflect.TypeFor[int32]())),
+		strict.DescribeType(reflect.TypeFor[int32]())),
 }
 
 // fits returns an error for a token that cannot begin a value of type t. The decoder's own error
@@ -103,7 +103,7 @@ func (g *guarding) fits(t reflect.Type, tok json.Token) error {
 	case reflect.PointerTo(t).Implements(unmarshaler):
 		ok = true
 	default:
-		want, ok = strict.Wanted(t), begins(t, tok)
+		want, ok = strict.DescribeType(t), begins(t, tok)
 	}
 	if ok {
 		return nil

@@ -33,7 +33,7 @@ func TestFieldOfWrongType(t *testing.T) {
 		`7`:    "the pod: want an object, got 7",
 		`true`: "the pod: want an object, got true",
 	} {
-		if _, _, err := Asking([]byte(text)); fmt.Sprint(err) != want {
+		if _, _, err := DecodeForAdmission([]byte(text)); fmt.Sprint(err) != want {
 			t.Errorf("Asking(%s): error\n got %v\nwant %s", text, err, want)
 		}
 	}
@@ -132,7 +132,7 @@ func TestLine(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		_, _, err := Asking(raw)
+		_, _, err := DecodeForAdmission(raw)
 		if got := Line([]byte(text), err); got != want {
 			t.Errorf("Line(%q) = %d, want %d; error %v", text, got, want, err)
 		}

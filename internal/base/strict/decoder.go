@@ -29,12 +29,12 @@ type Decoder struct {
 	// returns a description of the type's values, and whether the node is one; an empty want leaves
 	// the node to the Decoder. nil: no such types.
 	Special func(n *yaml.Node, into reflect.Value) (want string, fits bool)
-	// TextOfBool: text fields accept true and false.
-	TextOfBool bool
-	// Twice is called for a duplicate key. nil, or an error that it returns, ends the decoding.
-	Twice func(field string, line, before int) error
-	// PassOver reports whether an unknown field is ignored; nil: it is an error.
-	PassOver func(path []string) bool
+	// BoolAsText: text fields accept true and false.
+	BoolAsText bool
+	// OnDuplicate is called for a duplicate key. nil, or an error that it returns, ends the decoding.
+	OnDuplicate func(field string, line, before int) error
+	// IgnoreUnknown reports whether an unknown field is ignored; nil: it is an error.
+	IgnoreUnknown func(path []string) bool
 }
 
 // Index returns the fields of a struct by their yaml names, without those named "-".
@@ -71,14 +71,14 @@ func (d *Decoder) Mapping(n *yaml.Node, path []string,
 }
 
 func (d *Decoder) duplicate(field string, line, before int) error {
-	if d.Twice != nil {
-		return d.Twice(field, line, before)
+	if d.OnDuplicate != nil {
+		return d.OnDuplicate(field, line, before)
 	}
-	return SetTwice(field, line, before)
+	return DuplicateError(field, line, before)
 }
 
-// SetTwice returns the error for a duplicate field.
-func SetTwice(field string, line, before int) *FieldError {
+// DuplicateError returns the error for a duplicate field.
+func DuplicateError(field string, line, before int) *FieldError {
 	return &FieldError{Line: line, Err: fmt.Errorf("%s is set a second time, first on line %d", field,
 		before)}
 }
@@ -91,7 +91,7 @@ func (d *Decoder) Member(key, value *yaml.Node, into reflect.Value, known map[st
 	switch {
 	case ok:
 		return d.Value(value, into.Field(index), at)
-	case d.PassOver != nil && d.PassOver(at):
+	case d.IgnoreUnknown != nil && d.IgnoreUnknown(at):
 		return nil
 	}
 	return &FieldError{Line: key.Line, Field: strings.Join(path, separator),

@@ -29,7 +29,7 @@ func Explain(err error, cut bool, read reflect.Type) (field, what string) {
 		return field, fmt.Sprintf("not JSON: %v, at byte %d of the line", syntactic.Err,
 			syntactic.ByteOffset)
 	case errors.As(err, &semantic):
-		return Field(semantic.JSONPointer), Unfit(semantic, read)
+		return Field(semantic.JSONPointer), Mismatch(semantic, read)
 	}
 	return "", err.Error()
 }

@@ -13,8 +13,8 @@ import (
 	"jettison/internal/base/nearest"
 )
 
-// Unfit describes why a valid JSON value does not fit the type that was decoded.
-func Unfit(e *json.SemanticError, read reflect.Type) string {
+// Mismatch describes why a valid JSON value does not fit the type that was decoded.
+func Mismatch(e *json.SemanticError, read reflect.Type) string {
 	var inner *json.SemanticError
 	switch {
 	case errors.Is(e.Err, json.ErrUnknownName):
@@ -23,9 +23,9 @@ func Unfit(e *json.SemanticError, read reflect.Type) string {
 	case errors.As(e.Err, &inner) && inner != e && inner.Err != nil: // of a type that decodes itself
 		return inner.Err.Error()
 	case e.JSONKind == '0' && e.GoType != nil && isNumber(e.GoType):
-		return fmt.Sprintf("%.40s is not %s", e.JSONValue, Wanted(e.GoType))
+		return fmt.Sprintf("%.40s is not %s", e.JSONValue, DescribeType(e.GoType))
 	case e.JSONKind != 0 && e.GoType != nil && (e.Err == nil || isNumber(e.GoType)):
-		return fmt.Sprintf("want %s, got %s", Wanted(e.GoType), Kind(e.JSONKind))
+		return fmt.Sprintf("want %s, got %s", DescribeType(e.GoType), Kind(e.JSONKind))
 	case e.Err != nil:
 		return e.Err.Error()
 	}
@@ -34,8 +34,8 @@ func Unfit(e *json.SemanticError, read reflect.Type) string {
 
 func isNumber(t reflect.Type) bool { return t.Kind() >= reflect.Int && t.Kind() <= reflect.Float64 }
 
-// Wanted describes the values that a type accepts.
-func Wanted(t reflect.Type) string {
+// DescribeType describes the values that a type accepts.
+func DescribeType(t reflect.Type) string {
 	t = elemType(t)
 	switch k := t.Kind(); {
 	case k == reflect.Float32 || k == reflect.Float64:

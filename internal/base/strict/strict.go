@@ -8,7 +8,7 @@
 //	value.go     the values of a Decoder
 //	checker.go   Checker: all errors of a YAML mapping that JSON tags describe
 //	place.go     Field, Kind: describe positions and kinds of JSON
-//	mismatch.go  Unfit: the type that was wanted instead
+//	mismatch.go  Mismatch: the type that was wanted instead
 //	explain.go   Explain: the position and cause of an error of the JSON library
 //	time.go      ParseTime, RequireTime
 package strict
@@ -27,8 +27,8 @@ type FieldError struct {
 	Err   error  // the cause
 }
 
-// Fault returns a FieldError of a field, with a text as cause.
-func Fault(field, text string) *FieldError {
+// NewFieldError returns a FieldError of a field, with a text as cause.
+func NewFieldError(field, text string) *FieldError {
 	return &FieldError{Field: field,
 		Err: errors.New(text)}
 }

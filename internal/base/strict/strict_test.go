@@ -20,7 +20,7 @@ func TestFieldError(t *testing.T) {
 		"line 3: a[0]: missing":       {Line: 3, Field: "a[0]", Err: cause},
 		"f.json: line 3: a: missing":  {File: "f.json", Line: 3, Field: "a", Err: cause},
 		"f.json: missing":             {File: "f.json", Err: cause},
-		"pods[1].uid: is there twice": Fault("pods[1].uid", "is there twice"),
+		"pods[1].uid: is there twice": NewFieldError("pods[1].uid", "is there twice"),
 	} {
 		if got := e.Error(); got != want {
 			t.Errorf("text of a FieldError = %q, want %q", got, want)
@@ -145,17 +145,17 @@ func TestDecoderErrors(t *testing.T) {
 		{Decoder{}, "names: a", `line 1: names: want a list, got "a"`},
 		{Decoder{}, "names: [a, [b]]", `line 1: names: 1: want text, got ""`},
 		{Decoder{}, "name: true", `line 1: name: want text, got "true"`},
-		{Decoder{TextOfBool: true}, "name: true", "<nil>"},
+		{Decoder{BoolAsText: true}, "name: true", "<nil>"},
 		{Decoder{}, "on: 3", `line 1: on: want true or false, got "3"`},
 		{Decoder{}, "share: x", `line 1: share: want a number, got "x"`},
 		{Decoder{}, "wait: 3", `line 1: wait: want a duration, got "3"`},
 		{Decoder{}, "name: a\nname: b", "line 2: name is set a second time, first on line 1"},
 		{Decoder{}, "labels: {a: b, a: c}", "line 1: labels: a is set a second time, first on line 1"},
-		{Decoder{Twice: func(string, int, int) error { return nil }}, "name: a\nname: b", "<nil>"},
+		{Decoder{OnDuplicate: func(string, int, int) error { return nil }}, "name: a\nname: b", "<nil>"},
 		{Decoder{}, "<<: {name: a}", `line 1: unknown field "<<"`},
 		{Decoder{PlainKeys: true}, "<<: {name: a}", "line 1: want a plain field name"},
 		{Decoder{PlainKeys: true}, "? [a]\n: b", "line 1: want a plain field name"},
-		{Decoder{PassOver: func(path []string) bool { return len(path) == 2 }}, "inner: {x: 1}\ny: 2", `line 2: unknown field "y"`},
+		{Decoder{IgnoreUnknown: func(path []string) bool { return len(path) == 2 }}, "inner: {x: 1}\ny: 2", `line 2: unknown field "y"`},
 	} {
 		if _, err := decode(root(t, c.text), &c.d); fmt.Sprint(err) != c.want {
 			t.Errorf("error of decoding %q\n got %v\nwant %s", c.text, err, c.want)

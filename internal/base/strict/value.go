@@ -91,7 +91,7 @@ func (d *Decoder) structure(n *yaml.Node, into reflect.Value, path []string) err
 // as text. A number is accepted as text, so that a threshold needs no quotes.
 func (d *Decoder) scalar(n *yaml.Node, into reflect.Value, path []string) error {
 	fits := n.Kind == yaml.ScalarNode && (into.Kind() != reflect.Int32 || n.ShortTag() == "!!int") &&
-		(into.Kind() != reflect.String || d.TextOfBool || n.ShortTag() != "!!bool")
+		(into.Kind() != reflect.String || d.BoolAsText || n.ShortTag() != "!!bool")
 	if !fits || n.Decode(into.Addr().Interface()) != nil {
 		return d.mistyped(n, path, scalars[into.Kind()])
 	}

@@ -23,12 +23,12 @@ type Style string
 
 // The styles, as parameters of SGR (ECMA-48).
 const (
-	Plain Style = ""
-	Bold  Style = "1"
-	Dim   Style = "2"
-	Bad   Style = "31" // red
-	Good  Style = "32" // green
-	Doubt Style = "33" // yellow
+	Plain   Style = ""
+	Bold    Style = "1"
+	Dim     Style = "2"
+	Bad     Style = "31" // red
+	Good    Style = "32" // green
+	Warning Style = "33" // yellow
 )
 
 // Span is a part of a line. Tabs and line ends in it are shown as escapes.

@@ -20,7 +20,7 @@ func TestFollowerResumesBeforeOpenRecords(t *testing.T) {
 	if got := f.resumeAfter(); got != "" {
 		t.Errorf("first stream resumes after %q, want the start", got)
 	}
-	record := func(id string, over bool) { f.track(&api.Record{ID: id, Outcome: api.OutcomeRunning, Over: over}) }
+	record := func(id string, over bool) { f.track(&api.Record{ID: id, Outcome: api.OutcomeRunning, Complete: over}) }
 	for _, c := range []struct {
 		id   string
 		over bool

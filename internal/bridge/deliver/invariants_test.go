@@ -214,7 +214,7 @@ func TestInvariantBoundOnEntries(t *testing.T) {
 			for i := range 4098 {
 				r := record(&v1.Pod{}, began) // without a name, so that no request is made
 				r.ID = fmt.Sprintf("%s-%04x", r.ID, i)
-				r.Outcome, r.Over, r.Emptied, r.Cleaned = api.OutcomeRunning, false, api.Stamp{}, api.Stamp{}
+				r.Outcome, r.Complete, r.Emptied, r.Cleaned = api.OutcomeRunning, false, api.Stamp{}, api.Stamp{}
 				w.records = append(w.records, r)
 			}
 			w.agentGone = false
@@ -321,7 +321,7 @@ func TestInvariantLostWriteDoesNotDelayOtherRecords(t *testing.T) {
 		first := w.addOngoing(a)
 		time.Sleep(5 * time.Second)
 		w.set(func() { w.latency = latencyOf("patch a", time.Minute) })
-		first.Outcome, first.Over, first.Killed = api.OutcomeAbandoned, true, api.Stamp{}
+		first.Outcome, first.Complete, first.Killed = api.OutcomeAbandoned, true, api.Stamp{}
 		w.updateRecord(&first)
 		time.Sleep(3 * time.Second)
 		w.set(func() { w.latency = nil })

@@ -456,7 +456,7 @@ func TestRequestsOfAnEviction(t *testing.T) {
 		a := w.addPod("a")
 		time.Sleep(time.Second)
 		r := *record(a, time.Now())
-		r.Outcome, r.Over, r.Disruption, r.Emptied, r.Cleaned = api.OutcomeRunning, false, false, api.Stamp{}, api.Stamp{}
+		r.Outcome, r.Complete, r.Disruption, r.Emptied, r.Cleaned = api.OutcomeRunning, false, false, api.Stamp{}, api.Stamp{}
 		first := r
 		w.set(func() { w.records = append(w.records, &first) })
 		time.Sleep(time.Minute)

@@ -141,7 +141,7 @@ func (u *unruly) evict(p *v1.Pod) *victim {
 	end := *record(p, time.Now())
 	end.ID = fmt.Sprintf("%s-%04x", end.ID, len(u.records))
 	chosen := end
-	chosen.Outcome, chosen.Over, chosen.Killed, chosen.Emptied, chosen.Cleaned = api.OutcomeRunning, false, api.Stamp{}, api.Stamp{}, api.Stamp{}
+	chosen.Outcome, chosen.Complete, chosen.Killed, chosen.Emptied, chosen.Cleaned = api.OutcomeRunning, false, api.Stamp{}, api.Stamp{}, api.Stamp{}
 	if out.abandoned = u.intn(4) == 0; out.abandoned {
 		end.Outcome, end.Killed, end.Emptied, end.Cleaned = api.OutcomeAbandoned, api.Stamp{}, api.Stamp{}, api.Stamp{}
 	}

@@ -141,7 +141,7 @@ func TestNoEventNamesARecordBeforeItsPodIsFailed(t *testing.T) {
 		p.Spec.Containers[0].Ports = []v1.ContainerPort{{HostPort: 80}} // the write waits for its sandbox
 		dead := *record(p, time.Now())
 		clean := dead
-		dead.Cleaned, dead.Outcome, dead.Over = api.Stamp{}, api.OutcomeRunning, false
+		dead.Cleaned, dead.Outcome, dead.Complete = api.Stamp{}, api.OutcomeRunning, false
 		w.set(func() { w.records = append(w.records, &dead) })
 		time.Sleep(10 * time.Second)
 		if got := inspect(w, w.reasons); len(got) > 0 {
@@ -271,7 +271,7 @@ func TestLostResponseOfAMark(t *testing.T) {
 				w.set(func() { w.loseResponses, w.lostError, w.watchedPods = true, answer, map[string]*v1.Pod{"a": a} })
 				r := w.addOngoing(a)
 				time.Sleep(20 * time.Millisecond) // less than the backoff
-				r.Outcome, r.Over = api.OutcomeAbandoned, true
+				r.Outcome, r.Complete = api.OutcomeAbandoned, true
 				w.updateRecord(&r)
 				w.mu.Lock()
 				w.loseResponses = false
@@ -310,7 +310,7 @@ func TestLostMarkWithoutRoles(t *testing.T) {
 		w.set(func() { w.loseResponses, w.watchedPods = true, map[string]*v1.Pod{"a": a} })
 		r := w.addOngoing(a)
 		time.Sleep(20 * time.Millisecond)
-		r.Outcome, r.Over = api.OutcomeAbandoned, true
+		r.Outcome, r.Complete = api.OutcomeAbandoned, true
 		w.updateRecord(&r)
 		w.set(func() { w.loseResponses, w.fault = false, func(string) error { return status(http.StatusForbidden) } })
 		time.Sleep(3 * time.Second)
@@ -335,7 +335,7 @@ func TestStaleListAtStart(t *testing.T) {
 			w.watchedPods = map[string]*v1.Pod{"a": a}
 		})
 		r := w.addOngoing(a)
-		r.Outcome, r.Over = api.OutcomeAbandoned, true
+		r.Outcome, r.Complete = api.OutcomeAbandoned, true
 		w.updateRecord(&r)
 		w.set(func() { w.agentGone = false })
 		time.Sleep(time.Minute)
@@ -356,7 +356,7 @@ func TestLostMarkOfAnUnreadablePod(t *testing.T) {
 		r := w.addOngoing(a)
 		time.Sleep(time.Minute)
 		w.set(func() { w.fault = faultOf("get", status(http.StatusForbidden)) })
-		r.Outcome, r.Over = api.OutcomeAbandoned, true
+		r.Outcome, r.Complete = api.OutcomeAbandoned, true
 		w.updateRecord(&r)
 	})
 }

@@ -138,7 +138,7 @@ func testRevertedAsItEnds(t *testing.T, held time.Duration, ends bool) {
 		p := w.addPod("a")
 		open := *record(p, time.Now())
 		over := open
-		open.Over = false
+		open.Complete = false
 		w.set(func() { w.records = append(w.records, &open) })
 		time.Sleep(held)
 		w.set(func() {

@@ -122,7 +122,7 @@ func (w *world) updateRecord(r *api.Record) {
 // addOngoing adds the record of an eviction in progress and returns it.
 func (w *world) addOngoing(p *v1.Pod) api.Record {
 	r := *record(p, time.Now())
-	r.Outcome, r.Over, r.Emptied, r.Cleaned = api.OutcomeRunning, false, api.Stamp{}, api.Stamp{}
+	r.Outcome, r.Complete, r.Emptied, r.Cleaned = api.OutcomeRunning, false, api.Stamp{}, api.Stamp{}
 	first := r
 	w.set(func() { w.records = append(w.records, &first) })
 	return r
@@ -137,7 +137,7 @@ func emptied(r api.Record) api.Record {
 
 // finished returns the final record.
 func finished(r api.Record) api.Record {
-	r.Outcome, r.Over = api.OutcomeBack, true
+	r.Outcome, r.Complete = api.OutcomeBack, true
 	return r
 }
 
@@ -204,7 +204,7 @@ func record(p *v1.Pod, began time.Time) *api.Record {
 	return &api.Record{
 		ID: began.UTC().Format("20060102T150405.000000Z"), Outcome: api.OutcomeBack, Signal: "memory.available",
 		Threshold: "memory.available<100Mi", Message: message, StatusReason: "Evicted", Disruption: true,
-		Pod: api.Victim{UID: string(p.UID), Namespace: p.Namespace, Name: p.Name}, Began: at, Killed: at, Emptied: at, Cleaned: at, Over: true,
+		Pod: api.Victim{UID: string(p.UID), Namespace: p.Namespace, Name: p.Name}, Began: at, Killed: at, Emptied: at, Cleaned: at, Complete: true,
 	}
 }
 

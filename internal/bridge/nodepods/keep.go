@@ -30,7 +30,7 @@ const (
 func Reduce(p *v1.Pod) *v1.Pod { return withStatus(podjson.FitOne(podjson.Trim(p)), p) }
 
 // minimal returns the smallest part of a pod that is kept.
-func minimal(p *v1.Pod) *v1.Pod { return withStatus(podjson.Least(p), p) }
+func minimal(p *v1.Pod) *v1.Pod { return withStatus(podjson.Minimal(p), p) }
 
 // hasEnded reports whether the pod is in a terminal phase.
 func hasEnded(p *v1.Pod) bool {

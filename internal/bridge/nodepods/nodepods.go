@@ -87,7 +87,7 @@ func (p *Pods) watch(ctx context.Context) {
 				Jitter: 1},
 		},
 		First: minBackoff, Last: maxBackoff, Steady: steadyAfter,
-		Ended: func(ctx context.Context, err error, pause time.Duration) time.Duration {
+		PauseAfter: func(ctx context.Context, err error, pause time.Duration) time.Duration {
 			from.watchEnded(ctx, err)
 			asked, _ := kube.RetryAfter(err)
 			return max(retry.Jitter(pause), asked)

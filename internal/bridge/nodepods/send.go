@@ -40,11 +40,11 @@ type sender struct {
 	log    *slog.Logger
 	resync <-chan struct{}
 
-	version       uint64         // the agent's version of its pods, from its last response
-	failureLogged bool           // "sending failed" is logged
-	successLogged bool           // "sent" is logged
-	count         int            // pods in the last full send
-	fitted        podjson.Fitted // how that send was reduced
+	version       uint64            // the agent's version of its pods, from its last response
+	failureLogged bool              // "sending failed" is logged
+	successLogged bool              // "sent" is logged
+	count         int               // pods in the last full send
+	fitted        podjson.Reduction // how that send was reduced
 }
 
 // run sends changes until ctx ends.
@@ -126,21 +126,21 @@ func (t *sender) send(ctx context.Context, full bool) (ok bool, err error) {
 
 // trimmed reports whether the last full send was reduced, so that there is no room for further
 // pods.
-func (t *sender) trimmed() bool { return t.fitted != podjson.Fitted{} }
+func (t *sender) trimmed() bool { return t.fitted != podjson.Reduction{} }
 
 // logTrimming logs when the reduction increases and when it ends.
-func (t *sender) logTrimming(did podjson.Fitted) {
+func (t *sender) logTrimming(did podjson.Reduction) {
 	was := t.fitted
 	t.fitted = did
 	switch {
-	case did.Less > was.Less || did.Left > was.Left:
+	case did.Minimal > was.Minimal || did.Dropped > was.Dropped:
 		//log: This node's pods exceed the limits of the agent. It received only the identity of the
 		//  largest ones (pods) and nothing of some (left).
 		//do: Find and remove pods with very large specs or annotations, or very many ended pods, on
 		//  this node.
 		t.log.Warn("pods of this node exceed agent limits",
-			"pods", did.Less, "left", did.Left)
-	case did == (podjson.Fitted{}) && did != was:
+			"pods", did.Minimal, "left", did.Dropped)
+	case did == (podjson.Reduction{}) && did != was:
 		//log: The agent holds all pods of this node in full again.
 		t.log.Info("pods of this node fit agent limits again")
 	}

@@ -52,12 +52,12 @@ func newStore(changed func()) *store {
 		dirty: map[types.UID]*v1.Pod{}, gone: map[types.UID]struct{}{},
 	}
 	s.Feed = kubefeed.Feed[*v1.Pod]{
-		Texts: kubefeed.Texts{
+		Texts: kubefeed.ErrorTexts{
 			Put:  "update a pod of this node: watch sent a",
 			Drop: "delete a pod of this node: watch sent a",
 			List: "replace the pods of this node: list contains a",
 		},
-		Put: s.put, Drop: s.drop, List: s.list, Heard: s.touch, Cut: NewListReducer,
+		Put: s.put, Drop: s.drop, List: s.list, Activity: s.touch, NewReducer: NewListReducer,
 	}
 	return s
 }

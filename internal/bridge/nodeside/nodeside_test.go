@@ -277,7 +277,7 @@ func TestConditionsOfAnEarlierBridge(t *testing.T) {
 func TestRejectedEventDoesNotDelayConditions(t *testing.T) {
 	during(t, func(w *world) {
 		w.set(func() {
-			w.state.Stopped = "evictions do not help"
+			w.state.BreakerOpen = "evictions do not help"
 			w.fault = func(what string) error {
 				if strings.HasPrefix(what, "event") {
 					return status(http.StatusForbidden)
@@ -289,7 +289,7 @@ func TestRejectedEventDoesNotDelayConditions(t *testing.T) {
 			time.Sleep(7 * time.Minute)
 			w.set(func() {
 				w.state = &api.State{
-					Kubelet: true, Stopped: "evictions do not help", Conditions: []api.ConditionState{{Type: "MemoryPressure", Status: i%2 == 0}},
+					Kubelet: true, BreakerOpen: "evictions do not help", Conditions: []api.ConditionState{{Type: "MemoryPressure", Status: i%2 == 0}},
 				}
 			})
 			w.events <- api.Event{Seq: i + 1, Time: time.Now(), Kind: api.EventCondition}
@@ -371,7 +371,7 @@ func TestFailuresAreRetried(t *testing.T) {
 func TestRejectedEvent(t *testing.T) {
 	during(t, func(w *world) {
 		w.set(func() {
-			w.state = &api.State{Kubelet: true, Stopped: "evictions do not help", Headroom: api.HeadroomState{ThresholdBytes: 1, NeededBytes: 2}}
+			w.state = &api.State{Kubelet: true, BreakerOpen: "evictions do not help", Headroom: api.HeadroomState{ThresholdBytes: 1, NeededBytes: 2}}
 			w.fault = func(what string) error {
 				if what == "event EvictionsStopped" || what == "event GarbageCollectionFailed" {
 					return status(http.StatusUnprocessableEntity)
@@ -398,7 +398,7 @@ func TestServerTooOld(t *testing.T) {
 	during(t, func(w *world) {
 		w.set(func() {
 			w.old, w.state = true, loaded(50)
-			w.state.Stopped = "evictions do not help"
+			w.state.BreakerOpen = "evictions do not help"
 		})
 		time.Sleep(time.Hour)
 		asked := inspect(w, func() map[string]int { return maps.Clone(w.requests) })

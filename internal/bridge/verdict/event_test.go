@@ -104,7 +104,7 @@ func TestRecordsLost(t *testing.T) {
 // Events of findings keep their names within an interval, and their number is bounded.
 func TestFindings(t *testing.T) {
 	s := &api.State{
-		Time: now, Stopped: "why", Headroom: api.HeadroomState{NeededBytes: 300 << 20, ThresholdBytes: 100 << 20},
+		Time: now, BreakerOpen: "why", Headroom: api.HeadroomState{NeededBytes: 300 << 20, ThresholdBytes: 100 << 20},
 		AtOwnLimit: make([]api.LimitState, 100),
 	}
 	for i := range s.AtOwnLimit {

@@ -27,9 +27,9 @@ func Findings(s *api.State, node string) []*v1.Event {
 	var out []*v1.Event
 	at, when := s.Time, timeBucket(s.Time)
 	of := eventSubject{node: node, time: at, warning: true, object: nodeObject(node)}
-	if s.Stopped != "" {
+	if s.BreakerOpen != "" {
 		out = append(out, of.event("EvictionsStopped", "Evictions are stopped because they did not help: "+
-			s.Stopped, "stopped", when))
+			s.BreakerOpen, "stopped", when))
 	}
 	if h := &s.Headroom; h.ThresholdBytes > 0 && h.NeededBytes > h.ThresholdBytes {
 		out = append(out, of.event("EvictionHeadroomTooSmall", fmt.Sprintf(

@@ -158,7 +158,7 @@ func processesGone(r *api.Record) bool {
 // Final reports whether the agent will send no further change of a record that matters to the
 // bridge. An old record that an earlier agent left unfinished is final too.
 func Final(now time.Time, r *api.Record) bool {
-	return r.Over || r.Outcome != api.OutcomeRunning && now.Sub(r.Began.Time) > EventMaxAge
+	return r.Complete || r.Outcome != api.OutcomeRunning && now.Sub(r.Began.Time) > EventMaxAge
 }
 
 // released reports whether the node has released all resources of the victim that its replacement

@@ -94,7 +94,7 @@ func (o *options) read(ctx context.Context) (*podQuery, error) {
 			return nil, err
 		}
 	}
-	p, unknown, err := podjson.Asking(text)
+	p, unknown, err := podjson.DecodeForAdmission(text)
 	if line := podjson.Line(written, err); line > 0 {
 		return nil, fmt.Errorf("line %d: %w", line, err)
 	}

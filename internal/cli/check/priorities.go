@@ -42,7 +42,7 @@ func (r *Result) countUnknown(ctx context.Context, look *observe.Look, self stri
 		r.note("a critical pod among them is evicted like any other. Protected are: namespaces %v, pods "+
 			"with an oom_score_adj of -997 outside the Guaranteed class, and pods that the runtime reports "+
 			"as static. To fix it, %s",
-			o.Config.ProtectedNamespaces, priorities.Ways)
+			o.Config.ProtectedNamespaces, priorities.Advice)
 	}
 }
 

@@ -103,7 +103,7 @@ func answer(text string) terminal.Span {
 	case "refused", "failed":
 		return terminal.Span{Text: text, Style: terminal.Bad}
 	}
-	return terminal.Span{Text: text, Style: terminal.Doubt}
+	return terminal.Span{Text: text, Style: terminal.Warning}
 }
 
 func (r *Result) probes() *table.Table {
@@ -164,7 +164,7 @@ func (r *Result) rivals() *table.Table {
 			name += " (pod " + o.Pod + ")"
 		}
 		t.Rows = append(t.Rows, []terminal.Span{
-			{Text: name, Style: terminal.Doubt}, {Text: strconv.Itoa(o.PID)}, {Text: o.Why}, {Text: o.Do},
+			{Text: name, Style: terminal.Warning}, {Text: strconv.Itoa(o.PID)}, {Text: o.Why}, {Text: o.Do},
 		})
 	}
 	return t

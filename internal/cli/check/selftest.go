@@ -38,15 +38,15 @@ func (r *Result) selfTest(ctx context.Context, s *sources.Sources) error {
 // addSteps adds the results of a self-test.
 func (r *Result) addSteps(report *kill.Report) error {
 	var refused []string
-	for _, g := range report.Rungs {
-		step := Step{Name: g.Rung, Answer: string(g.Outcome), WhatFor: stepPurpose[g.Rung]}
+	for _, g := range report.Steps {
+		step := Step{Name: g.Step, Answer: string(g.Outcome), WhatFor: stepPurpose[g.Step]}
 		if g.Err != nil {
 			step.Detail = output.OneLine(g.Err.Error())
 		} else {
 			step.Took = g.Took.Round(10 * time.Microsecond).String()
 		}
 		if g.Outcome == kill.Refused {
-			refused = append(refused, g.Rung+": "+step.Detail)
+			refused = append(refused, g.Step+": "+step.Detail)
 		}
 		r.Rungs = append(r.Rungs, step)
 	}
@@ -54,7 +54,7 @@ func (r *Result) addSteps(report *kill.Report) error {
 	case len(refused) > 0:
 		return fmt.Errorf("check: refused steps of the kill ladder: %s: grant the privileges in docs/operate/privileges.md",
 			strings.Join(refused, "; "))
-	case len(report.Rungs) > 0 && !report.Kills():
+	case len(report.Steps) > 0 && !report.Kills():
 		return errors.New("check: no step of the kill ladder works on this node: only the runtime can kill a pod")
 	}
 	return nil

@@ -99,7 +99,7 @@ func TestPriorityUnknown(t *testing.T) {
 			}
 		}
 	}
-	check("pods of unknown priority: 4, not protected otherwise: 3 (counted from annotations and static manifests only", priorities.Ways, "[kube-system]")
+	check("pods of unknown priority: 4, not protected otherwise: 3 (counted from annotations and static manifests only", priorities.Advice, "[kube-system]")
 	manifest := `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "static", "namespace": "a"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}`
 	if err := os.WriteFile(filepath.Join(dir, "static.json"), []byte(manifest), 0o644); err != nil {
 		t.Fatal(err)

@@ -74,7 +74,7 @@ func run(ctx context.Context, o options, stdout *terminal.Screen, stderr io.Writ
 	}
 	c := o.look.Config
 	settings := c.Eviction().Policy
-	seen := &nodedescheduler.Seen{
+	seen := &nodedescheduler.Input{
 		Pods: look.Runtime.Pods, Summary: &look.Summary, Policy: &settings, Self: s.Reader.Self(),
 		Objects: map[string]*eviction.Pod{},
 	}
@@ -85,7 +85,7 @@ func run(ctx context.Context, o options, stdout *terminal.Screen, stderr io.Writ
 		}
 		for uid, pod := range manifests.Bind(all, look.Runtime.Pods) {
 			seen.Objects[uid] = eviction.NewManifestPod(pod)
-			seen.Whole = append(seen.Whole, pod)
+			seen.PodObjects = append(seen.PodObjects, pod)
 		}
 	}
 	if state, err := api.New(api.Options{Socket: c.Socket, Limit: agentTimeout}).State(ctx); err == nil &&

@@ -84,7 +84,7 @@ func (o *options) wants(e *api.Event) bool {
 }
 
 // styles maps a level to the style of its line.
-var styles = map[string]terminal.Style{"warn": terminal.Doubt, "error": terminal.Bad}
+var styles = map[string]terminal.Style{"warn": terminal.Warning, "error": terminal.Bad}
 
 func (o *options) print(e *api.Event, out *terminal.Screen) error {
 	if o.format.Data() {

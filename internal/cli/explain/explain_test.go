@@ -33,7 +33,7 @@ func answer() *api.Outlook {
 	}
 	disk := memory
 	disk.Signal, disk.Threshold, disk.Met = "nodefs.available", "nodefs.available<10%", true
-	disk.Withheld = "disk signals only set conditions on this node (disk: observe)"
+	disk.NoEvictionReason = "disk signals only set conditions on this node (disk: observe)"
 	until, owner := time.Date(2026, 7, 20, 2, 0, 40, 0, time.Local), &api.HoldOwner{Kind: "DaemonSet", UID: "d", Namespace: "shop", Pod: "agent-x7k2p"}
 	return &api.Outlook{Time: time.Unix(0, 0), Thresholds: []api.ThresholdOutlook{memory, disk}, HeldOff: []api.HoldState{
 		{UID: "u9", Owner: owner, Until: until, Times: 2, Reason: "The node was low on resource: memory."},

@@ -39,8 +39,8 @@ func summary(o *api.Outlook, out *terminal.Screen, wide bool) error {
 // victim returns the pod that would be evicted for a threshold and why, or "none" and why.
 func victim(o *api.Outlook, x *api.ThresholdOutlook) (first, why string) {
 	switch {
-	case x.Withheld != "":
-		return "none", x.Withheld
+	case x.NoEvictionReason != "":
+		return "none", x.NoEvictionReason
 	case len(x.Ranking) == 0:
 		return "none", "no pod is eligible"
 	case o.DryRun:

@@ -65,7 +65,7 @@ func NoSocket(command string) error {
 // stateDir only at its start, and the configuration may have changed after that. A former stateDir
 // other than the default is unknown.
 func recordedSockets(c *config.Config) []string {
-	return []string{socketpath.Left(c.StateDir), socketpath.Left(config.Default().StateDir)}
+	return []string{socketpath.Load(c.StateDir), socketpath.Load(config.Default().StateDir)}
 }
 
 // listenSocket returns the first existing socket among the configured and the recorded ones, else

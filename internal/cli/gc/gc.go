@@ -92,7 +92,7 @@ func (p *pass) make(ctx context.Context) (r garbage.Result, err error) {
 	if err != nil {
 		p.note("%v", err)
 	}
-	defer presence.Keep()
+	defer presence.Save()
 	c, err := garbage.New(garbage.Options{
 		Collect: p.o.config.Collect(), Runtime: p.o.runtime, Kubelet: presence.Look,
 		Known:     func() garbage.Known { return known },
@@ -136,12 +136,12 @@ func failure(r *garbage.Result) error {
 			len(r.Plan.Steps), r.Err)
 	case r.Err != nil:
 		return fmt.Errorf("gc: %w", r.Err)
-	case r.PutOff != "":
-		return fmt.Errorf("gc: nothing removed: %s", r.PutOff)
+	case r.Postponed != "":
+		return fmt.Errorf("gc: nothing removed: %s", r.Postponed)
 	}
 	n := r.Count(garbage.Failed)
-	if n == 0 && r.Unseen != nil {
-		return fmt.Errorf("gc: %w", r.Unseen)
+	if n == 0 && r.ImagesErr != nil {
+		return fmt.Errorf("gc: %w", r.ImagesErr)
 	}
 	for i := range r.Done {
 		if d := &r.Done[i]; d.Outcome == garbage.Failed {

@@ -74,9 +74,9 @@ func (p *pass) printData(w io.Writer, r *garbage.Result) error {
 	out.RemoveLinks, out.RemoveCgroups = r.Plan.IDs(reclaim.RemoveLink),
 		r.Plan.IDs(reclaim.RemoveCgroup)
 	out.RemoveVolumes = r.Plan.IDs(reclaim.RemoveVolumes)
-	out.Errors = append(append(append([]string{}, p.notes...), r.Odd...), out.Errors...)
+	out.Errors = append(append(append([]string{}, p.notes...), r.Warnings...), out.Errors...)
 	did := &result{
-		Observed: r.Observed, PutOff: r.PutOff, Error: errorText(r.Err), Steps: []stepResult{},
+		Observed: r.PlanOnly, PutOff: r.Postponed, Error: errorText(r.Err), Steps: []stepResult{},
 		Filesystems:    []change{},
 		PredictedBytes: r.Predicted(), FreedBytes: pointer(r.Freed()), LookedSeconds: r.Looked.Seconds(),
 		TookSeconds: r.Took.Seconds(),

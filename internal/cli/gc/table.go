@@ -67,21 +67,21 @@ func shortID(s *reclaim.Step, whole bool) string {
 // print prints the plan if the pass removed nothing, else the outcome of each step.
 func (p *pass) print(stdout *terminal.Screen, r *garbage.Result) error {
 	wide := p.o.format == output.AsWide
-	if r.Observed != "" || r.PutOff != "" || r.Err != nil && len(r.Done) == 0 {
+	if r.PlanOnly != "" || r.Postponed != "" || r.Err != nil && len(r.Done) == 0 {
 		if err := printPlan(stdout, &r.Plan, wide); err != nil {
 			return err
 		}
 	} else if err := printDone(stdout, r, wide); err != nil {
 		return err
 	}
-	for _, text := range append(r.Odd, p.notes...) {
+	for _, text := range append(r.Warnings, p.notes...) {
 		fmt.Fprintln(stdout, "note:", output.OneLine(text))
 	}
-	if r.Observed != "" && len(r.Done) > 0 { // leftovers of an eviction
+	if r.PlanOnly != "" && len(r.Done) > 0 { // leftovers of an eviction
 		fmt.Fprintf(stdout, "volumes left by evictions: %s; nothing else removed: %s\n",
-			outcomes(r), r.Observed)
-	} else if r.Observed != "" && !p.o.dryRun {
-		fmt.Fprintln(stdout, "nothing removed:", r.Observed)
+			outcomes(r), r.PlanOnly)
+	} else if r.PlanOnly != "" && !p.o.dryRun {
+		fmt.Fprintln(stdout, "nothing removed:", r.PlanOnly)
 	}
 	return nil
 }

@@ -103,7 +103,7 @@ func (l lines) effect(r *api.Record) {
 }
 
 // reclaimText describes a proactive reclaim.
-func reclaimText(s *api.Squeeze) string {
+func reclaimText(s *api.ProactiveReclaim) string {
 	bytes := func(v *uint64) string { return amountOf(stats.SignalMemoryAvailable, v) }
 	text := fmt.Sprintf("requested %s of %s, reclaimed %s, refaulted %s, in %.1f ms",
 		bytes(&s.Asked), output.OrDash(s.Kind), bytes(s.Freed), bytes(s.Refaulted),

@@ -60,7 +60,7 @@ Exit code 1: a setting could not be restored; the error names it. You can run re
 			}}
 			// any other mount is not systemd's hierarchy
 			if path.Clean(o.CgroupMount) == cgroup.DefaultMount {
-				r.systemd = limits.TellSystemd(look.Options.HostRoot)
+				r.systemd = limits.SystemdUpdater(look.Options.HostRoot)
 			}
 			return run(cmd.Context(), r, stdout)
 		},

@@ -29,8 +29,8 @@ type options struct {
 	cgroupRoot string // the kubelet's cgroup root, the parent of pods
 	// stateDir holds the agent's lock, which proves that no agent runs; empty or missing: unknown.
 	stateDir string
-	kubelet  func() bool   // reports whether a kubelet runs now
-	systemd  limits.Teller // sets limits through systemd; nil: only cgroup files are written
+	kubelet  func() bool    // reports whether a kubelet runs now
+	systemd  limits.Updater // sets limits through systemd; nil: only cgroup files are written
 }
 
 const (
@@ -52,7 +52,7 @@ func run(ctx context.Context, o options, w io.Writer) error {
 	}
 	defer unlock()
 	var errs []error
-	r := limits.Mend(ctx, o.fs, o.cgroupRoot, false, o.kubelet, o.systemd)
+	r := limits.Restore(ctx, o.fs, o.cgroupRoot, false, o.kubelet, o.systemd)
 	if r.Err != nil {
 		errs = append(errs, r.Err)
 	}
@@ -163,7 +163,7 @@ func (s *sweep) group(name string) {
 	} else {
 		actions = s.unprotect(g, name)
 	}
-	mended, err := kill.Mend(s.FS, []string{name})
+	mended, err := kill.Restore(s.FS, []string{name})
 	s.failed(name, err)
 	if len(mended) > 0 {
 		actions = append(actions, "CPU limits restored, processes thawed")
@@ -178,7 +178,7 @@ func (s *sweep) group(name string) {
 			actions = append(actions, "note "+note+" removed: written by an older agent or the owner")
 			continue
 		}
-		// A running kubelet owns the limits above pods; their former values are void (limits.Mend).
+		// A running kubelet owns the limits above pods; their former values are void (limits.Restore).
 		if s.kubelet && strings.HasPrefix(note, limitNotes) {
 			s.failed(name, g.RemoveNote(note))
 			actions = append(actions, "note "+note+" removed: the running kubelet owns the value")

@@ -21,7 +21,7 @@ func TestFigures(t *testing.T) {
 		Cores(some(1_500_000)):                                           "2m",
 		"cores " + Cores(none):                                           "cores -",
 		Between(stats.Some(stats.Range{Min: 20 << 20, Max: 30 << 20})):   "20Mi..30Mi",
-		Between(stats.Some(stats.Exactly(11 << 20))):                     "11Mi",
+		Between(stats.Some(stats.ExactRange(11 << 20))):                  "11Mi",
 		Between(stats.Some(stats.Range{Min: 12 << 20, Max: 12<<20 + 1})): "12Mi",
 		"between " + Between(stats.Opt[stats.Range]{}):                   "between -",
 		"share " + Percent(stats.Observation{}):                          "share -",

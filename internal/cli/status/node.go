@@ -35,7 +35,7 @@ func (o options) readNode(ctx context.Context) (*api.State, error) {
 			Lost: look.Runtime.Err != nil},
 		Conditions: []api.ConditionState{}, Signals: []api.SignalState{}, Met: []api.MetState{},
 		Errors: map[string]string{},
-		Pods:   api.PodCount{Runtime: len(look.Runtime.Pods)}, Underway: []api.UnderwayState{},
+		Pods:   api.PodCount{Runtime: len(look.Runtime.Pods)}, InProgress: []api.EvictionInProgress{},
 		SetAside: []api.AsideState{},
 		Evicted:  []api.Evicted{}, AtOwnLimit: []api.LimitState{},
 	}

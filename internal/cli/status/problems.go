@@ -122,8 +122,8 @@ func (r *Report) addStateProblems(agentErr error) {
 				m.Observed, action), "")
 		}
 	}
-	if s.Stopped != "" {
-		add("evictions are stopped: "+s.Stopped,
+	if s.BreakerOpen != "" {
+		add("evictions are stopped: "+s.BreakerOpen,
 			"find what uses the resource: jettison top lists pods; check processes outside pods, too")
 	}
 	if s.Unexplained != "" {

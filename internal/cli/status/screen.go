@@ -130,7 +130,7 @@ func (r *Report) signals() *table.Table {
 		case isMet(s):
 			style = terminal.Bad
 		case when.Style != terminal.Plain:
-			style = terminal.Doubt
+			style = terminal.Warning
 		}
 		of := show.Amount(s.Signal, s.Capacity)
 		t.Rows = append(t.Rows, []terminal.Span{
@@ -183,7 +183,7 @@ func (r *Report) timeToThreshold(s *api.SignalState) terminal.Span {
 		left := time.Duration(*slope.Seconds * float64(time.Second))
 		style := terminal.Plain
 		if left < 10*time.Minute {
-			style = terminal.Doubt
+			style = terminal.Warning
 		}
 		rate := show.Amount(s.Signal, uint64(max(slope.PerSecond, -slope.PerSecond)))
 		sign := "-"
@@ -212,14 +212,14 @@ func evictions(s *api.State) *table.Table {
 			{Text: e.Explained},
 		})
 	}
-	for _, u := range s.Underway {
+	for _, u := range s.InProgress {
 		outcome := "in progress"
 		if u.Dead {
 			outcome = "dead, cleanup pending"
 		}
 		t.Rows = append(t.Rows, []terminal.Span{
 			{Text: output.Time(u.Began)}, {Text: api.Title(u.Pod)}, {Text: string(u.Signal)},
-			{Text: outcome, Style: terminal.Doubt},
+			{Text: outcome, Style: terminal.Warning},
 			{Text: u.Message},
 		})
 	}
@@ -234,7 +234,7 @@ func (r *Report) problems(width int) (out []terminal.Line) {
 	for _, p := range r.Problems {
 		word, style := "problem: ", terminal.Bad
 		if p.Advice {
-			word, style = "note: ", terminal.Doubt
+			word, style = "note: ", terminal.Warning
 		}
 		out = append(out, nil)
 		for i, line := range table.Fold(word+output.OneLine(p.What), width-2) {

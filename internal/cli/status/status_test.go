@@ -51,8 +51,8 @@ func memoryShort() *Report {
 			{Time: earlier, Pod: stats.PodReference{Namespace: "shop", Name: "leaker\x1b[2J"}, Signal: stats.SignalMemoryAvailable, Back: true,
 				Explained: "uses 800Mi, over its request of 0"},
 		},
-		Underway: []api.UnderwayState{{Pod: stats.PodReference{Namespace: "shop", Name: "web-5d9c7b6d8f-x7k2p"}, Signal: stats.SignalMemoryAvailable, Began: now}},
-		Errors:   map[string]string{"signal imagefs.available": "the runtime does not report its image file system"},
+		InProgress: []api.EvictionInProgress{{Pod: stats.PodReference{Namespace: "shop", Name: "web-5d9c7b6d8f-x7k2p"}, Signal: stats.SignalMemoryAvailable, Began: now}},
+		Errors:     map[string]string{"signal imagefs.available": "the runtime does not report its image file system"},
 	}
 	r := &Report{Node: "w1", Agent: s.Version, State: s, Problems: []Problem{}}
 	before := *s
@@ -113,7 +113,7 @@ func TestHealthy(t *testing.T) {
 		"no agent":            {func(*api.State) {}, errors.New("none"), false},
 		"a condition":         {func(s *api.State) { s.Conditions = []api.ConditionState{{Status: true}} }, nil, false},
 		"runtime unreachable": {func(s *api.State) { s.Runtime.Lost = true }, nil, false},
-		"breaker open":        {func(s *api.State) { s.Stopped = "3 evictions did not help" }, nil, false},
+		"breaker open":        {func(s *api.State) { s.BreakerOpen = "3 evictions did not help" }, nil, false},
 		"undying":             {func(s *api.State) { s.SetAside = []api.AsideState{{}} }, nil, false},
 		"source error":        {func(s *api.State) { s.Errors = map[string]string{"memory": "x"} }, nil, false},
 		"unexplained":         {func(s *api.State) { s.Unexplained = "x" }, nil, false},

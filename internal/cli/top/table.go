@@ -81,7 +81,7 @@ func (v *view) print(rows []row, live bool, out *terminal.Screen) error {
 	}
 	lines := layout(rows, sorts[v.sort].column).Lines(width, wide)
 	if v.listErr != "" {
-		lines = append([]terminal.Line{terminal.Text(terminal.Doubt, "%s",
+		lines = append([]terminal.Line{terminal.Text(terminal.Warning, "%s",
 			table.Cut(output.OneLine(v.listErr), cmp.Or(width, 200)))}, lines...)
 	}
 	if !live {

@@ -149,7 +149,7 @@ func TestHostileNames(t *testing.T) {
 	b.addRecords([]*api.Record{{ID: name, Pod: api.Victim{Name: name}, Reason: name}})
 	b.setOutlook(&api.Outlook{Thresholds: []api.ThresholdOutlook{{Threshold: name, Ranking: []api.RankedPod{{Candidate: api.Candidate{Pod: name}}}}}})
 	state := stateAt(noon, 1)
-	state.Underway = []api.UnderwayState{{Pod: stats.PodReference{Name: name}, Message: name}}
+	state.InProgress = []api.EvictionInProgress{{Pod: stats.PodReference{Name: name}, Message: name}}
 	state.Errors = map[string]string{name: name}
 	b.setState(noon, state)
 	for range 2 * maxEvents {

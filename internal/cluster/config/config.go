@@ -121,7 +121,7 @@ func (c *Cluster) check() *strict.FieldError {
 		{"fenceAfter", c.FenceAfter}, {"fenceEvery", c.FenceEvery}, {"fenceTimeout", c.FenceTimeout},
 	} {
 		if d.value <= 0 {
-			return strict.Fault(d.field, fmt.Sprintf("%v is not above 0: want a duration such as 50s", d.value))
+			return strict.NewFieldError(d.field, fmt.Sprintf("%v is not above 0: want a duration such as 50s", d.value))
 		}
 	}
 	for _, r := range []struct {
@@ -133,15 +133,15 @@ func (c *Cluster) check() *strict.FieldError {
 		{"podEvictionRate", c.PodEvictionRate},
 	} {
 		if !(r.value >= 0 && r.value <= 1e9) {
-			return strict.Fault(r.field, fmt.Sprintf("%v is not a rate: want 0 or more per second", r.value))
+			return strict.NewFieldError(r.field, fmt.Sprintf("%v is not a rate: want 0 or more per second", r.value))
 		}
 	}
 	if c.LargeClusterSizeThreshold < 0 {
 		what := fmt.Sprintf("%d is negative: want a number of nodes", c.LargeClusterSizeThreshold)
-		return strict.Fault("largeClusterSizeThreshold", what)
+		return strict.NewFieldError("largeClusterSizeThreshold", what)
 	}
 	if !(c.UnhealthyZoneThreshold >= 0 && c.UnhealthyZoneThreshold <= 1) {
-		return strict.Fault("unhealthyZoneThreshold", fmt.Sprintf("%v is not a share: want 0 to 1",
+		return strict.NewFieldError("unhealthyZoneThreshold", fmt.Sprintf("%v is not a share: want 0 to 1",
 			c.UnhealthyZoneThreshold))
 	}
 	for _, w := range []struct {
@@ -154,7 +154,7 @@ func (c *Cluster) check() *strict.FieldError {
 		{"mode", c.Mode, [3]string{Observe, Fence, Replace}},
 	} {
 		if w.value == "" || w.value != w.of[0] && w.value != w.of[1] && w.value != w.of[2] {
-			return strict.Fault(w.field, fmt.Sprintf("unknown value %.64q: want %s", w.value,
+			return strict.NewFieldError(w.field, fmt.Sprintf("unknown value %.64q: want %s", w.value,
 				anyOf(w.of)))
 		}
 	}
@@ -169,29 +169,29 @@ func (c *Cluster) checkProgram() *strict.FieldError {
 	target, urlErr := url.Parse(c.FenceURL)
 	switch {
 	case c.LeaderElect && err != nil:
-		return strict.Fault("leaderElectLeaseDuration", err.Error())
+		return strict.NewFieldError("leaderElectLeaseDuration", err.Error())
 	case len(c.FenceCommand) > 0 && c.FenceURL != "":
-		return strict.Fault("fenceURL", "fenceCommand is also set: set only one of them")
+		return strict.NewFieldError("fenceURL", "fenceCommand is also set: set only one of them")
 	case c.FenceURL != "" && (urlErr != nil || target.Scheme != "http" && target.Scheme != "https" ||
 		target.Host == ""):
-		return strict.Fault("fenceURL", fmt.Sprintf("%.128q: want http://HOST/... or https://HOST/...",
+		return strict.NewFieldError("fenceURL", fmt.Sprintf("%.128q: want http://HOST/... or https://HOST/...",
 			c.FenceURL))
 	case len(c.FenceCommand) > 0 && !filepath.IsAbs(c.FenceCommand[0]):
-		return strict.Fault("fenceCommand", fmt.Sprintf("%.128q: want the absolute path of the program",
+		return strict.NewFieldError("fenceCommand", fmt.Sprintf("%.128q: want the absolute path of the program",
 			c.FenceCommand[0]))
 	case c.Mode == Fence && !fenced:
-		return strict.Fault("mode", "fence needs a check: set fenceCommand or fenceURL")
+		return strict.NewFieldError("mode", "fence needs a check: set fenceCommand or fenceURL")
 	case !(c.KubeAPIQPS > 0 && c.KubeAPIQPS <= 1e6):
-		return strict.Fault("kubeAPIQPS", fmt.Sprintf("%v is not a rate: want more than 0 per second",
+		return strict.NewFieldError("kubeAPIQPS", fmt.Sprintf("%v is not a rate: want more than 0 per second",
 			c.KubeAPIQPS))
 	case c.KubeAPIBurst < 1:
-		return strict.Fault("kubeAPIBurst", fmt.Sprintf("%d: want 1 or more", c.KubeAPIBurst))
+		return strict.NewFieldError("kubeAPIBurst", fmt.Sprintf("%d: want 1 or more", c.KubeAPIBurst))
 	}
 	if c.Address == "" {
 		return nil
 	}
 	if _, port, err := net.SplitHostPort(c.Address); err != nil || port == "" {
-		return strict.Fault("address", fmt.Sprintf("%.64q: want HOST:PORT, such as %s", c.Address,
+		return strict.NewFieldError("address", fmt.Sprintf("%.64q: want HOST:PORT, such as %s", c.Address,
 			DefaultAddress))
 	}
 	return nil

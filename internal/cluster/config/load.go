@@ -60,7 +60,7 @@ func (c *Cluster) read(text []byte) error {
 
 // fields applies the fields of the file's mapping.
 func (c *Cluster) fields(root *yaml.Node) error {
-	d := &strict.Decoder{Lines: strict.Lines{}, Describe: describe, Special: decodeSpecial, TextOfBool: true}
+	d := &strict.Decoder{Lines: strict.Lines{}, Describe: describe, Special: decodeSpecial, BoolAsText: true}
 	header := map[string]string{}
 	target := reflect.ValueOf(c).Elem()
 	known := strict.Index(target.Type())

@@ -30,7 +30,7 @@ type table[K comparable, T any] struct {
 func feedOf[K comparable, T any](m *Mirror, t table[K, T]) *kubefeed.Feed[T] {
 	text := "store " + t.name + ": the watch sent a"
 	return &kubefeed.Feed[T]{
-		Texts: kubefeed.Texts{Put: text, Drop: text, List: text},
+		Texts: kubefeed.ErrorTexts{Put: text, Drop: text, List: text},
 		Put:   locked(m, t.put),
 		Drop:  locked(m, t.drop),
 		List: func(n int, all iter.Seq[T]) {
@@ -40,8 +40,8 @@ func feedOf[K comparable, T any](m *Mirror, t table[K, T]) *kubefeed.Feed[T] {
 			t.source.setSynced()
 			m.notify()
 		},
-		Heard: t.source.recordEvent,
-		Cut:   func() func(T) T { return t.trim },
+		Activity:   t.source.recordEvent,
+		NewReducer: func() func(T) T { return t.trim },
 	}
 }
 

@@ -51,7 +51,7 @@ func (s *source) run(
 				Cap: lastPause},
 		},
 		First: firstPause, Last: lastPause, Steady: time.Minute,
-		Ended: func(ctx context.Context, err error, pause time.Duration) time.Duration {
+		PauseAfter: func(ctx context.Context, err error, pause time.Duration) time.Duration {
 			if err != nil && ctx.Err() == nil && !apierrors.IsResourceExpired(err) &&
 				!apierrors.IsGone(err) {
 				//log: A watch ended with an error. The data received so far stays in use while it

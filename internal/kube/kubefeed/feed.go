@@ -13,24 +13,24 @@ import (
 )
 
 // Feed passes objects of type T from a reflector to functions and keeps none. All functions but
-// Cut's are called from the reflector's goroutine. None may be nil.
+// NewReducer's are called from the reflector's goroutine. None may be nil.
 type Feed[T any] struct {
-	Texts Texts
+	Texts ErrorTexts
 	// Put is called with a new or changed object.
 	Put func(T)
 	// Drop is called with the last known state of a deleted object.
 	Drop func(T)
 	// List is called with all n objects. The sequence may be iterated more than once.
 	List func(n int, all iter.Seq[T])
-	// Heard is called before Put and Drop, and when only the resource version has changed.
-	Heard func()
-	// Cut returns a function that reduces the objects of one list while they are gathered, before
+	// Activity is called before Put and Drop, and when only the resource version has changed.
+	Activity func()
+	// NewReducer returns a function that reduces the objects of one list while they are gathered, before
 	// the call of List.
-	Cut func() func(T) T
+	NewReducer func() func(T) T
 }
 
-// Texts are the beginnings of errors about an object of another type; the type follows.
-type Texts struct{ Put, Drop, List string }
+// ErrorTexts are the beginnings of errors about an object of another type; the type follows.
+type ErrorTexts struct{ Put, Drop, List string }
 
 // Add passes a new object to Put.
 func (f *Feed[T]) Add(o any) error { return f.Update(o) }
@@ -41,7 +41,7 @@ func (f *Feed[T]) Update(o any) error {
 	if !ok {
 		return fmt.Errorf("%s %T", f.Texts.Put, o)
 	}
-	f.Heard()
+	f.Activity()
 	f.Put(object)
 	return nil
 }
@@ -55,7 +55,7 @@ func (f *Feed[T]) Delete(o any) error {
 	if !ok {
 		return fmt.Errorf("%s %T", f.Texts.Drop, o)
 	}
-	f.Heard()
+	f.Activity()
 	f.Drop(object)
 	return nil
 }
@@ -80,13 +80,13 @@ func (f *Feed[T]) Replace(list []any, _ string) error {
 // Resync does nothing: a Feed has no objects to compare.
 func (f *Feed[T]) Resync() error { return nil }
 
-// Bookmark calls Heard.
-func (f *Feed[T]) Bookmark(string) error { f.Heard(); return nil }
+// Bookmark calls Activity.
+func (f *Feed[T]) Bookmark(string) error { f.Activity(); return nil }
 
 // Transformer returns the function that reduces the objects of a streaming list while the reflector
 // gathers them. Objects of other lists and watches are not passed to it.
 func (f *Feed[T]) Transformer() cache.TransformFunc {
-	cut := f.Cut()
+	cut := f.NewReducer()
 	return func(o any) (any, error) {
 		object, ok := o.(T)
 		if !ok {

@@ -27,8 +27,8 @@ func recorded(calls *[]string) *Feed[*v1.Pod] {
 		return func(p *v1.Pod) { *calls = append(*calls, what+p.Name) }
 	}
 	return &Feed[*v1.Pod]{
-		Texts: Texts{Put: "put a", Drop: "drop a", List: "list a"},
-		Put:   note("put "), Drop: note("drop "), Heard: func() { *calls = append(*calls, "heard") },
+		Texts: ErrorTexts{Put: "put a", Drop: "drop a", List: "list a"},
+		Put:   note("put "), Drop: note("drop "), Activity: func() { *calls = append(*calls, "heard") },
 		List: func(n int, all iter.Seq[*v1.Pod]) {
 			for range n {
 				for p := range all {
@@ -36,7 +36,7 @@ func recorded(calls *[]string) *Feed[*v1.Pod] {
 				}
 			}
 		},
-		Cut: func() func(*v1.Pod) *v1.Pod {
+		NewReducer: func() func(*v1.Pod) *v1.Pod {
 			n := 0
 			return func(*v1.Pod) *v1.Pod { n++; return named(string(rune('0' + n))) }
 		},
@@ -112,7 +112,7 @@ func TestRunBacksOff(t *testing.T) {
 		Run(ctx, Options{
 			From: from, Kind: &v1.Pod{}, Into: recorded(new([]string)), Reflector: cache.ReflectorOptions{Logger: &silent},
 			First: time.Second, Last: 3 * time.Second, Steady: time.Minute,
-			Ended: func(_ context.Context, err error, pause time.Duration) time.Duration {
+			PauseAfter: func(_ context.Context, err error, pause time.Duration) time.Duration {
 				if !errors.Is(err, failed) {
 					t.Errorf("the reflector's error = %v, want %v", err, failed)
 				}

@@ -19,9 +19,9 @@ type Options struct {
 	// The pause after the end of a reflector's run doubles from First to Last. It is reset after a
 	// run of at least Steady.
 	First, Last, Steady time.Duration
-	// Ended receives the error of each run, which may be nil, and the planned pause. It returns the
+	// PauseAfter receives the error of each run, which may be nil, and the planned pause. It returns the
 	// pause to use.
-	Ended func(ctx context.Context, err error, pause time.Duration) time.Duration
+	PauseAfter func(ctx context.Context, err error, pause time.Duration) time.Duration
 }
 
 // Run lists and watches until ctx ends. The reflector sends one list request, or streams the list
@@ -36,6 +36,6 @@ func Run(ctx context.Context, o Options) {
 			pause = 0
 		}
 		pause = retry.Backoff(pause, o.First, o.Last)
-		retry.Sleep(ctx, o.Ended(ctx, err, pause))
+		retry.Sleep(ctx, o.PauseAfter(ctx, err, pause))
 	}
 }

@@ -35,8 +35,8 @@ const maxNamed = 100
 func Outlook(t *eviction.Outlook, name func(stats.PodReference) string) api.ThresholdOutlook {
 	out := api.ThresholdOutlook{
 		Signal: t.Threshold.Signal, Threshold: t.Threshold.Text(), Limit: t.Limit, Met: t.Met,
-		Withheld: t.Withheld,
-		Ranking:  []api.RankedPod{}, Protected: []api.ProtectedPods{},
+		NoEvictionReason: t.NoEvictionReason,
+		Ranking:          []api.RankedPod{}, Protected: []api.ProtectedPods{},
 		More: max(0, len(t.Ranking)-maxNamed),
 	}
 	if observed := t.Observed; observed.OK {

@@ -63,7 +63,7 @@ func noteName(file cgroup.LimitFile) string { return cgroup.Trusted + "before." 
 // unconfirmed means that another program that may write the file, such as systemd, received an
 // earlier value and has not confirmed the current one. It may write any value that it received. So
 // the note keeps the values from before and, as far as they fit, all values written since, until
-// Told is called.
+// Acknowledge is called.
 func (c *Control) Set(value cgroup.Limit, unconfirmed bool) (changed bool, err error) {
 	if value = Cut(c.File, value); c.Now == value {
 		return false, nil
@@ -93,8 +93,8 @@ func (c *Control) note(value cgroup.Limit, unconfirmed bool) string {
 	return text
 }
 
-// Told records that the other program that may write the file has confirmed the current value.
-func Told(g *cgroup.Group, file cgroup.LimitFile) error {
+// Acknowledge records that the other program that may write the file has confirmed the current value.
+func Acknowledge(g *cgroup.Group, file cgroup.LimitFile) error {
 	text, noted, err := g.Note(noteName(file))
 	if _, written, ok := parse(text); err != nil || !noted || !ok || len(written) == 2 {
 		return err

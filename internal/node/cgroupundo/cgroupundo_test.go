@@ -243,7 +243,7 @@ func TestNoValueOfTheAgentStays(t *testing.T) {
 				if confirmed, unconfirmed = c.Now.String(), false; c.Now == c.Before {
 					err = Forget(g, file)
 				} else {
-					err = Told(g, file)
+					err = Acknowledge(g, file)
 				}
 			case "write again":
 				// A foreign value cannot be distinguished from a noted one.
@@ -284,7 +284,7 @@ func TestConfirmedValueIsTheAgents(t *testing.T) {
 			c, err := Read(g, file)
 			switch step {
 			case confirm:
-				unconfirmed, err = false, errors.Join(err, Told(g, file))
+				unconfirmed, err = false, errors.Join(err, Acknowledge(g, file))
 			case back:
 				_, err = c.Restore()
 				unconfirmed = true

@@ -91,9 +91,9 @@ func (c *Config) Taints() (out []v1.Taint) {
 	return out
 }
 
-// MostPods returns the maximum number of pods on a node with this number of cores
+// MaxPodCount returns the maximum number of pods on a node with this number of cores
 // (pkg/kubelet/nodestatus/setters.go MachineInfo).
-func (c *Config) MostPods(cores int) int64 {
+func (c *Config) MaxPodCount(cores int) int64 {
 	if c.PodsPerCore > 0 {
 		return min(int64(cores)*int64(c.PodsPerCore), int64(c.MaxPods))
 	}

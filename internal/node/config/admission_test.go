@@ -47,7 +47,7 @@ func TestMaxPods(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := l.MostPods(4); got != want {
+		if got := l.MaxPodCount(4); got != want {
 			t.Errorf("%q: %d pods on four cores, want %d", text, got, want)
 		}
 	}

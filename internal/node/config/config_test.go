@@ -283,10 +283,10 @@ func TestBlame(t *testing.T) {
 		t.Fatal(err)
 	}
 	wrong := &eviction.FieldError{Field: []string{"evictionHard", "pid.available"}, Err: errors.New("too much")}
-	if got, want := l.Blame(wrong).Error(), "config "+path+":5: evictionHard: pid.available: too much"; got != want {
+	if got, want := l.ErrorAt(wrong).Error(), "config "+path+":5: evictionHard: pid.available: too much"; got != want {
 		t.Errorf("blame in a file = %s, want %s", got, want)
 	}
-	if got, want := (&Loaded{Config: Default()}).Blame(wrong).Error(), "config: evictionHard: pid.available: too much"; got != want {
+	if got, want := (&Loaded{Config: Default()}).ErrorAt(wrong).Error(), "config: evictionHard: pid.available: too much"; got != want {
 		t.Errorf("blame without a file = %s, want %s", got, want)
 	}
 }

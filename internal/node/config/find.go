@@ -152,9 +152,9 @@ const (
 	laterMaxPause = time.Hour
 )
 
-// Later waits for a kubelet on a node without other configuration, and returns the kubelet's. It
+// AwaitKubelet waits for a kubelet on a node without other configuration, and returns the kubelet's. It
 // returns nil if ctx ends first.
-func Later(ctx context.Context, procMount string) *Loaded {
+func AwaitKubelet(ctx context.Context, procMount string) *Loaded {
 	for wait := laterMinPause; ; {
 		if !retry.Sleep(ctx, wait) {
 			return nil

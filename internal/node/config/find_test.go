@@ -199,7 +199,7 @@ func TestFindWaitsForKubelet(t *testing.T) {
 			if found, why := p.Look(); !found {
 				t.Fatal(why)
 			}
-			p.Keep()
+			p.Save()
 		}
 		if err := os.Rename(here, away); err != nil {
 			t.Fatal(err)
@@ -234,7 +234,7 @@ func TestFindWaitsForKubelet(t *testing.T) {
 	}
 }
 
-// With the default configuration, Later returns a kubelet that starts later, once its configuration
+// With the default configuration, AwaitKubelet returns a kubelet that starts later, once its configuration
 // can be loaded.
 func TestLater(t *testing.T) {
 	const file = "/var/lib/kubelet/config.yaml"
@@ -255,7 +255,7 @@ func TestLater(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			found := make(chan *Loaded, 1)
-			go func() { found <- Later(ctx, proc) }()
+			go func() { found <- AwaitKubelet(ctx, proc) }()
 			time.Sleep(10 * time.Minute) // in fake time
 			if !come {
 				cancel()
@@ -273,7 +273,7 @@ func TestLater(t *testing.T) {
 					t.Errorf("after step %d, Later returned = %v", i+1, len(found) > 0)
 				}
 			}
-			cancel() // ends Later if it did not return
+			cancel() // ends AwaitKubelet if it did not return
 			if l := <-found; l == nil || !slices.Contains(hardThresholds(l), "memory.available<300Mi") {
 				t.Errorf("Later = %+v, want the kubelet's thresholds", l)
 			}

@@ -276,7 +276,7 @@ func TestFindRuntimeAgain(t *testing.T) {
 	for name, p := range places {
 		t.Setenv(envRuntime, p.variable)
 		l := findOrFail(t, Places{Path: filepath.Join(dir, p.file), ProcMount: p.proc, Sockets: all})
-		if l.FindRuntimeAgain(t.Context()) {
+		if l.RefindRuntime(t.Context()) {
 			t.Errorf("%s: socket changed although none exists: %s", name, l.ContainerRuntimeEndpoint)
 		}
 		early[name] = l
@@ -295,7 +295,7 @@ func TestFindRuntimeAgain(t *testing.T) {
 		if want == "" {
 			want = "unix://" + dir + "/2"
 		}
-		if again := l.FindRuntimeAgain(t.Context()); again != (p.stays == "") || l.ContainerRuntimeEndpoint != want {
+		if again := l.RefindRuntime(t.Context()); again != (p.stays == "") || l.ContainerRuntimeEndpoint != want {
 			t.Errorf("%s: socket changed = %v, socket %s (%s), want %s", name, again, l.ContainerRuntimeEndpoint, l.EndpointFrom, want)
 		}
 	}
@@ -303,7 +303,7 @@ func TestFindRuntimeAgain(t *testing.T) {
 	if want := "found: the usual socket of two accepts connections now"; l.EndpointFrom != want || l.origin(endpointField).Source != SourceFound {
 		t.Errorf("reason of the new socket = %s, want %s", l.EndpointFrom, want)
 	}
-	if come(0); l.FindRuntimeAgain(t.Context()) {
+	if come(0); l.RefindRuntime(t.Context()) {
 		t.Errorf("socket that accepts connections was replaced by %s", l.ContainerRuntimeEndpoint)
 	}
 	t.Setenv(envRuntime, "")

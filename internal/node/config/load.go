@@ -56,9 +56,9 @@ type Loaded struct {
 // be loaded.
 func (l *Loaded) AwaitsKubelet() bool { return l.Kind == KindAgent && !l.Kubelet }
 
-// Blame returns the error of a field that proved wrong after loading: file, line, field and cause.
+// ErrorAt returns the error of a field that proved wrong after loading: file, line, field and cause.
 // Without a file it names the field only.
-func (l *Loaded) Blame(e *eviction.FieldError) error {
+func (l *Loaded) ErrorAt(e *eviction.FieldError) error {
 	if l.lines == nil {
 		return fmt.Errorf("config: %s", e.Line())
 	}
@@ -296,7 +296,7 @@ func (p *parser) fields(root *yaml.Node, loaded *Loaded) error {
 	target := reflect.ValueOf(loaded.Config).Elem()
 	known := knownFields(target.Type(), loaded.Kind == KindKubelet)
 	d := &strict.Decoder{Lines: p.lines, PlainKeys: true, Describe: describe, Special: decodeDuration,
-		Twice: p.duplicate, PassOver: p.ignoreUnknown}
+		OnDuplicate: p.duplicate, IgnoreUnknown: p.ignoreUnknown}
 	return d.Mapping(root, nil, func(key, value *yaml.Node) error {
 		if key.Value == "apiVersion" || key.Value == "kind" {
 			return nil
@@ -319,7 +319,7 @@ func knownFields(t reflect.Type, kubelet bool) map[string]int {
 // duplicate rejects a duplicate key. In a kubelet's file it is a warning.
 func (p *parser) duplicate(field string, line, before int) error {
 	if !p.lenient {
-		return strict.SetTwice(field, line, before)
+		return strict.DuplicateError(field, line, before)
 	}
 	p.warnings = append(p.warnings, fmt.Sprintf(
 		"line %d: %s is set a second time, first on line %d: the last value is used",

@@ -64,9 +64,9 @@ func sameValue(x, y reflect.Value) bool {
 	return reflect.DeepEqual(x.Interface(), y.Interface())
 }
 
-// LessThan returns why next must not replace l: a file or a kubelet is missing at the moment, which
+// CheckComplete returns why next must not replace l: a file or a kubelet is missing at the moment, which
 // is no change of policy. It returns nil if next is complete.
-func (l *Loaded) LessThan(next *Loaded) error {
+func (l *Loaded) CheckComplete(next *Loaded) error {
 	switch {
 	case l.ownPath() != "" && next.ownPath() == "":
 		return fmt.Errorf("config %s is missing: its previous content stays in effect until the next start",

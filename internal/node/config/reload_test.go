@@ -80,7 +80,7 @@ func TestLessThan(t *testing.T) {
 		"a kubelet that is not wanted": {findOrFail(t, Places{Path: file, ProcMount: nodeProc(t, "kubelet", []string{"--config=/none"}, nil)}), "the previous configuration of the node's kubelet stays in effect: using defaults for fields that " + file},
 		"no file":                      {&Loaded{Config: Default(), Kind: KindAgent, Kubelet: true}, "config " + file + " is missing"},
 	} {
-		err := with.LessThan(c.next)
+		err := with.CheckComplete(c.next)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.HasPrefix(err.Error(), c.want)) {
 			t.Errorf("%s: LessThan = %v, want %q", name, err, c.want)
 		}

@@ -90,10 +90,10 @@ func (l *Loaded) findRuntime(ctx context.Context) {
 	}
 }
 
-// FindRuntimeAgain searches again for the runtime's socket if no layer names it and no runtime has
+// RefindRuntime searches again for the runtime's socket if no layer names it and no runtime has
 // answered yet, because a runtime that starts later may use another socket. It reports whether the
 // socket changed. A socket that accepts connections is kept.
-func (l *Loaded) FindRuntimeAgain(ctx context.Context) bool {
+func (l *Loaded) RefindRuntime(ctx context.Context) bool {
 	if !l.endpointUnset() || l.Kubelet || l.Kind == KindKubelet {
 		return false
 	}

@@ -24,7 +24,7 @@ func BenchmarkReplay(b *testing.B) {
 				if short {
 					s.Node.Memory.KernelAvailableBytes = some(50 << 20)
 				}
-				l := Look{Time: at, Summary: s, Node: "node"}
+				l := Input{Time: at, Summary: s, Node: "node"}
 				if i == 0 {
 					l.Pods = objects110(s)
 				}
@@ -81,7 +81,7 @@ func BenchmarkRecord(b *testing.B) {
 	s := node110(epoch, 110)
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := r.encode(FromLook(Look{Time: epoch, Summary: s}), false); err != nil {
+		if err := r.encode(FromLook(Input{Time: epoch, Summary: s}), false); err != nil {
 			b.Fatal(err)
 		}
 	}

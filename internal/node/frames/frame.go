@@ -13,9 +13,9 @@ import (
 	"jettison/stats"
 )
 
-// Look is the input of FromLook: the data and the actions of one look. Everything except the
+// Input is the input of FromLook: the data and the actions of one look. Everything except the
 // objects may be modified after FromLook returned.
-type Look struct {
+type Input struct {
 	Time    time.Time
 	Summary *stats.Summary // nil: every source failed
 	// Pods are all known objects, which must not be modified any more; nil: none. A Recorder writes
@@ -31,7 +31,7 @@ type Look struct {
 
 // FromLook makes a frame of a look. It keeps references to the objects only, so a Recorder may
 // write the frame later. A replay with the same policy makes the same decisions.
-func FromLook(l Look) *Frame {
+func FromLook(l Input) *Frame {
 	f := &Frame{at: l.Time, Time: l.Time.UTC().Format(time.RFC3339Nano),
 		KillErrors: maps.Clone(l.KillErrors), objects: l.Pods}
 	if f.objects == nil {
@@ -159,7 +159,7 @@ func agentPodOf(p *stats.PodStats) *AgentPod {
 		out.Announced = &no
 	}
 	for key, value := range p.Annotations {
-		if podjson.Keeps(key) {
+		if podjson.IsKeptAnnotation(key) {
 			if out.Annotations == nil {
 				out.Annotations = map[string]string{}
 			}

@@ -136,14 +136,14 @@ func written(t testing.TB, o *Output) string {
 // reclaimed returns a frame with a Summary after a reclaim; nil: none.
 func reclaimed(f *Frame, after *stats.Summary) *Frame {
 	if after != nil {
-		of := FromLook(Look{Summary: after, Node: "node"})
+		of := FromLook(Input{Summary: after, Node: "node"})
 		f.AfterReclaim, f.AgentAfterReclaim = of.Summary, of.Agent
 	}
 	return f
 }
 
 // liveOutput returns the decisions of a policy on a live look, without a frame in between.
-func liveOutput(p *Player, l Look, after *stats.Summary, f *Frame) *Output {
+func liveOutput(p *Player, l Input, after *stats.Summary, f *Frame) *Output {
 	p.objects.pods = map[string]*eviction.Pod{}
 	for _, o := range l.Pods {
 		p.objects.pods[string(o.UID)] = eviction.NewPod(o)
@@ -160,7 +160,7 @@ func TestPodsWithObjectOnly(t *testing.T) {
 	ghost.UID, ghost.Name = "ghost", "ghost"
 	s.Pods = nil
 	for _, recorded := range []bool{true, false} {
-		f := read(t, line(t, FromLook(Look{Time: s.Time, Summary: s, Pods: []*v1.Pod{ghost}})))[0]
+		f := read(t, line(t, FromLook(Input{Time: s.Time, Summary: s, Pods: []*v1.Pod{ghost}})))[0]
 		f.Agent.Recorded = recorded
 		o := NewPlayer(policy(t, "evictionHard: {memory.available: 100Mi}")).Play(f)
 		if len(o.ThresholdsMet) != 1 || (len(o.Evictions) == 0) != recorded {

@@ -18,7 +18,7 @@ func FuzzReplay(f *testing.F) {
 	c := policy(f, everything+"lower\n")
 	s := node110(epoch, 1)
 	s.Node.Memory.KernelAvailableBytes = some(1)
-	all := reclaimed(FromLook(Look{Time: epoch, Summary: s, Pods: objects110(s), KillErrors: map[string]string{"a": "b"}}), s)
+	all := reclaimed(FromLook(Input{Time: epoch, Summary: s, Pods: objects110(s), KillErrors: map[string]string{"a": "b"}}), s)
 	all.Admit = []v1.Pod{strip(objects110(s)[0])}
 	whole := line(f, all)
 	f.Add(whole)

@@ -64,7 +64,7 @@ func (p *Player) decide(f *Frame, summary, after *stats.Summary) *Output {
 	// The failure is reported with this frame, so that the pods are ranked last here, however much
 	// time has passed.
 	for _, l := range p.failed {
-		p.manager.Refused(now, l)
+		p.manager.MarkUndying(now, l)
 	}
 	p.failed = p.failed[:0]
 	d := p.manager.Step(now, in)
@@ -73,7 +73,7 @@ func (p *Player) decide(f *Frame, summary, after *stats.Summary) *Output {
 		if after != nil {
 			in.Summary = after
 		}
-		second := p.manager.Reclaimed(now, in)
+		second := p.manager.StepAfterReclaim(now, in)
 		out.add(&second)
 		p.carryOut(now, f, &d, &second)
 	} else {

@@ -56,9 +56,9 @@ func closed(t *testing.T, r *Recorder) {
 }
 
 // small returns a look at a node with one pod.
-func small(at time.Time, objects ...*v1.Pod) Look {
+func small(at time.Time, objects ...*v1.Pod) Input {
 	s := node110(at, 1)
-	return Look{Time: at, Summary: s, Pods: objects}
+	return Input{Time: at, Summary: s, Pods: objects}
 }
 
 func readFile(t *testing.T, path string) []*Frame {
@@ -332,7 +332,7 @@ func TestRecorderBudgetWith110Pods(t *testing.T) {
 	for i := range 60 {
 		at := epoch.Add(time.Duration(i) * time.Second)
 		before := r.segment.size
-		l := Look{Time: at, Summary: node110(at, 110), Pods: objects}
+		l := Input{Time: at, Summary: node110(at, 110), Pods: objects}
 		r.take(queued{FromLook(l), i%10 != 0})
 		minute += r.segment.size - before
 		if i%10 == 0 {
@@ -351,7 +351,7 @@ func TestStrippedObjects(t *testing.T) {
 	s := node110(epoch, 1)
 	objects := objects110(s)
 	objects[0].Annotations = map[string]string{"kubernetes.io/config.source": "api", "jettison/priority": "5", "other": "secret"}
-	text := string(line(t, FromLook(Look{Time: epoch, Summary: s, Pods: objects})))
+	text := string(line(t, FromLook(Input{Time: epoch, Summary: s, Pods: objects})))
 	for _, want := range []string{"kubernetes.io/config.source", "jettison/priority", `"memory":"100Mi"`} {
 		if strings.Count(text, want) != 1 {
 			t.Errorf("frame does not contain %s: %s", want, text)
@@ -368,7 +368,7 @@ func TestAFrameIsACopy(t *testing.T) {
 	s.Pods[0].Annotations = map[string]string{"jettison/priority": "5"}
 	s.Pods[0].EphemeralStorage.Volumes[0].Memory = true
 	s.Sources = []stats.SourceStatus{{Name: "statfs", Err: errors.New("hangs")}}
-	l := Look{Time: epoch, Summary: s, KillErrors: map[string]string{"a": "b"}}
+	l := Input{Time: epoch, Summary: s, KillErrors: map[string]string{"a": "b"}}
 	before, f := line(t, FromLook(l)), FromLook(l)
 	*s = *node110(epoch.Add(time.Hour), 2)
 	l.KillErrors["a"] = "c"

@@ -48,7 +48,7 @@ func (r *Recording) On() bool { return r != nil }
 
 // Record records a look, with the node's name and the pods that did not die since the last frame.
 // extra: not a regular look.
-func (r *Recording) Record(l Look, extra bool) {
+func (r *Recording) Record(l Input, extra bool) {
 	if r == nil {
 		return
 	}
@@ -62,8 +62,8 @@ func (r *Recording) Record(l Look, extra bool) {
 	clear(r.notKilled)
 }
 
-// NotKilled adds a pod that did not die, with the reason, to the next frame.
-func (r *Recording) NotKilled(uid, why string) {
+// AddKillError adds a pod that did not die, with the reason, to the next frame.
+func (r *Recording) AddKillError(uid, why string) {
 	if r != nil {
 		r.notKilled[uid] = why
 	}

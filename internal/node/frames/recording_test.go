@@ -53,8 +53,8 @@ func TestFramesAreInOrder(t *testing.T) {
 func TestKillErrors(t *testing.T) {
 	r, path, _ := recording(t)
 	r.Record(small(epoch), false)
-	r.NotKilled("a", "it waits for a disk")
-	r.NotKilled("b", "no permission")
+	r.AddKillError("a", "it waits for a disk")
+	r.AddKillError("b", "no permission")
 	r.Record(small(epoch.Add(time.Second)), true)
 	r.Record(small(epoch.Add(2*time.Second)), false)
 	if err := r.Close(time.Minute); err != nil {
@@ -114,7 +114,7 @@ func TestNoRecording(t *testing.T) {
 		t.Fatalf("recording without a path: error %v, On %v", err, r.On())
 	}
 	r.Record(small(epoch), false)
-	r.NotKilled("a", "why")
+	r.AddKillError("a", "why")
 	if err := r.Close(0); err != nil {
 		t.Errorf("close a nil Recording: %v", err)
 	}

@@ -241,7 +241,7 @@ func TestReplayMatchesLiveLook(t *testing.T) {
 		var objects []*v1.Pod
 		for i := range rapid.IntRange(1, 8).Draw(rt, "looks") {
 			now = now.Add(time.Duration(rapid.IntRange(1, 20_000).Draw(rt, "ms")) * time.Millisecond)
-			l := Look{Time: now, Summary: d.summary(now), Node: "node"}
+			l := Input{Time: now, Summary: d.summary(now), Node: "node"}
 			var after *stats.Summary
 			if d.yes("after a reclaim") {
 				after = d.summary(now)

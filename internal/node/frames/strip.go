@@ -23,7 +23,7 @@ func strip(p *v1.Pod) v1.Pod {
 		Status: v1.PodStatus{Phase: p.Status.Phase, QOSClass: p.Status.QOSClass},
 	}
 	for key, value := range p.Annotations {
-		if podjson.Keeps(key) {
+		if podjson.IsKeptAnnotation(key) {
 			if out.Annotations == nil {
 				out.Annotations = map[string]string{}
 			}

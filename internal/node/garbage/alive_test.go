@@ -105,8 +105,8 @@ func TestAPassByHandIsNotPutOff(t *testing.T) {
 		n.seen()
 		n.slow, n.wait = -1, 0
 		r := n.pass(Everything, reclaim.Periodic)
-		if (r.PutOff == "") != once || (len(n.removed()) > 0) != once {
-			t.Errorf("once %v: put off %q, removed %v", once, r.PutOff, n.removed())
+		if (r.Postponed == "") != once || (len(n.removed()) > 0) != once {
+			t.Errorf("once %v: put off %q, removed %v", once, r.Postponed, n.removed())
 		}
 		if once && r.Plan.Pulling != "" {
 			t.Errorf("images were put off: %s", r.Plan.Pulling)

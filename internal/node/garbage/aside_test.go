@@ -33,7 +33,7 @@ func TestVolumesThatWerePutAside(t *testing.T) {
 				t.Errorf("steps done by Plan = %+v, want none", r.Done)
 			}
 			r := n.pass(Containers, trigger)
-			if exists(aside) || !exists(kept) || (len(n.removed()) == 0) != kubelet || (r.Observed != "") != kubelet {
+			if exists(aside) || !exists(kept) || (len(n.removed()) == 0) != kubelet || (r.PlanOnly != "") != kubelet {
 				t.Errorf("kubelet %v, %v: what was put aside is there: %v; removed %v, %v, %+v", kubelet, trigger, exists(aside), n.removed(), r.Problems(), r.Done)
 			}
 			if d := outcome(t, r, uidB); d.Outcome != Removed || d.Freed.V < 5000 {

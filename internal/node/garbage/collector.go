@@ -46,18 +46,18 @@ import (
 	"jettison/stats/read"
 )
 
-// What is a set of kinds of garbage.
-type What uint8
+// Kind is a set of kinds of garbage.
+type Kind uint8
 
 // The kinds.
 const (
-	Containers What = 1 << iota // dead containers, sandboxes, logs, links and cgroups
+	Containers Kind = 1 << iota // dead containers, sandboxes, logs, links and cgroups
 	Images
 	Everything = Containers | Images
 )
 
 // String returns "containers", "images" or "containers and images".
-func (w What) String() string {
+func (w Kind) String() string {
 	switch w {
 	case Containers:
 		return "containers"
@@ -157,7 +157,7 @@ type Collector struct {
 	paces          paces
 	// imageDir is a directory on the image file system, last reported by the runtime; empty: unknown.
 	imageDir  string
-	postponed map[What]int // passes postponed in a row for a slow runtime
+	postponed map[Kind]int // passes postponed in a row for a slow runtime
 	// pulling is the time from which image removals are postponed for young sandboxes; zero: they are
 	// not.
 	pulling time.Time
@@ -180,7 +180,7 @@ func New(o Options) (*Collector, error) {
 		wait: pullWait, slow: slowList, mounts: map[string][]string{}, logs: map[string]string{},
 		unanswered:   map[string]unanswered{},
 		sandboxImage: map[string]string{}, paces: defaultPaces(),
-		postponed: map[What]int{}, containers: sightings{}, sandboxes: sightings{},
+		postponed: map[Kind]int{}, containers: sightings{}, sandboxes: sightings{},
 	}
 	if o.ProcMount == "" {
 		c.o.ProcMount = "/proc"

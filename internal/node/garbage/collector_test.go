@@ -383,7 +383,7 @@ func TestASlowRuntime(t *testing.T) {
 	n.container("c", "s", uidA, exited, time.Hour, "")
 	n.now = time.Now
 	n.slow, n.r.Delay["ListContainers"] = 10*time.Millisecond, 30*time.Millisecond
-	if r := n.pass(Containers, reclaim.Periodic); r.PutOff == "" || len(r.Done) > 0 || len(r.Plan.Steps) != 1 {
+	if r := n.pass(Containers, reclaim.Periodic); r.Postponed == "" || len(r.Done) > 0 || len(r.Plan.Steps) != 1 {
 		t.Errorf("result with a slow runtime = %+v, want a postponed pass with one planned step", r)
 	}
 	n.want(n.pass(Containers, reclaim.DiskPressure), "container c")
@@ -435,11 +435,11 @@ func TestARuntimeThatStaysSlow(t *testing.T) {
 	for i := range 4 * (maxPostponed + 1) {
 		n.container(fmt.Sprint("c", i), "s", uidA, exited, time.Hour, "")
 		what, off := Containers, i%(maxPostponed+1) < maxPostponed
-		if r := n.pass(Images, reclaim.Periodic); (r.PutOff != "") != off { // they count for themselves
-			t.Errorf("images, pass %d: put off %q, want %v", i, r.PutOff, off)
+		if r := n.pass(Images, reclaim.Periodic); (r.Postponed != "") != off { // they count for themselves
+			t.Errorf("images, pass %d: put off %q, want %v", i, r.Postponed, off)
 		}
-		if r := n.pass(what, reclaim.Periodic); (r.PutOff != "") != off || (r.Count(Removed) == 0) != off {
-			t.Errorf("pass %d: put off %q, want %v; %d removed", i, r.PutOff, off, r.Count(Removed))
+		if r := n.pass(what, reclaim.Periodic); (r.Postponed != "") != off || (r.Count(Removed) == 0) != off {
+			t.Errorf("pass %d: put off %q, want %v; %d removed", i, r.Postponed, off, r.Count(Removed))
 		}
 	}
 	if left := n.removed(); len(left) != 4*(maxPostponed+1) {
@@ -485,8 +485,8 @@ func TestASandboxWithTooManyForOneAnswer(t *testing.T) {
 		log := n.file("/log/pods/default_p-" + uidB + "_" + uidB + "/main/0.log")
 		r := n.pass(Containers, reclaim.DiskPressure)
 		n.want(r, "container c-a", "sandbox s-a")
-		if !exists(log) || len(r.Odd) != 1 || !strings.Contains(r.Odd[0], "too many containers") {
-			t.Errorf("%s: problems = %q, want one about too many containers", name, r.Odd)
+		if !exists(log) || len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "too many containers") {
+			t.Errorf("%s: problems = %q, want one about too many containers", name, r.Warnings)
 		}
 	}
 }
@@ -526,7 +526,7 @@ func TestBesideAKubelet(t *testing.T) {
 		}
 	}
 	n.o.Mode = ""
-	if r := n.pass(Everything, reclaim.Periodic); !strings.Contains(r.Observed, "process 7") || len(r.Plan.Steps) != 1 || len(r.Done) > 0 || len(n.removed()) > 0 {
+	if r := n.pass(Everything, reclaim.Periodic); !strings.Contains(r.PlanOnly, "process 7") || len(r.Plan.Steps) != 1 || len(r.Done) > 0 || len(n.removed()) > 0 {
 		t.Errorf("result with a kubelet = %+v, want a plan of one step and the reason", r)
 	}
 	beside = false // it is looked for before each pass

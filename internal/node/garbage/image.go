@@ -67,7 +67,7 @@ func (x *run) settledLists() (v *view, why string, err error) {
 		switch {
 		case young == "" || x.waited >= x.c.wait:
 			return v, "", nil
-		case x.q.trigger != reclaim.DiskPressure && x.v.look.PutOff < reclaim.PullingMost:
+		case x.q.trigger != reclaim.DiskPressure && x.v.look.Postponed < reclaim.MaxPostponed:
 			x.pulling = true
 			return nil, young + " and may be about to use the image", nil
 		}

@@ -163,8 +163,8 @@ func TestAContainerThatDoesNotTell(t *testing.T) {
 			continue
 		}
 		n.want(r, "image sha256:2", "image sha256:3")
-		if len(r.Odd) != 1 {
-			t.Errorf("%v: problems = %q, want one", state, r.Odd)
+		if len(r.Warnings) != 1 {
+			t.Errorf("%v: problems = %q, want one", state, r.Warnings)
 		}
 	}
 }
@@ -197,8 +197,8 @@ func TestAContainerThatNeverTells(t *testing.T) {
 		}
 		n.sleep(time.Minute)
 		r := n.pass(Images, reclaim.DiskPressure)
-		if n.want(r, n.removed()...); len(n.removed()) < 3 || !slices.ContainsFunc(r.Odd, func(odd string) bool { return strings.Contains(odd, "unknown for 15m0s") }) {
-			t.Errorf("%s: removed %v, problems %q, want the images removed and a problem", how, n.removed(), r.Odd)
+		if n.want(r, n.removed()...); len(n.removed()) < 3 || !slices.ContainsFunc(r.Warnings, func(odd string) bool { return strings.Contains(odd, "unknown for 15m0s") }) {
+			t.Errorf("%s: removed %v, problems %q, want the images removed and a problem", how, n.removed(), r.Warnings)
 		}
 	}
 }
@@ -257,10 +257,10 @@ func TestContainersGoWhereImagesCannotBeSeen(t *testing.T) {
 			return m
 		}
 		n.r.Change(func() { n.r.Removed = nil })
-		r := n.Relieve(t.Context(), []eviction.Wish{wish(eviction.ReclaimContainers, stats.SignalNodeFsAvailable), wish(eviction.ReclaimImages, stats.SignalImageFsAvailable)})
+		r := n.Relieve(t.Context(), []eviction.ReclaimRequest{wish(eviction.ReclaimContainers, stats.SignalNodeFsAvailable), wish(eviction.ReclaimImages, stats.SignalImageFsAvailable)})
 		n.want(r, "container c", "sandbox s")
-		if r.Err != nil || r.Unseen == nil || len(r.Odd) != 1 || !strings.Contains(r.Odd[0], "no image is removed, reading the images failed: ") {
-			t.Errorf("%s: error %v, images %v, problems %q, want only a problem about the images", name, r.Err, r.Unseen, r.Odd)
+		if r.Err != nil || r.ImagesErr == nil || len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "no image is removed, reading the images failed: ") {
+			t.Errorf("%s: error %v, images %v, problems %q, want only a problem about the images", name, r.Err, r.ImagesErr, r.Warnings)
 		}
 		if len(n.records) != len(before) || len(before) == 0 {
 			t.Errorf("%s: %d images are remembered, of %d", name, len(n.records), len(before))
@@ -340,12 +340,12 @@ func TestYoungSandboxesDoNotStopImagesForEver(t *testing.T) {
 		for len(n.removed()) == 0 && n.clock.Sub(began) < time.Hour {
 			asked = 0
 			r := n.pass(Images, reclaim.Periodic)
-			if early := n.clock.Sub(began) < reclaim.PullingMost; early && len(n.removed()) > 0 {
+			if early := n.clock.Sub(began) < reclaim.MaxPostponed; early && len(n.removed()) > 0 {
 				t.Errorf("%s: removed after %v, want a wait: %+v", what, n.clock.Sub(began), r.Done)
 			}
 			n.sleep(5 * time.Minute)
 		}
-		if took := n.clock.Sub(began); took > reclaim.PullingMost+10*time.Minute {
+		if took := n.clock.Sub(began); took > reclaim.MaxPostponed+10*time.Minute {
 			t.Errorf("%s: no image removed for %v, want a removal earlier", what, took)
 		}
 		n.other += 400 // full again: another wait
@@ -357,8 +357,8 @@ func TestYoungSandboxesDoNotStopImagesForEver(t *testing.T) {
 	}
 }
 
-func wish(what eviction.Reclaimable, signals ...stats.Signal) eviction.Wish {
-	return eviction.Wish{What: what, Signals: signals}
+func wish(what eviction.Reclaimable, signals ...stats.Signal) eviction.ReclaimRequest {
+	return eviction.ReclaimRequest{What: what, Signals: signals}
 }
 
 // Under disk pressure goes what gives the most bytes in the least time, of the disk that is short.
@@ -373,7 +373,7 @@ func TestRelief(t *testing.T) {
 		n.imageDir = "/images" // an earlier pass has asked
 		return n
 	}
-	both := []eviction.Wish{wish(eviction.ReclaimContainers, stats.SignalImageFsAvailable), wish(eviction.ReclaimImages, stats.SignalImageFsAvailable)}
+	both := []eviction.ReclaimRequest{wish(eviction.ReclaimContainers, stats.SignalImageFsAvailable), wish(eviction.ReclaimImages, stats.SignalImageFsAvailable)}
 	t.Run("order", func(t *testing.T) {
 		n := build(t)
 		r := n.Relieve(t.Context(), both)
@@ -384,7 +384,7 @@ func TestRelief(t *testing.T) {
 	})
 	t.Run("the other disk", func(t *testing.T) {
 		n := build(t)
-		r := n.Relieve(t.Context(), []eviction.Wish{wish(eviction.ReclaimContainers, stats.SignalNodeFsAvailable), wish(eviction.ReclaimImages, stats.SignalNodeFsAvailable)})
+		r := n.Relieve(t.Context(), []eviction.ReclaimRequest{wish(eviction.ReclaimContainers, stats.SignalNodeFsAvailable), wish(eviction.ReclaimImages, stats.SignalNodeFsAvailable)})
 		n.want(r, "container c", "sandbox s")
 		outcome(t, r, "default_a_"+uidA)
 	})

@@ -14,9 +14,9 @@ import (
 )
 
 // maxUnanswered bounds how long a container that may run and whose volumes are unknown blocks the
-// removal of images, as reclaim.PullingMost does for young sandboxes. A tenant can create a
+// removal of images, as reclaim.MaxPostponed does for young sandboxes. A tenant can create a
 // container that never answers, and a full disk stops the node.
-const maxUnanswered = reclaim.PullingMost
+const maxUnanswered = reclaim.MaxPostponed
 
 // unanswered is a container that may run and whose volumes are unknown, or a sandbox with unlisted
 // containers.

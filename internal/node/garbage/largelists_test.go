@@ -274,11 +274,11 @@ func TestExitedContainersThatAreNotTold(t *testing.T) {
 	}
 	annotated(n.r.Sandboxes[1:])
 	n.known.Store(&Known{Pods: named, Synced: true})
-	if r := n.pass(Everything, reclaim.DiskPressure); r.Unseen == nil || len(n.removed()) > 0 {
-		t.Errorf("removed %v, images %v, problems %v, want no removal", n.removed(), r.Unseen, r.Problems())
+	if r := n.pass(Everything, reclaim.DiskPressure); r.ImagesErr == nil || len(n.removed()) > 0 {
+		t.Errorf("removed %v, images %v, problems %v, want no removal", n.removed(), r.ImagesErr, r.Problems())
 	}
 	n.sleep(maxUnanswered + time.Second)
-	if r := n.pass(Everything, reclaim.DiskPressure); r.Unseen != nil || len(n.removed()) == 0 {
-		t.Errorf("images %v, problems %v, want removals after the limit", r.Unseen, r.Problems())
+	if r := n.pass(Everything, reclaim.DiskPressure); r.ImagesErr != nil || len(n.removed()) == 0 {
+		t.Errorf("images %v, problems %v, want removals after the limit", r.ImagesErr, r.Problems())
 	}
 }

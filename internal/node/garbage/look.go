@@ -44,7 +44,7 @@ func (v *view) addProblem(err error) {
 // containers and sandboxes, or its images if only images are requested; other missing data is left
 // out. Unreadable images do not block other garbage: another service may own them, or a container
 // may not report its volumes.
-func (c *Collector) view(ctx context.Context, what What, trigger reclaim.Trigger) (*view, error) {
+func (c *Collector) view(ctx context.Context, what Kind, trigger reclaim.Trigger) (*view, error) {
 	v := &view{look: &reclaim.Look{Trigger: trigger, AgentStarted: c.o.Started}}
 	v.problems = slices.Clone(c.warnings)
 	if err := c.lists(ctx, v); err != nil {
@@ -70,10 +70,10 @@ func (c *Collector) view(ctx context.Context, what What, trigger reclaim.Trigger
 	}
 	v.time = c.now()
 	if !c.pulling.IsZero() {
-		v.look.PutOff = max(0, v.time.Sub(c.pulling))
+		v.look.Postponed = max(0, v.time.Sub(c.pulling))
 	}
 	if c.o.Once {
-		v.look.PutOff = reclaim.PullingMost
+		v.look.Postponed = reclaim.MaxPostponed
 	}
 	if v.partial {
 		c.quiet = newQuiet() // start over: any pod may have been alive

@@ -162,7 +162,7 @@ func (n *node) link(target, path string) {
 	}
 }
 
-func (n *node) pass(what What, trigger reclaim.Trigger) Result {
+func (n *node) pass(what Kind, trigger reclaim.Trigger) Result {
 	n.t.Helper()
 	return n.Pass(n.t.Context(), what, trigger)
 }

@@ -35,7 +35,7 @@ type Part struct {
 	o         PartOptions
 	collector *Collector // nil: garbage collection is disabled
 	runner    *Runner
-	relieve   func([]eviction.Wish)
+	relieve   func([]eviction.ReclaimRequest)
 	results   chan Result
 	ended     chan struct{} // closed when results are no longer received
 	counts    *metrics.Garbage
@@ -109,17 +109,17 @@ func (p *Part) OnResult(r *Result) {
 	p.count(r)
 	log, fields := p.o.Log, r.Fields()
 	switch {
-	case r.Err != nil || r.Unseen != nil || r.Count(Failed) > 0:
+	case r.Err != nil || r.ImagesErr != nil || r.Count(Failed) > 0:
 		fields = append(fields, "problems", truncated(r.Problems()))
 		//log: A garbage collection pass failed as a whole or in part. The keys error and problems contain
 		//  the causes. Failed steps are retried with backoff.
 		//do: Read the key problems. Check the container runtime if it does not answer.
 		log.Repeat("garbage: "+r.What.String(),
 			func() { log.Warn(api.MessageGarbageFails, append(fields, api.EventGarbage.Attr())...) })
-	case r.PutOff != "":
+	case r.Postponed != "":
 		//log: The container runtime was slow to list containers or images, so the agent postponed this
 		//  periodic pass. After three postponed passes the next one runs in any case.
-		log.Repeat("garbage postponed: "+r.PutOff,
+		log.Repeat("garbage postponed: "+r.Postponed,
 			func() { log.Info("garbage collection postponed", append(fields, api.EventGarbage.Attr())...) })
 	case len(r.Done) > 0 || r.Trigger == reclaim.DiskPressure:
 		//log: A garbage collection pass ended. The keys contain the numbers of removed, failed and
@@ -141,7 +141,7 @@ var objects = map[reclaim.Action]string{
 
 // count counts a pass, unless it was postponed.
 func (p *Part) count(r *Result) {
-	if r.PutOff != "" {
+	if r.Postponed != "" {
 		return
 	}
 	pass := r.What.String()
@@ -160,7 +160,7 @@ func (p *Part) count(r *Result) {
 	if freed := r.Freed(); freed.OK {
 		p.counts.Freed.Add(float64(freed.V), pass)
 	}
-	if r.Err == nil && r.Unseen == nil && r.Count(Failed) == 0 {
+	if r.Err == nil && r.ImagesErr == nil && r.Count(Failed) == 0 {
 		p.counts.Success.Set(float64(r.Began.Add(r.Took).Unix()), pass)
 	}
 }
@@ -168,11 +168,11 @@ func (p *Part) count(r *Result) {
 // logChanges logs findings of a successful pass when they differ from the last pass of its kind:
 // problems, garbage of unknown pods that stays, and planned steps that may not be carried out.
 func (p *Part) logChanges(r *Result) {
-	if r.Err != nil || r.PutOff != "" {
+	if r.Err != nil || r.Postponed != "" {
 		return
 	}
 	var problems, left []string
-	if r.Unseen == nil && r.Count(Failed) == 0 { // otherwise OnResult has logged them
+	if r.ImagesErr == nil && r.Count(Failed) == 0 { // otherwise OnResult has logged them
 		problems = truncated(r.Problems())
 	}
 	for _, l := range r.Plan.Left {
@@ -180,8 +180,8 @@ func (p *Part) logChanges(r *Result) {
 	}
 	left = truncated(left)
 	observed := ""
-	if r.Observed != "" && r.Observed != DryRun && len(r.Plan.Steps) > 0 {
-		observed = r.Observed
+	if r.PlanOnly != "" && r.PlanOnly != DryRun && len(r.Plan.Steps) > 0 {
+		observed = r.PlanOnly
 	}
 	for _, line := range []struct {
 		key, now string
@@ -242,7 +242,7 @@ func (p *Part) Acts() bool { return p.relieve != nil && p.o.Mode.Acts(p.o.Kubele
 
 // Relieve requests an immediate pass for a disk that is short. It never blocks; the result arrives
 // on Results. Call it only if Acts returns true.
-func (p *Part) Relieve(wishes []eviction.Wish) { p.relieve(wishes) }
+func (p *Part) Relieve(wishes []eviction.ReclaimRequest) { p.relieve(wishes) }
 
 // OnEvicted records that an evicted pod was cleaned up: its leftovers are garbage until it is
 // restarted. began is the start of the eviction, and sandboxes are the evicted ones.

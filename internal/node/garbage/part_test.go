@@ -49,7 +49,7 @@ func TestWhatAPassSaysIsLogged(t *testing.T) {
 		}
 	}
 	say(Result{})
-	odd := Result{Observed: DryRun, Odd: []string{"images.json: empty"}}
+	odd := Result{PlanOnly: DryRun, Warnings: []string{"images.json: empty"}}
 	say(odd, "images.json: empty")
 	say(odd)
 	say(Result{Plan: reclaim.Plan{Short: "Insufficient free disk space"}}, "Insufficient free disk space")
@@ -58,13 +58,13 @@ func TestWhatAPassSaysIsLogged(t *testing.T) {
 	left := Result{Plan: reclaim.Plan{Left: make([]reclaim.Left, 20)}}
 	say(left, "and 4 more")
 	say(left)
-	observed := Result{Observed: "a kubelet does", Plan: reclaim.Plan{Steps: []reclaim.Step{step}}}
+	observed := Result{PlanOnly: "a kubelet does", Plan: reclaim.Plan{Steps: []reclaim.Step{step}}}
 	say(observed, "planned=1")
 	say(observed)
-	say(Result{Observed: DryRun, Plan: observed.Plan})
+	say(Result{PlanOnly: DryRun, Plan: observed.Plan})
 	unseen := errors.New("no image goes")
-	say(Result{Unseen: unseen, Odd: []string{unseen.Error()}}, "no image goes")
-	putOff := Result{PutOff: "the runtime took 3s for its list of images"}
+	say(Result{ImagesErr: unseen, Warnings: []string{unseen.Error()}}, "no image goes")
+	putOff := Result{Postponed: "the runtime took 3s for its list of images"}
 	say(putOff, "garbage collection postponed")
 	say(putOff)
 	say(Result{Done: []Done{{Step: &step}}}, "garbage collected")
@@ -94,7 +94,7 @@ func TestWhereGarbageIsCollected(t *testing.T) {
 		if p.Acts() {
 			t.Errorf("%+v: it acts before it was started", c)
 		}
-		p.relieve = func([]eviction.Wish) {}
+		p.relieve = func([]eviction.ReclaimRequest) {}
 		if p.Acts() != c.want {
 			t.Errorf("mode %+v: Acts = %v, want %v", c, p.Acts(), c.want)
 		}
@@ -128,7 +128,7 @@ func TestAPartCollects(t *testing.T) {
 	if !strings.Contains(log.String(), "garbage collection state missing") {
 		t.Errorf("log of Start with missing state files = %q, want a line about them", log)
 	}
-	wishes := []eviction.Wish{{What: eviction.ReclaimContainers}}
+	wishes := []eviction.ReclaimRequest{{What: eviction.ReclaimContainers}}
 	p.Relieve(wishes)
 	r := <-p.Results()
 	p.OnResult(&r)

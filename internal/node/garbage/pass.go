@@ -47,21 +47,21 @@ var errLost = errors.New("the runtime does not answer")
 
 // Pass takes a look, plans and carries out the plan. It returns early with the steps done if ctx
 // ends.
-func (c *Collector) Pass(ctx context.Context, what What, trigger reclaim.Trigger) Result {
+func (c *Collector) Pass(ctx context.Context, what Kind, trigger reclaim.Trigger) Result {
 	return c.perform(ctx, request{what: what, trigger: trigger, act: true})
 }
 
 // Plan takes a look and plans, without carrying out the plan.
-func (c *Collector) Plan(ctx context.Context, what What, trigger reclaim.Trigger) Result {
+func (c *Collector) Plan(ctx context.Context, what Kind, trigger reclaim.Trigger) Result {
 	return c.perform(ctx, request{what: what, trigger: trigger})
 }
 
 // request describes one pass.
 type request struct {
-	what    What
+	what    Kind
 	trigger reclaim.Trigger
 	act     bool
-	wishes  []eviction.Wish // for a disk that is short; nil: none
+	wishes  []eviction.ReclaimRequest // for a disk that is short; nil: none
 	// mustEnd reports, between two steps, whether a more important request waits. May be nil.
 	mustEnd func() bool
 }
@@ -70,8 +70,8 @@ type request struct {
 func (c *Collector) perform(ctx context.Context, q request) (r Result) {
 	r = Result{What: q.what, Trigger: q.trigger, Began: c.now()}
 	defer func() { r.Took = c.now().Sub(r.Began) }()
-	if r.Observed = c.planOnlyReason(); !q.act {
-		r.Observed = DryRun
+	if r.PlanOnly = c.planOnlyReason(); !q.act {
+		r.PlanOnly = DryRun
 	}
 	if r.Err = c.barrier.wait(ctx); r.Err != nil {
 		return r
@@ -81,7 +81,7 @@ func (c *Collector) perform(ctx context.Context, q request) (r Result) {
 		r.Err = fmt.Errorf("read containers, sandboxes and images: %w", err)
 		return r
 	}
-	r.Odd, r.Unseen = v.problems, v.imagesErr
+	r.Warnings, r.ImagesErr = v.problems, v.imagesErr
 	if v.imagesErr != nil {
 		q.what &^= Images // their records stay unchanged
 	}
@@ -89,12 +89,12 @@ func (c *Collector) perform(ctx context.Context, q request) (r Result) {
 	if q.what&Images != 0 {
 		c.records = r.Plan.Records
 		if err := c.store.saveImages(c.records); err != nil {
-			r.Odd = append(r.Odd, err.Error())
+			r.Warnings = append(r.Warnings, err.Error())
 		}
 	}
 	r.Looked = c.now().Sub(r.Began)
 	switch {
-	case r.Observed != "":
+	case r.PlanOnly != "":
 		if q.act {
 			c.finishEvictions(ctx, q, v, &r)
 		}
@@ -102,12 +102,12 @@ func (c *Collector) perform(ctx context.Context, q request) (r Result) {
 	case v.slow != "" && q.trigger == reclaim.Periodic && !c.o.Once &&
 		c.postponed[q.what] < maxPostponed:
 		c.postponed[q.what]++
-		r.PutOff = v.slow
+		r.Postponed = v.slow
 		return r
 	}
 	delete(c.postponed, q.what)
 	// The steps read their own lists, which are as long as these: free the memory.
-	v.look = &reclaim.Look{ImageFs: v.look.ImageFs, PutOff: v.look.PutOff}
+	v.look = &reclaim.Look{ImageFs: v.look.ImageFs, Postponed: v.look.Postponed}
 	x := &run{c: c, ctx: ctx, q: q, v: v, r: &r, noLogPath: map[string]bool{}}
 	x.measure()
 	x.runSteps()
@@ -115,17 +115,17 @@ func (c *Collector) perform(ctx context.Context, q request) (r Result) {
 	if q.what&Images != 0 {
 		c.pulled(v.time, r.Plan.Pulling != "" || x.pulling)
 		if err := c.store.saveImages(c.records); err != nil { // without the removed images
-			r.Odd = append(r.Odd, err.Error())
+			r.Warnings = append(r.Warnings, err.Error())
 		}
 	}
-	r.Odd = append(r.Odd, x.warnings...)
+	r.Warnings = append(r.Warnings, x.warnings...)
 	return r
 }
 
 // finishEvictions finishes removals that an eviction began, even where passes only plan. A kubelet
 // does not know the volumes moved aside, so they would stay forever.
 func (c *Collector) finishEvictions(ctx context.Context, q request, v *view, r *Result) {
-	x := &run{c: c, ctx: ctx, q: q, v: v, r: r, noLogPath: map[string]bool{}, kubeletFound: r.Observed}
+	x := &run{c: c, ctx: ctx, q: q, v: v, r: r, noLogPath: map[string]bool{}, kubeletFound: r.PlanOnly}
 	for i := range r.Plan.Steps {
 		if s := &r.Plan.Steps[i]; finishesEviction(s) {
 			x.runStep(s)
@@ -188,7 +188,7 @@ func (c *Collector) selectSteps(v *view, q request) reclaim.Plan {
 	return p
 }
 
-func kindOf(a reclaim.Action) What {
+func kindOf(a reclaim.Action) Kind {
 	if a == reclaim.RemoveImage {
 		return Images
 	}

@@ -99,9 +99,9 @@ func (c *Collector) readLinks(v *view) {
 
 // readVolumes reads which pods have volumes that an eviction moved aside and did not remove.
 func (c *Collector) readVolumes(v *view) {
-	uids, err := c.remover.PutAside()
+	uids, err := c.remover.PodsWithMovedVolumes()
 	v.addProblem(err)
-	v.look.Aside = uids
+	v.look.MovedAside = uids
 }
 
 // readCgroups reads the cgroups of pods, and which of them have processes. An unreadable cgroup

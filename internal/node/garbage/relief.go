@@ -12,8 +12,8 @@ import (
 
 // Relieve runs a pass for the wishes of a Decision. It removes only garbage on the file systems of
 // the wishes' signals, and first the garbage that frees the most bytes in the least time.
-// Afterwards the caller takes a new look and calls Manager.Reclaimed.
-func (c *Collector) Relieve(ctx context.Context, wishes []eviction.Wish) Result {
+// Afterwards the caller takes a new look and calls Manager.StepAfterReclaim.
+func (c *Collector) Relieve(ctx context.Context, wishes []eviction.ReclaimRequest) Result {
 	q := request{trigger: reclaim.DiskPressure, act: true, wishes: wishes}
 	for _, w := range wishes {
 		switch w.What {
@@ -27,7 +27,7 @@ func (c *Collector) Relieve(ctx context.Context, wishes []eviction.Wish) Result 
 }
 
 // relieving returns the steps that free space for the wishes, fastest first. It sorts in place.
-func (c *Collector) relieving(steps []reclaim.Step, wishes []eviction.Wish) []reclaim.Step {
+func (c *Collector) relieving(steps []reclaim.Step, wishes []eviction.ReclaimRequest) []reclaim.Step {
 	short, all := c.shortDevices(wishes)
 	mayHelp := func(dir string) bool { // dir is, or may be, on a short device
 		fs, err := c.statfs(dir)
@@ -76,7 +76,7 @@ func groupOf(a reclaim.Action) int {
 }
 
 // shortDevices returns the devices of the wishes. all means that one of them is unknown.
-func (c *Collector) shortDevices(wishes []eviction.Wish) (devices []uint64, all bool) {
+func (c *Collector) shortDevices(wishes []eviction.ReclaimRequest) (devices []uint64, all bool) {
 	for _, w := range wishes {
 		for _, signal := range w.Signals {
 			dir := c.o.RootDir

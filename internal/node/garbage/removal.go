@@ -335,7 +335,7 @@ func (x *run) removeLogs(s *reclaim.Step, d *Done) (Outcome, string, error) {
 // removeVolumes removes the volumes that an eviction moved aside, regardless of the pod's state. If
 // nothing of the pod exists, it also removes the volumes that the eviction did not move.
 func (x *run) removeVolumes(s *reclaim.Step, d *Done) (Outcome, string, error) {
-	gone, err := x.c.remover.Aside(x.ctx, s.PodUID, func() bool { return x.isGone(s.PodUID) })
+	gone, err := x.c.remover.RemoveMovedVolumes(x.ctx, s.PodUID, func() bool { return x.isGone(s.PodUID) })
 	d.Freed = stats.Some(gone.Bytes)
 	switch {
 	case errors.Is(err, podfiles.ErrInProgress):

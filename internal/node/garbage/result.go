@@ -10,29 +10,29 @@ import (
 
 // Result is the result of a pass.
 type Result struct {
-	What    What
+	What    Kind
 	Trigger reclaim.Trigger
 	Began   time.Time
 	Looked  time.Duration // duration of the look and the plan
 	Took    time.Duration // total duration
-	// Observed is the reason why the pass only planned; empty: it acted. Even then the pass finishes
+	// PlanOnly is the reason why the pass only planned; empty: it acted. Even then the pass finishes
 	// removals that an eviction began.
-	Observed string
-	// PutOff is the reason why a due pass was postponed; empty: it was not.
-	PutOff string
-	Plan   reclaim.Plan
-	Done   []Done   // steps in the order of execution
-	Odd    []string // problems of the node and of the data read from it
-	// Unseen is the reason why requested images were not read, while the rest was collected. Odd
+	PlanOnly string
+	// Postponed is the reason why a due pass was postponed; empty: it was not.
+	Postponed string
+	Plan      reclaim.Plan
+	Done      []Done   // steps in the order of execution
+	Warnings  []string // problems of the node and of the data read from it
+	// ImagesErr is the reason why requested images were not read, while the rest was collected. Warnings
 	// contains it too.
-	Unseen error
+	ImagesErr error
 	// Filesystems with removals, before and after.
 	Filesystems []Change
 	// Err ended the pass: the runtime does not answer, or ctx ended.
 	Err error
 }
 
-// DryRun is the value of Observed for Plan.
+// DryRun is the value of PlanOnly for Plan.
 const DryRun = "dry run"
 
 // Done is the outcome of a step of the plan. It refers to the step, because there may be tens of
@@ -104,7 +104,7 @@ func (r *Result) Freed() (sum stats.Opt[uint64]) {
 // Problems returns the problems, one line each: of the policy, of the node, of the data read from
 // it, and of failed steps.
 func (r *Result) Problems() []string {
-	out := append(append([]string{}, r.Odd...), r.Plan.Problems()...)
+	out := append(append([]string{}, r.Warnings...), r.Plan.Problems()...)
 	for i := range r.Done {
 		if d := &r.Done[i]; d.Err != nil {
 			out = append(out, fmt.Sprintf("%v %.128q: %v", d.Action, d.ID, d.Err))
@@ -117,8 +117,8 @@ func (r *Result) Problems() []string {
 func (r *Result) Fields() []any {
 	fields := []any{"what", r.What.String(), "trigger", r.Trigger.String(), "planned",
 		len(r.Plan.Steps)}
-	if r.Observed != "" {
-		if fields = append(fields, "planOnly", r.Observed); len(r.Done) == 0 {
+	if r.PlanOnly != "" {
+		if fields = append(fields, "planOnly", r.PlanOnly); len(r.Done) == 0 {
 			return fields
 		}
 	}
@@ -128,8 +128,8 @@ func (r *Result) Fields() []any {
 		fields = append(fields, "freed", freed.V)
 	}
 	fields = append(fields, "took", r.Took)
-	if r.PutOff != "" {
-		fields = append(fields, "postponed", r.PutOff)
+	if r.Postponed != "" {
+		fields = append(fields, "postponed", r.Postponed)
 	}
 	if r.Err != nil {
 		fields = append(fields, "error", r.Err)

@@ -19,8 +19,8 @@ type Runner struct {
 	report   func(Result)
 	cancel   context.CancelFunc
 	done     chan struct{}
-	reliefs  chan []eviction.Wish // one slot: a new request replaces a pending one
-	policy   chan Policy          // one slot, as reliefs
+	reliefs  chan []eviction.ReclaimRequest // one slot: a new request replaces a pending one
+	policy   chan Policy                    // one slot, as reliefs
 
 	// time of the last pass for containers that only planned; zero: the last one acted
 	planOnlySince time.Time
@@ -48,7 +48,7 @@ func Start(c *Collector, s Schedule, report func(Result)) *Runner {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &Runner{
 		c: c, schedule: s, report: report, cancel: cancel, done: make(chan struct{}),
-		reliefs: make(chan []eviction.Wish, 1),
+		reliefs: make(chan []eviction.ReclaimRequest, 1),
 		policy:  make(chan Policy, 1),
 	}
 	go func() {
@@ -60,7 +60,7 @@ func Start(c *Collector, s Schedule, report func(Result)) *Runner {
 
 // Relieve requests an immediate pass for a disk that is short. A periodic pass ends after its
 // current step, or after endLimit. Relieve never blocks. It replaces a pending request.
-func (r *Runner) Relieve(wishes []eviction.Wish) {
+func (r *Runner) Relieve(wishes []eviction.ReclaimRequest) {
 	select {
 	case <-r.reliefs:
 	default:
@@ -140,7 +140,7 @@ func (r *Runner) adoptPending() {
 }
 
 // periodic runs a pass that a relief may end.
-func (r *Runner) periodic(ctx context.Context, what What) {
+func (r *Runner) periodic(ctx context.Context, what Kind) {
 	r.adoptPending()
 	if len(r.reliefs) > 0 || what == Containers && r.repeatsPlan() { // a relief comes first
 		return
@@ -156,7 +156,7 @@ func (r *Runner) periodic(ctx context.Context, what What) {
 	r.cancelPass = nil
 	r.mu.Unlock()
 	if what == Containers {
-		if r.planOnlySince = (time.Time{}); result.Observed != "" && result.Err == nil {
+		if r.planOnlySince = (time.Time{}); result.PlanOnly != "" && result.Err == nil {
 			r.planOnlySince = result.Began
 		}
 	}

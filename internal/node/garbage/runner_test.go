@@ -30,7 +30,7 @@ func TestReliefEndsAPeriodicPass(t *testing.T) {
 	n.r.Answer["RemoveContainer"] = func(m any) any {
 		if len(n.r.Removed) == 1 {
 			<-started
-			runner.Relieve([]eviction.Wish{{What: eviction.ReclaimContainers, Signals: []stats.Signal{stats.SignalNodeFsAvailable}}})
+			runner.Relieve([]eviction.ReclaimRequest{{What: eviction.ReclaimContainers, Signals: []stats.Signal{stats.SignalNodeFsAvailable}}})
 		}
 		return m
 	}
@@ -73,9 +73,9 @@ func TestAnotherPolicyEndsAPeriodicPass(t *testing.T) {
 	if first.Count(Removed) != 1 || first.Count(Skipped) != 2 || first.Err != nil {
 		t.Errorf("periodic pass = %v, %+v, want one removal and the rest skipped", first.Err, first.Done)
 	}
-	runner.Relieve([]eviction.Wish{{What: eviction.ReclaimContainers, Signals: []stats.Signal{stats.SignalNodeFsAvailable}}})
-	if second := <-results; second.Count(Removed) != 0 || second.Observed != "gc: observe" {
-		t.Errorf("relief = %q, %+v, want no removal by the new policy", second.Observed, second.Done)
+	runner.Relieve([]eviction.ReclaimRequest{{What: eviction.ReclaimContainers, Signals: []stats.Signal{stats.SignalNodeFsAvailable}}})
+	if second := <-results; second.Count(Removed) != 0 || second.PlanOnly != "gc: observe" {
+		t.Errorf("relief = %q, %+v, want no removal by the new policy", second.PlanOnly, second.Done)
 	}
 	if err := runner.Close(time.Minute); err != nil {
 		t.Error(err)
@@ -101,9 +101,9 @@ func TestABrokenStateIsSaid(t *testing.T) {
 	}
 	n.r.Change(func() { delete(n.r.Fail, "ListContainers") })
 	for i, want := range []bool{true, false} {
-		r.Relieve([]eviction.Wish{{What: eviction.ReclaimImages}})
-		if next := <-results; slices.ContainsFunc(next.Odd, func(text string) bool { return strings.HasSuffix(text, "(starting with empty state)") }) != want {
-			t.Errorf("result %d: problems = %q, want one about the state file: %v", i, next.Odd, want)
+		r.Relieve([]eviction.ReclaimRequest{{What: eviction.ReclaimImages}})
+		if next := <-results; slices.ContainsFunc(next.Warnings, func(text string) bool { return strings.HasSuffix(text, "(starting with empty state)") }) != want {
+			t.Errorf("result %d: problems = %q, want one about the state file: %v", i, next.Warnings, want)
 		}
 	}
 	if err := r.Close(time.Minute); err != nil {
@@ -115,8 +115,8 @@ func TestABrokenStateIsSaid(t *testing.T) {
 	}
 	n.open(nil)
 	r = Start(n.Collector, Schedule{Detect: true}, func(r Result) { results <- r })
-	if first := <-results; len(first.Odd) != 1 || !strings.HasSuffix(first.Odd[0], "(starting with empty state)") {
-		t.Errorf("problems of the first look = %q, want one about the state file", first.Odd)
+	if first := <-results; len(first.Warnings) != 1 || !strings.HasSuffix(first.Warnings[0], "(starting with empty state)") {
+		t.Errorf("problems of the first look = %q, want one about the state file", first.Warnings)
 	}
 	if err := r.Close(time.Minute); err != nil {
 		t.Error(err)
@@ -130,10 +130,10 @@ func TestWhatIsOnlyPlannedIsPlannedLess(t *testing.T) {
 	why := "process 7 is a kubelet"
 	n.findKubelet = func() (bool, string) { return why != "", why }
 	passes := 0
-	r := &Runner{c: n.Collector, report: func(Result) { passes++ }, reliefs: make(chan []eviction.Wish, 1)}
+	r := &Runner{c: n.Collector, report: func(Result) { passes++ }, reliefs: make(chan []eviction.ReclaimRequest, 1)}
 	for i, c := range []struct {
 		after time.Duration
-		what  What
+		what  Kind
 		why   string
 		want  int
 	}{
@@ -154,7 +154,7 @@ func TestWhatIsOnlyPlannedIsPlannedEachFiveMinutes(t *testing.T) {
 	n.open(func(o *Options) { o.Mode = "" })
 	n.findKubelet = func() (bool, string) { return true, "process 7 is a kubelet" }
 	passes := 0
-	r := &Runner{c: n.Collector, schedule: Schedule{Containers: time.Minute}, report: func(Result) { passes++ }, reliefs: make(chan []eviction.Wish, 1)}
+	r := &Runner{c: n.Collector, schedule: Schedule{Containers: time.Minute}, report: func(Result) { passes++ }, reliefs: make(chan []eviction.ReclaimRequest, 1)}
 	due := n.clock
 	for i, want := range []int{1, 1, 1, 1, 1, 2} {
 		n.clock = due.Add(time.Duration(i)*time.Minute + time.Duration(10-i)*time.Millisecond)
@@ -181,7 +181,7 @@ func TestCloseEndsACallThatHangs(t *testing.T) {
 	n.r.Hang["ListPodSandbox"] = true
 	got := make(chan Result, 1)
 	r := Start(n.Collector, Schedule{}, func(r Result) { got <- r })
-	r.Relieve([]eviction.Wish{{What: eviction.ReclaimContainers}})
+	r.Relieve([]eviction.ReclaimRequest{{What: eviction.ReclaimContainers}})
 	for n.r.Calls("ListPodSandbox") == 0 {
 		time.Sleep(time.Millisecond) // the fake does not tell
 	}

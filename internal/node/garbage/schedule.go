@@ -17,7 +17,7 @@ type Schedule struct {
 }
 
 // Next returns the kind and time of the first pass due after a time. what 0: no pass is ever due.
-func (s Schedule) Next(after time.Time) (what What, at time.Time) {
+func (s Schedule) Next(after time.Time) (what Kind, at time.Time) {
 	// The first pass for images comes half a container period after one for containers, so that passes
 	// with periods that are multiples of each other never coincide.
 	shift := time.Duration(s.Jitter * float64(s.Containers))

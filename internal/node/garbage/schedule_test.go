@@ -17,7 +17,7 @@ func TestSchedule(t *testing.T) {
 			s.Containers = 0
 		}
 		now := start
-		last := map[What]time.Time{}
+		last := map[Kind]time.Time{}
 		for range 50 {
 			what, at := s.Next(now)
 			period := s.Containers

@@ -55,8 +55,8 @@ func TestAPodThatWasQuietBeforeABoot(t *testing.T) {
 		n.sleep(8 * time.Hour)
 		boot(c.now)
 		r := n.pass(Everything, reclaim.Periodic)
-		if gone := r.Count(Removed) > 0; gone != c.gone || len(r.Odd) > 0 {
-			t.Errorf("%+v: removed = %v, problems %q, want removed %v without problems", c, gone, r.Odd, c.gone)
+		if gone := r.Count(Removed) > 0; gone != c.gone || len(r.Warnings) > 0 {
+			t.Errorf("%+v: removed = %v, problems %q, want removed %v without problems", c, gone, r.Warnings, c.gone)
 		}
 		n.sleep(5 * time.Minute)
 		n.pass(Everything, reclaim.Periodic)
@@ -147,11 +147,11 @@ func TestAStateFileThatIsNone(t *testing.T) {
 			n.open(nil)
 			n.image("sha256:1", 100)
 			r := n.pass(Images, reclaim.Periodic)
-			if len(r.Odd) != 1 || !strings.Contains(r.Odd[0], path) || !strings.Contains(r.Odd[0], c.want) || !strings.HasSuffix(r.Odd[0], "(starting with empty state)") || strings.Contains(r.Odd[0], "\n") {
-				t.Errorf("problems = %q, want one line with the path and the cause", r.Odd)
+			if len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], path) || !strings.Contains(r.Warnings[0], c.want) || !strings.HasSuffix(r.Warnings[0], "(starting with empty state)") || strings.Contains(r.Warnings[0], "\n") {
+				t.Errorf("problems = %q, want one line with the path and the cause", r.Warnings)
 			}
-			if r := n.pass(Images, reclaim.Periodic); len(r.Odd) > 0 {
-				t.Errorf("problems of the second pass = %q, want none", r.Odd)
+			if r := n.pass(Images, reclaim.Periodic); len(r.Warnings) > 0 {
+				t.Errorf("problems of the second pass = %q, want none", r.Warnings)
 			}
 			n.open(nil)
 			if len(n.records) != 1 || len(n.warnings) > 0 {
@@ -218,14 +218,14 @@ func TestMorePodsAreQuietThanAreRemembered(t *testing.T) {
 		for i := range maxQuiet + 100 {
 			n.sandbox(fmt.Sprint(id, i), fmt.Sprintf("00000000-0000-0000-0000-%012d", i), false, time.Hour)
 		}
-		if r := n.Plan(t.Context(), Containers, reclaim.Periodic); r.Err != nil || len(r.Odd) > 0 {
-			t.Errorf("%s: plan = %v, problems %.300q, want no errors", what, r.Err, r.Odd)
+		if r := n.Plan(t.Context(), Containers, reclaim.Periodic); r.Err != nil || len(r.Warnings) > 0 {
+			t.Errorf("%s: plan = %v, problems %.300q, want no errors", what, r.Err, r.Warnings)
 		}
 		n.sleep(2 * time.Minute)
 		n.open(nil)
 		r := n.Plan(t.Context(), Containers, reclaim.Periodic)
-		if ids := r.Plan.IDs(reclaim.RemoveSandbox); len(ids) != 1 || ids[0] != id || len(r.Odd) > 0 {
-			t.Errorf("%s: after a restart %d are gone, want the first one; %.300q", what, len(ids), r.Odd)
+		if ids := r.Plan.IDs(reclaim.RemoveSandbox); len(ids) != 1 || ids[0] != id || len(r.Warnings) > 0 {
+			t.Errorf("%s: after a restart %d are gone, want the first one; %.300q", what, len(ids), r.Warnings)
 		}
 		n.sleep(5 * time.Minute)
 		if r := n.Plan(t.Context(), Containers, reclaim.Periodic); len(r.Plan.IDs(reclaim.RemoveSandbox)) != maxQuiet+101 {
@@ -244,8 +244,8 @@ func TestAStateDirThatCannotBe(t *testing.T) {
 	n.open(func(o *Options) { o.StateDir = filepath.Join(file, "below") })
 	n.image("sha256:1", 100)
 	r := n.pass(Images, reclaim.Periodic)
-	if r.Err != nil || len(r.Odd) == 0 || !strings.Contains(strings.Join(r.Odd, " "), "not a directory") {
-		t.Errorf("pass = %v, problems %q, want one about the state directory", r.Err, r.Odd)
+	if r.Err != nil || len(r.Warnings) == 0 || !strings.Contains(strings.Join(r.Warnings, " "), "not a directory") {
+		t.Errorf("pass = %v, problems %q, want one about the state directory", r.Err, r.Warnings)
 	}
 }
 

@@ -68,7 +68,7 @@ func (d *cacheDrop) write(r *cgroup.Reclaimer) {
 	for bytes := range d.requests {
 		err := r.Reclaim(bytes, cgroup.SwappinessFile)
 		if first {
-			d.plain <- r.Plain()
+			d.plain <- r.WithoutSwappiness()
 		}
 		first = false
 		d.answers <- err

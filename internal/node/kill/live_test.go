@@ -258,9 +258,9 @@ func TestLiveSelfTest(t *testing.T) {
 	begin := time.Now()
 	r := SelfTest(context.Background(), fs, p.Cgroup)
 	t.Log(time.Since(begin), r)
-	for _, rung := range r.Rungs {
+	for _, rung := range r.Steps {
 		if rung.Outcome != Works {
-			t.Errorf("self-test of step %s = %+v, want works", rung.Rung, rung)
+			t.Errorf("self-test of step %s = %+v, want works", rung.Step, rung)
 		}
 	}
 	if left := leftovers(t, fs, r.Where); len(left) > 0 {

@@ -13,7 +13,7 @@ import (
 // noteCPU is the note that keeps the CPU limits of a cgroup from before they were raised: "QUOTA
 // PERIOD WEIGHT IDLE", times in microseconds, "max" for no quota, "-" for a missing setting. The
 // order is: note, raise; restore, remove the note. So after a crash every raised limit is noted,
-// and Mend restores it at the next start.
+// and Restore restores it at the next start.
 //
 // formerCPU is the note that older agents wrote. The owner of the cgroup's directory can write it
 // too: a container that survived its kill, or its successor, could note that it had no limit. So
@@ -91,7 +91,7 @@ func raiseCPU(g *cgroup.Group, buf []byte) (before cgroup.CPUSettings, raised bo
 	return before, true, err
 }
 
-// mergeFormer returns the settings from before an older agent raised them, in a cgroup that Mend
+// mergeFormer returns the settings from before an older agent raised them, in a cgroup that Restore
 // has not restored: for each setting without a limit now, the value of formerCPU.
 func mergeFormer(g *cgroup.Group, now cgroup.CPUSettings) cgroup.CPUSettings {
 	text, _, err := g.Note(formerCPU)
@@ -200,14 +200,14 @@ func restoreNoted(g *cgroup.Group, read noteReader, buf []byte) error {
 	return restoreCPU(g, before, buf)
 }
 
-// mendLimit bounds Mend, which delays the start of the agent.
+// mendLimit bounds Restore, which delays the start of the agent.
 const mendLimit = time.Second
 
-// Mend restores pod cgroups (paths below the root of fs) after a crash in the middle of a kill: it
+// Restore restores pod cgroups (paths below the root of fs) after a crash in the middle of a kill: it
 // resets raised CPU limits and thaws frozen processes. A kubelet keeps a pod's cgroup for its next
 // sandbox. Call it at the start, before any kill. It returns the restored cgroups. A cgroup that
 // cannot be restored is an error, and the next start retries it.
-func Mend(fs *cgroup.FS, paths []string) (mended []string, err error) {
+func Restore(fs *cgroup.FS, paths []string) (mended []string, err error) {
 	var errs []error
 	buf := make([]byte, 256)
 	until := time.Now().Add(mendLimit)

@@ -117,7 +117,7 @@ func TestCrashAtEachPoint(t *testing.T) {
 			}
 		}
 		raised := f.read("pod", "cpu.max")
-		mended, err := Mend(f.fs, []string{"gone", p.Cgroup})
+		mended, err := Restore(f.fs, []string{"gone", p.Cgroup})
 		if want := n > 0 && n < len(steps); slices.Contains(mended, "pod") != want || err != nil {
 			t.Errorf("after %d steps: restored cgroups = %v, %v, want the pod in it: %v", n, mended, err, want)
 		}
@@ -142,7 +142,7 @@ func TestCrashesLeaveNothingRaised(t *testing.T) {
 				t.Fatalf("note of a raised cgroup present = %v, %v, want true", noted, err)
 			}
 		}
-		if _, err := Mend(f.fs, []string{"pod"}); err != nil {
+		if _, err := Restore(f.fs, []string{"pod"}); err != nil {
 			t.Fatal(err)
 		}
 		if got := f.read("pod", "cpu.max"); got != "200 1000" {
@@ -154,7 +154,7 @@ func TestCrashesLeaveNothingRaised(t *testing.T) {
 	}
 }
 
-// Mend thaws a cgroup of this machine's hierarchy after a crash; a cgroup frozen by another program stays frozen.
+// Restore thaws a cgroup of this machine's hierarchy after a crash; a cgroup frozen by another program stays frozen.
 func TestCrashesLeaveNothingFrozen(t *testing.T) {
 	fs, p := pod(t)
 	frozen, file := 0, filepath.Join(fs.Mount(), p.Cgroup, "cgroup.freeze")
@@ -170,7 +170,7 @@ func TestCrashesLeaveNothingFrozen(t *testing.T) {
 		if state() == "1" {
 			frozen++
 		}
-		if _, err := Mend(fs, []string{p.Cgroup}); err != nil {
+		if _, err := Restore(fs, []string{p.Cgroup}); err != nil {
 			t.Fatal(err)
 		}
 		if state() != "0" {
@@ -183,7 +183,7 @@ func TestCrashesLeaveNothingFrozen(t *testing.T) {
 	if err := os.WriteFile(file, []byte("1"), 0); err != nil {
 		t.Fatal(err)
 	}
-	if mended, err := Mend(fs, []string{p.Cgroup}); len(mended) > 0 || err != nil || state() != "1" {
+	if mended, err := Restore(fs, []string{p.Cgroup}); len(mended) > 0 || err != nil || state() != "1" {
 		t.Errorf("frozen by another program: restored %v, %v, cgroup.freeze %s, want none and 1", mended, err, state())
 	}
 }
@@ -254,7 +254,7 @@ func TestNotesOfOlderAgent(t *testing.T) {
 			}
 		}
 		for _, mends := range []int{1, 0} {
-			if mended, err := Mend(f.fs, []string{p.Cgroup}); err != nil || len(mended) != mends {
+			if mended, err := Restore(f.fs, []string{p.Cgroup}); err != nil || len(mended) != mends {
 				t.Errorf("Mend = %v, %v, want %d cgroups", mended, err, mends)
 			}
 		}
@@ -270,7 +270,7 @@ func TestNotesOfOlderAgent(t *testing.T) {
 	for _, name := range []string{"pod", "pod/limited"} {
 		forge(t, filepath.Join(f.fs.Mount(), name), "max 1000 10000 0")
 	}
-	if _, err := Mend(f.fs, []string{p.Cgroup}); err != nil {
+	if _, err := Restore(f.fs, []string{p.Cgroup}); err != nil {
 		t.Error(err)
 	}
 	f.checkLimits()
@@ -375,10 +375,10 @@ func TestCrashLeavesNoContainerRaised(t *testing.T) {
 		}
 		g.Close()
 	}
-	if _, err := Mend(f.fs, []string{p.Cgroup}); err == nil || !strings.Contains(err.Error(), "was not written by an agent") {
+	if _, err := Restore(f.fs, []string{p.Cgroup}); err == nil || !strings.Contains(err.Error(), "was not written by an agent") {
 		t.Errorf("first Mend = %v, want an error about the invalid note", err)
 	}
-	if mended, err := Mend(f.fs, []string{p.Cgroup}); err != nil || len(mended) != 1 {
+	if mended, err := Restore(f.fs, []string{p.Cgroup}); err != nil || len(mended) != 1 {
 		t.Errorf("second Mend = %v, %v, want one cgroup", mended, err)
 	}
 	f.checkLimits()

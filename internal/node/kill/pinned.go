@@ -29,7 +29,7 @@ type pinnedGroup struct {
 func (p *pinnedGroup) open(fs *cgroup.FS, pod *stats.PodStats, held heldFunc) (file int,
 	err error) {
 	for _, g := range []*cgroup.Group{&p.wait, &p.kill, &p.each, &p.reap} {
-		g.Forget()
+		g.MarkClosed()
 	}
 	file = -1
 	provided := false

@@ -18,7 +18,7 @@ const (
 
 // Result is the self-test result of one kill step.
 type Result struct {
-	Rung    string
+	Step    string
 	Outcome Outcome
 	Err     error         // why the step does not work
 	Took    time.Duration // a kill: until the cgroup was empty; otherwise the step itself
@@ -35,22 +35,22 @@ func (r Result) String() string {
 // Report is the result of SelfTest: the kill steps in the ladder's order, without ByRuntime.
 type Report struct {
 	Where string // parent of the scratch cgroups, below the root
-	Rungs []Result
+	Steps []Result
 }
 
 // Log returns the report as attributes for log/slog.
 func (r *Report) Log() []any {
 	out := []any{"where", "/" + r.Where}
-	for _, rung := range r.Rungs {
-		out = append(out, rung.Rung, rung.String())
+	for _, rung := range r.Steps {
+		out = append(out, rung.Step, rung.String())
 	}
 	return out
 }
 
 // Kills reports whether one of the steps that kill works.
 func (r *Report) Kills() bool {
-	for _, rung := range r.Rungs {
-		if byName(rung.Rung).has(CgroupKill|Pidfd) && rung.Outcome == Works {
+	for _, rung := range r.Steps {
+		if byName(rung.Step).has(CgroupKill|Pidfd) && rung.Outcome == Works {
 			return true
 		}
 	}
@@ -59,8 +59,8 @@ func (r *Report) Kills() bool {
 
 // inconclusive reports whether all steps that kill are untested.
 func (r *Report) inconclusive() (none bool) {
-	for _, rung := range r.Rungs {
-		if byName(rung.Rung).has(CgroupKill | Pidfd) {
+	for _, rung := range r.Steps {
+		if byName(rung.Step).has(CgroupKill | Pidfd) {
 			if none = true; rung.Outcome != Untested {
 				return false
 			}

@@ -45,11 +45,11 @@ func selfTestWithin(ctx context.Context, fs *cgroup.FS, own string, limit time.D
 	var each, all attempt
 	all.run(ctx, fs, report.Where, CgroupKill)
 	each.run(ctx, fs, report.Where, Pidfd)
-	report.Rungs = []Result{all.kill, each.kill, cmp.Or(all.cpu, each.cpu),
+	report.Steps = []Result{all.kill, each.kill, cmp.Or(all.cpu, each.cpu),
 		cmp.Or(all.free, each.free)}
 	for i, rung := range []Ladder{CgroupKill, Pidfd, CPU, Mrelease} {
-		if r := &report.Rungs[i]; r.Rung == "" {
-			*r = Result{Rung: rung.String(), Outcome: Untested, Err: cmp.Or(all.err, each.err)}
+		if r := &report.Steps[i]; r.Step == "" {
+			*r = Result{Step: rung.String(), Outcome: Untested, Err: cmp.Or(all.err, each.err)}
 		}
 	}
 	return report
@@ -129,7 +129,7 @@ func (t *attempt) run(ctx context.Context, fs *cgroup.FS, parent string, step La
 
 // timed runs one kill step and returns its outcome and duration.
 func timed(step Ladder, do func() error) Result {
-	r := Result{Rung: step.String()}
+	r := Result{Step: step.String()}
 	start := time.Now()
 	r.Err = do()
 	r.Took = time.Since(start)

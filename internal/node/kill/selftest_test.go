@@ -49,12 +49,12 @@ func TestSelfTest(t *testing.T) {
 	if after := descriptors(t); after != before {
 		t.Errorf("open descriptors after the self-test = %d, want %d as before", after, before)
 	}
-	if took > limit+tidyLimit || !r.Kills() || r.Where != p.Cgroup || len(r.Log()) != 2*(1+len(r.Rungs)) {
+	if took > limit+tidyLimit || !r.Kills() || r.Where != p.Cgroup || len(r.Log()) != 2*(1+len(r.Steps)) {
 		t.Errorf("report after %v = %+v, want a working kill step in %s", took, r, p.Cgroup)
 	}
 	want := []string{"cgroup.kill", "pidfd", "cpu", "mrelease"}
-	for i, rung := range r.Rungs {
-		if rung.Rung != want[i] || rung.Outcome == Untested || (rung.Outcome == Works) != (rung.Err == nil) {
+	for i, rung := range r.Steps {
+		if rung.Step != want[i] || rung.Outcome == Untested || (rung.Outcome == Works) != (rung.Err == nil) {
 			t.Errorf("result %d = %+v, want a tested step %s", i, rung, want[i])
 		}
 	}
@@ -78,8 +78,8 @@ func TestSelfTestThatCannotRun(t *testing.T) {
 		"its time is over":      selfTestWithin(t.Context(), fs, p.Cgroup+"/container", time.Nanosecond),
 		"a cgroup that is none": SelfTest(t.Context(), fs, "jettison-none/of/these"),
 	} {
-		for _, rung := range r.Rungs {
-			if rung.Outcome != Untested || rung.Err == nil || rung.Rung == "" {
+		for _, rung := range r.Steps {
+			if rung.Outcome != Untested || rung.Err == nil || rung.Step == "" {
 				t.Errorf("%s: result = %+v, want untested with an error", name, rung)
 			}
 		}

@@ -59,7 +59,7 @@ func TestTrialAtStart(t *testing.T) {
 func TestInconclusiveTrial(t *testing.T) {
 	var text bytes.Buffer
 	trial := NewTrial(nil, func() string { return "own" }, logthrottle.New(slog.New(slog.NewTextHandler(&text, nil))))
-	late := Report{Rungs: []Result{{Rung: CgroupKill.String(), Outcome: Untested}, {Rung: Pidfd.String(), Outcome: Untested}}}
+	late := Report{Steps: []Result{{Step: CgroupKill.String(), Outcome: Untested}, {Step: Pidfd.String(), Outcome: Untested}}}
 	trial.test = func(context.Context, *cgroup.FS, string) Report { return late }
 	if _, ok := trial.AtStart(t.Context(), false); ok || !strings.Contains(text.String(), "self-test inconclusive, will retry") {
 		t.Errorf("AtStart = %v, want false and a log line about the retry; log:\n%s", ok, &text)
@@ -72,7 +72,7 @@ func TestInconclusiveTrial(t *testing.T) {
 	if r := <-trial.Done(); !trial.OnDone(t.Context(), &r) {
 		t.Error("OnDone of the last self-test = false, want true")
 	}
-	late.Rungs[0].Outcome = Refused // the step was tried
+	late.Steps[0].Outcome = Refused // the step was tried
 	trial.tries = 0
 	if _, ok := trial.AtStart(t.Context(), false); !ok {
 		t.Error("AtStart with a refused step = false, want true")

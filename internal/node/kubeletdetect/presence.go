@@ -69,7 +69,7 @@ type Presence struct {
 	looked time.Duration // time of the last search, since the boot
 	absent time.Duration // time without a kubelet
 	kept   presenceState // content of the file; zero: no file
-	tried  bool          // Keep ran after the last change
+	tried  bool          // Save ran after the last change
 	failed error         // error of the last write
 }
 
@@ -121,7 +121,7 @@ func (p *Presence) load(file string) error {
 }
 
 // Look searches for a kubelet now. found: a kubelet runs or still counts as present. why is the
-// evidence; it does not change while nothing changes. Look reads only /proc; Keep writes the
+// evidence; it does not change while nothing changes. Look reads only /proc; Save writes the
 // result.
 func (p *Presence) Look() (found bool, why string) {
 	found, why = p.kubelet()
@@ -154,7 +154,7 @@ func (p *Presence) Waiting() bool {
 	return p.seen && p.absent > 0
 }
 
-// Unsaved reports whether the state must be written and Keep has not tried yet.
+// Unsaved reports whether the state must be written and Save has not tried yet.
 func (p *Presence) Unsaved() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -174,9 +174,9 @@ func (p *Presence) toKeep() (s presenceState, changed bool) {
 	return s, changed && p.file != ""
 }
 
-// Keep writes the state if it changed. It waits for the disk, but not for another Keep. SaveError
+// Save writes the state if it changed. It waits for the disk, but not for another Save. SaveError
 // returns its error.
-func (p *Presence) Keep() {
+func (p *Presence) Save() {
 	if !p.writing.TryLock() {
 		return
 	}

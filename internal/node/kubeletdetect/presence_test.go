@@ -69,7 +69,7 @@ func (l *life) look(after time.Duration, here bool) bool {
 	if found != (why != "") {
 		l.t.Errorf("found = %v with evidence %q", found, why)
 	}
-	if l.p.Keep(); l.p.SaveError() != nil {
+	if l.p.Save(); l.p.SaveError() != nil {
 		l.t.Error(l.p.SaveError())
 	}
 	return found
@@ -210,7 +210,7 @@ func TestKeep(t *testing.T) {
 	if found, why := p.Look(); !found || why != "a kubelet was seen less than 10m0s ago" || p.Unsaved() {
 		t.Errorf("read-only Presence: found = %v, evidence %q", found, why)
 	}
-	p.Keep()
+	p.Save()
 	if after, err := os.ReadFile(l.p.file); err != nil || string(after) != string(before) {
 		t.Errorf("file after a dry run = %s, was %s; error %v", after, before, err)
 	}
@@ -224,7 +224,7 @@ func TestKeep(t *testing.T) {
 		if l.p.Look(); !l.p.Unsaved() {
 			t.Error("Unsaved = false before the first write")
 		}
-		if l.p.Keep(); l.p.SaveError() == nil || l.p.Unsaved() {
+		if l.p.Save(); l.p.SaveError() == nil || l.p.Unsaved() {
 			t.Errorf("after a failed write: error %v, Unsaved %v, want an error and false", l.p.SaveError(), l.p.Unsaved())
 		}
 	}

@@ -139,7 +139,7 @@ func (w *Watch) begin(now time.Time) {
 	go func() {
 		defer close(ended)
 		results <- s.search() // the slot is free: the next search starts after OnResult has read this one
-		s.Keep()              // last, because a disk may hang
+		s.Save()              // last, because a disk may hang
 	}()
 }
 

@@ -67,7 +67,7 @@ func reclaimPageCache(ctx context.Context, g *cgroup.Group, bytes uint64) error 
 // reclaimer is memory.reclaim of a cgroup.
 type reclaimer interface {
 	Reclaim(bytes uint64, s cgroup.Swappiness) error
-	Plain() bool
+	WithoutSwappiness() bool
 }
 
 // reclaimInSteps reclaims in small steps. A kernel that cannot restrict reclaim to page cache (6.1) would
@@ -76,7 +76,7 @@ func reclaimInSteps(ctx context.Context, r reclaimer, bytes uint64, swap bool) e
 	// a request of 0 bytes detects the kernel's support and reclaims nothing (v6.1, v6.12
 	// mm/memcontrol.c memory_reclaim)
 	if swap {
-		if err := r.Reclaim(0, cgroup.SwappinessFile); err != nil || r.Plain() {
+		if err := r.Reclaim(0, cgroup.SwappinessFile); err != nil || r.WithoutSwappiness() {
 			return err
 		}
 	}

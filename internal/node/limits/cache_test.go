@@ -123,7 +123,7 @@ func TestKubeletStartsDuringReclaim(t *testing.T) {
 	w := c.writer(func() bool { return here })
 	w.reclaimPageCache = func(g *cgroup.Group, bytes uint64) error { here = true; return c.take(g, bytes) }
 	r := w.Limit(t.Context(), Targets{MemoryMax: some(14 * gib), PIDsMax: some(1000)})
-	if !r.Beside || len(r.Limited) > 0 || c.max() > 0 || c.taken == 0 || r.Err != nil {
+	if !r.KubeletFound || len(r.Limited) > 0 || c.max() > 0 || c.taken == 0 || r.Err != nil {
 		t.Errorf("memory.max = %d MiB after reclaiming %d MiB with a kubelet, result %+v", c.max()/mib, c.taken/mib, r)
 	}
 	if left := c.notes(); len(left) > 0 {
@@ -143,7 +143,7 @@ func (r *reclaimed) Reclaim(bytes uint64, _ cgroup.Swappiness) error {
 	return nil
 }
 
-func (r *reclaimed) Plain() bool { return r.plain }
+func (r *reclaimed) WithoutSwappiness() bool { return r.plain }
 
 // A kernel without the swappiness argument (6.1) would swap out memory of pods: with swap nothing
 // is reclaimed.

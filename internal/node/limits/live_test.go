@@ -127,7 +127,7 @@ func TestLiveLimits(t *testing.T) {
 			t.Errorf("value of %s = %s, want %s", file, got, want)
 		}
 	}
-	if r := Mend(t.Context(), n.fs, liveRoot, false, never, nil); r.Err != nil {
+	if r := Restore(t.Context(), n.fs, liveRoot, false, never, nil); r.Err != nil {
 		t.Error(r.Err)
 	}
 	for _, group := range []string{"", "kubepods/", "kubepods/poda/", "kubepods/poda/a-c/", "kubepods/burstable/", "kubepods/burstable/podb/b-c/"} {

@@ -23,7 +23,7 @@ const (
 	// Every is the time between two passes, and so the longest time that a new pod is unprotected,
 	// or that values reset by systemd stay.
 	Every = 10 * time.Second
-	// endLimit bounds Close's wait for the running pass, its wait for the restore, and Mend.
+	// endLimit bounds Close's wait for the running pass, its wait for the restore, and Restore.
 	endLimit = time.Second
 	// maxRestorePause is the maximum time between two passes that restore, if single passes cannot restore
 	// everything.
@@ -41,13 +41,13 @@ type Options struct {
 	CgroupRoot string
 	Allocatable,
 	MemoryQoS bool // the features to write
-	Left    Left             // settings of an earlier agent, returned by Mend
+	Left    Remaining        // settings of an earlier agent, returned by Restore
 	Factor  float64          // memoryThrottlingFactor
 	Node    func() Node      // called in the loop's goroutine
 	Self    string           // cgroup of this process; empty: in no pod
 	Kubelet func() bool      // searches for a kubelet; for any goroutine
 	Objects func() []*v1.Pod // known pod objects; for any goroutine
-	Tell    Teller           // nil: systemd is not updated
+	Tell    Updater          // nil: systemd is not updated
 	Log     *logthrottle.Logger
 }
 
@@ -61,7 +61,7 @@ type Part struct {
 	lastWrite    time.Time     // start of the last pass that writes
 	lastRestore  time.Time     // start of the last pass that restores
 	restorePause time.Duration // from undone to the next pass that restores
-	left         Left          // settings that may have to be restored
+	left         Remaining     // settings that may have to be restored
 	// settings of an earlier agent must be restored before the first protection
 	restoreFirst  bool
 	kubeletLogged bool // the detected kubelet was logged
@@ -77,21 +77,21 @@ type duty struct{ limit, protect, unlimit, unprotect bool }
 func (d duty) writes() bool   { return d.limit || d.protect }
 func (d duty) restores() bool { return d.unlimit || d.unprotect }
 
-// New creates a Part without any pass. Call Mend before.
+// New creates a Part without any pass. Call Restore before.
 func New(o Options) *Part {
 	w := &Writer{FS: o.FS, CgroupRoot: o.CgroupRoot, Kubelet: o.Kubelet, Tell: o.Tell}
 	return &Part{o: o, writer: w, left: o.Left, restoreFirst: o.Left.Protection, results: make(chan Result, 1)}
 }
 
-// Left has the settings of an agent that are still to be restored, or that systemd does not know
+// Remaining has the settings of an agent that are still to be restored, or that systemd does not know
 // yet.
-type Left struct {
+type Remaining struct {
 	Limits     bool // limits of the cgroups above all pods
 	Protection bool // protection of requested memory
-	Word       bool // systemd must be updated about either
+	Systemd    bool // systemd must be updated about either
 }
 
-// Mend restores the settings of an earlier agent: all protection, and the limits of the cgroups
+// Restore restores the settings of an earlier agent: all protection, and the limits of the cgroups
 // above pods if node allocatable is not written any more. It is called at the start, before package
 // selfprotect changes the same cgroups. A Part restores the rest later.
 //
@@ -100,8 +100,8 @@ type Left struct {
 // kubelet (pkg/kubelet/cm/node_container_manager_linux.go enforceNodeAllocatableCgroups, v1.36.3).
 // After the kubelet is gone, values with a note are restored, and values that only the kubelet
 // wrote stay.
-func Mend(ctx context.Context, fs *cgroup.FS, cgroupRoot string, allocatable bool,
-	kubelet func() bool, tell Teller) Result {
+func Restore(ctx context.Context, fs *cgroup.FS, cgroupRoot string, allocatable bool,
+	kubelet func() bool, tell Updater) Result {
 	ctx, cancel := context.WithTimeout(ctx, endLimit)
 	defer cancel()
 	w := &Writer{FS: fs, CgroupRoot: cgroupRoot, Kubelet: kubelet, Tell: tell}
@@ -113,7 +113,7 @@ func (r Result) merge(o Result) Result {
 	return Result{
 		Limited: append(r.Limited, o.Limited...), Written: r.Written + o.Written, Restored: r.Restored +
 			o.Restored, Pods: r.Pods + o.Pods,
-		Unknown: r.Unknown + o.Unknown, Beside: r.Beside || o.Beside, Err: errors.Join(r.Err, o.Err),
+		Unknown: r.Unknown + o.Unknown, KubeletFound: r.KubeletFound || o.KubeletFound, Err: errors.Join(r.Err, o.Err),
 		Left: o.Left,
 	}
 }
@@ -125,8 +125,8 @@ func (p *Part) due(now time.Time, kubelet bool) (d duty) {
 		d.limit, d.protect = p.o.Allocatable, p.o.MemoryQoS
 	}
 	if now.Sub(p.lastRestore) >= p.restorePause {
-		d.unlimit = (p.left.Limits || p.left.Word) && !p.o.Allocatable && !kubelet
-		d.unprotect = (p.left.Protection || p.left.Word) && (kubelet || !p.o.MemoryQoS)
+		d.unlimit = (p.left.Limits || p.left.Systemd) && !p.o.Allocatable && !kubelet
+		d.unprotect = (p.left.Protection || p.left.Systemd) && (kubelet || !p.o.MemoryQoS)
 	}
 	if p.restoreFirst {
 		d.protect, d.unprotect = false, d.unprotect || d.protect
@@ -157,13 +157,13 @@ func (p *Part) Tick(ctx context.Context, now time.Time, kubelet bool, pods read.
 		if d.limit {
 			r = w.Limit(ctx, TargetsOf(node.Enforced))
 		}
-		if d.protect && !r.Beside {
+		if d.protect && !r.KubeletFound {
 			known := Known{Objects: o.Objects(), Runtime: pods, Capacity: amount(node.Capacity),
 				Self: o.Self}
 			r = r.merge(w.Protect(ctx, known, Budget{Allocatable: amount(node.Left).V, Factor: o.Factor,
 				Page: uint64(os.Getpagesize())}))
 		}
-		if d.protect && r.Beside { // before the loop receives the result
+		if d.protect && r.KubeletFound { // before the loop receives the result
 			r.Restored += w.Undo(ctx, false, true).Restored
 		}
 		if d.restores() {
@@ -228,12 +228,12 @@ func (p *Part) OnResult(r Result) {
 		p.o.Log.Info("memory protection updated", api.EventMemory.Attr(), "pods", r.Pods, "unknown",
 			r.Unknown, "written", r.Written, "restored", r.Restored)
 	}
-	if r.Beside && !p.kubeletLogged {
+	if r.KubeletFound && !p.kubeletLogged {
 		//log: A kubelet runs now. The agent stops writing pod cgroups and restores the protection of
 		//  requested memory; limits of the cgroup above all pods are left to the kubelet.
 		p.o.Log.Info("kubelet detected, restoring pod cgroup settings")
 	}
-	p.kubeletLogged = r.Beside
+	p.kubeletLogged = r.KubeletFound
 	if r.Err != nil {
 		//log: Some files of pod cgroups, or systemd's properties of their slices, could not be read, written
 		//  or restored. The agent tries again: writes every 10 s, restores with a backoff of up to 5 minutes.
@@ -248,22 +248,22 @@ func (p *Part) OnResult(r Result) {
 
 // noteLeft notes the settings that a pass did not restore. Passes that restore are retried with a
 // backoff.
-func (p *Part) noteLeft(left Left) {
+func (p *Part) noteLeft(left Remaining) {
 	if p.pass.unlimit {
 		p.left.Limits = left.Limits
 	}
 	if p.pass.unprotect {
 		p.left.Protection = left.Protection
 	}
-	p.left.Word = left.Word
-	if p.restorePause = retry.Backoff(p.restorePause, Every, maxRestorePause); left == (Left{}) {
+	p.left.Systemd = left.Systemd
+	if p.restorePause = retry.Backoff(p.restorePause, Every, maxRestorePause); left == (Remaining{}) {
 		p.restorePause = 0
 	}
 }
 
 // Close waits for the running pass, restores protection, and closes the file system. Limits of node
 // allocatable stay, as a kubelet leaves its own: a restarted agent must not lift the limits
-// meanwhile. Settings that the kernel blocks stay, and Mend restores them at the next start, as
+// meanwhile. Settings that the kernel blocks stay, and Restore restores them at the next start, as
 // after a crash.
 func (p *Part) Close() error {
 	if p == nil {
@@ -291,8 +291,8 @@ func (p *Part) Close() error {
 	return r.Err
 }
 
-// Told returns node allocatable as keys of a log line; nil: nothing is reserved.
-func Told(capacity v1.ResourceList, r admit.Reserved) (fields []any) {
+// AllocatableFields returns node allocatable as keys of a log line; nil: nothing is reserved.
+func AllocatableFields(capacity v1.ResourceList, r admit.Reserved) (fields []any) {
 	if len(r.Kube)+len(r.System) == 0 {
 		return nil
 	}

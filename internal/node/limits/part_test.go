@@ -145,7 +145,7 @@ func TestSettingsOfEarlierAgent(t *testing.T) {
 	n.writer(never).Limit(t.Context(), all)
 	n.writer(never).Protect(t.Context(), known, budget)
 	mended := n.writer(always).Undo(&cut{t.Context(), 0}, true, true)
-	if mended.Left != (Left{Limits: true, Protection: true}) || mended.Restored > 0 {
+	if mended.Left != (Remaining{Limits: true, Protection: true}) || mended.Restored > 0 {
 		t.Fatalf("Mend = %+v, want settings left", mended)
 	}
 	kubelet := true
@@ -192,7 +192,7 @@ func TestLaterPassUpdatesSystemd(t *testing.T) {
 	s := &systemd{}
 	(&Writer{FS: n.fs, Kubelet: never, Tell: s.tell}).Limit(t.Context(), all)
 	s.down = errors.New("no bus")
-	mended := Mend(t.Context(), n.fs, "", false, never, s.tell)
+	mended := Restore(t.Context(), n.fs, "", false, never, s.tell)
 	p, _ := partOf(n, Known{}, func(o *Options) {
 		o.Allocatable, o.MemoryQoS, o.Left, o.Tell = false, false, mended.Left, s.tell
 	})
@@ -303,8 +303,8 @@ func TestMendWithSlowSearch(t *testing.T) {
 			if protects {
 				n.writer(never).Protect(t.Context(), known, budget)
 			}
-			r := Mend(t.Context(), n.fs, "", false, func() bool { time.Sleep(2 * endLimit); return false }, nil)
-			if r.Left != (Left{Limits: true}) {
+			r := Restore(t.Context(), n.fs, "", false, func() bool { time.Sleep(2 * endLimit); return false }, nil)
+			if r.Left != (Remaining{Limits: true}) {
 				t.Errorf("with protection %v: left %+v, error %v", protects, r.Left, r.Err)
 			}
 			n.expect("limits are left", limited)
@@ -325,7 +325,7 @@ func TestLeftNeedsNote(t *testing.T) {
 			}
 		}
 		r := n.writer(never).Undo(&cut{t.Context(), 0}, false, true)
-		if r.Left != (Left{Protection: last != ""}) || (r.Err == nil) != (last == "") {
+		if r.Left != (Remaining{Protection: last != ""}) || (r.Err == nil) != (last == "") {
 			t.Errorf("with a note on %q, result = %+v", last, r)
 		}
 	}
@@ -352,7 +352,7 @@ func TestRestoreBeforeProtection(t *testing.T) {
 		n, known, budget := protected(t)
 		n.writer(never).Protect(t.Context(), known, budget)
 		whole := n.differs()
-		p, _ := partOf(n, known, func(o *Options) { o.Allocatable, o.Left = false, Left{Protection: true} })
+		p, _ := partOf(n, known, func(o *Options) { o.Allocatable, o.Left = false, Remaining{Protection: true} })
 		now := time.Now()
 		pass := func() {
 			t.Helper()
@@ -387,8 +387,8 @@ func TestWritingPassKeepsSlices(t *testing.T) {
 	s := &systemd{down: errors.New("no bus")}
 	w := &Writer{FS: n.fs, Kubelet: never, Tell: s.tell}
 	w.Protect(t.Context(), Known{Objects: []*v1.Pod{object("b", "c 10Mi 20Mi")}}, Budget{Allocatable: 1000 * mib, Factor: 0.9, Page: 4096})
-	mended := Mend(t.Context(), n.fs, "", true, never, s.tell)
-	if mended.Left != (Left{Word: true}) {
+	mended := Restore(t.Context(), n.fs, "", true, never, s.tell)
+	if mended.Left != (Remaining{Systemd: true}) {
 		t.Fatalf("unexpected result of Mend: %+v", mended)
 	}
 	p, _ := partOf(n, Known{}, func(o *Options) { o.MemoryQoS, o.Left, o.Tell = false, mended.Left, s.tell })
@@ -413,17 +413,17 @@ func TestWritingPassKeepsSlices(t *testing.T) {
 	}
 }
 
-// Left.Protection is set by passes that restore protection only. A pass that lifts limits keeps it,
+// Remaining.Protection is set by passes that restore protection only. A pass that lifts limits keeps it,
 // and an incomplete restore is retried.
 func TestLeftProtection(t *testing.T) {
 	n, known, _ := protected(t)
 	n.writer(never).Limit(t.Context(), all)
-	p, _ := partOf(n, known, func(o *Options) { o.Allocatable, o.Left = false, Left{Limits: true} })
+	p, _ := partOf(n, known, func(o *Options) { o.Allocatable, o.Left = false, Remaining{Limits: true} })
 	p.Tick(t.Context(), time.Now(), false, known.Runtime)
 	if p.pass != (duty{protect: true, unlimit: true}) {
 		t.Errorf("unexpected duty of the pass: %+v", p.pass)
 	}
-	if p.OnResult(<-p.Results()); p.left != (Left{Protection: true}) {
+	if p.OnResult(<-p.Results()); p.left != (Remaining{Protection: true}) {
 		t.Errorf("limits are lifted, and memory is protected: left %+v", p.left)
 	}
 	if err := p.Close(); err != nil {
@@ -433,7 +433,7 @@ func TestLeftProtection(t *testing.T) {
 
 	n, known, budget := protected(t)
 	n.writer(never).Protect(t.Context(), known, budget)
-	p, _ = partOf(n, known, func(o *Options) { o.MemoryQoS, o.Left = false, Left{Protection: true} })
+	p, _ = partOf(n, known, func(o *Options) { o.MemoryQoS, o.Left = false, Remaining{Protection: true} })
 	n.write("kubepods/poda/memory.min", "none\n")
 	now := time.Now()
 	for i, after := range []time.Duration{0, Every} {

@@ -26,8 +26,8 @@ type Unit struct {
 	of    *slice
 }
 
-// Teller updates systemd's properties of units, and calls told for each unit that systemd accepted.
-type Teller func(ctx context.Context, units []Unit, told func(Unit)) error
+// Updater updates systemd's properties of units, and calls told for each unit that systemd accepted.
+type Updater func(ctx context.Context, units []Unit, told func(Unit)) error
 
 // propertyOf maps files to systemd's properties (systemd.resource-control(5)).
 var propertyOf = map[cgroup.LimitFile]string{
@@ -44,14 +44,14 @@ const tellLimit = 5 * time.Second
 // prevent the update of others.
 const maxRefusals = 4
 
-// TellSystemd returns a Teller that sets the values of slices as systemd's properties until the
+// SystemdUpdater returns an Updater that sets the values of slices as systemd's properties until the
 // next boot. Systemd rewrites all files of a slice at some events, and would reset values that it
 // does not know. It is updated after the files are written: lowering memory.max may reclaim, which
 // must not happen in process 1. All properties of a slice are set, because setting one makes
 // systemd write all.
 //
 // systemd's socket is found below the host's root directory, because a container has another /run.
-func TellSystemd(hostRoot string) Teller {
+func SystemdUpdater(hostRoot string) Updater {
 	return func(ctx context.Context, units []Unit, told func(Unit)) error {
 		ctx, cancel := context.WithTimeout(ctx, tellLimit)
 		defer cancel()

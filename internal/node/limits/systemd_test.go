@@ -124,7 +124,7 @@ func TestTellSystemdBelowHostRoot(t *testing.T) {
 	for _, name := range []string{"run/systemd/private", "run/dbus/system_bus_socket"} {
 		root := t.TempDir()
 		b := startBus(t, filepath.Join(root, name), &fakeBus{})
-		if err := TellSystemd(root)(t.Context(), oneUnit, func(Unit) {}); err != nil {
+		if err := SystemdUpdater(root)(t.Context(), oneUnit, func(Unit) {}); err != nil {
 			t.Errorf("update of systemd through %s: error %v", name, err)
 		}
 		if got := b.told(); len(got) != 1 || got[0] != "kubepods.slice" {
@@ -138,23 +138,23 @@ func TestRejectedUnit(t *testing.T) {
 	root := t.TempDir()
 	startBus(t, filepath.Join(root, "run/systemd/private"), &fakeBus{refuses: "b.slice"})
 	var took []string
-	err := TellSystemd(root)(t.Context(), []Unit{{Name: "a.slice"}, {Name: "b.slice"}, {Name: "c.slice"}}, func(u Unit) { took = append(took, u.Name) })
+	err := SystemdUpdater(root)(t.Context(), []Unit{{Name: "a.slice"}, {Name: "b.slice"}, {Name: "c.slice"}}, func(u Unit) { took = append(took, u.Name) })
 	if err == nil || !strings.Contains(err.Error(), "set properties of b.slice: ") || strings.Join(took, " ") != "a.slice c.slice" {
 		t.Errorf("units that systemd accepted = %v, error %v", took, err)
 	}
 }
 
-// If neither socket answers, TellSystemd fails soon and names both.
+// If neither socket answers, SystemdUpdater fails soon and names both.
 func TestUnreachableSystemd(t *testing.T) {
 	root := t.TempDir()
-	err := TellSystemd(root)(t.Context(), oneUnit, func(Unit) {})
+	err := SystemdUpdater(root)(t.Context(), oneUnit, func(Unit) {})
 	if err == nil || !strings.Contains(err.Error(), root+"/run/systemd/private") || !strings.Contains(err.Error(), root+"/run/dbus/system_bus_socket") {
 		t.Errorf("error of an unreachable systemd = %v, want both sockets", err)
 	}
 	startBus(t, filepath.Join(root, "run/systemd/private"), &fakeBus{mute: true})
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(50*time.Millisecond, cancel)
-	if err := TellSystemd(root)(ctx, oneUnit, func(Unit) {}); !errors.Is(err, context.Canceled) { // at its own limit it is another
+	if err := SystemdUpdater(root)(ctx, oneUnit, func(Unit) {}); !errors.Is(err, context.Canceled) { // at its own limit it is another
 		t.Errorf("error of a silent bus = %v, want the end of the caller's context", err)
 	}
 }

@@ -136,7 +136,7 @@ func (p *pass) confirm(u Unit) {
 		case u.of.restored[file]:
 			err = errors.Join(err, cgroupundo.Forget(g, file))
 		default:
-			err = errors.Join(err, cgroupundo.Told(g, file))
+			err = errors.Join(err, cgroupundo.Acknowledge(g, file))
 		}
 	}
 	if all && err == nil {

@@ -73,12 +73,12 @@ func TestNextStartUpdatesSystemd(t *testing.T) {
 		t.Fatalf("after the first pass: value of systemd %v, pending %v", got, n.owed("kubepods.slice"))
 	}
 	s.down = errors.New("context deadline exceeded")
-	if r := Mend(t.Context(), n.fs, "", false, never, s.tell); r.Err == nil || r.Restored != 3 || len(n.owed("kubepods.slice")) != 1 {
+	if r := Restore(t.Context(), n.fs, "", false, never, s.tell); r.Err == nil || r.Restored != 3 || len(n.owed("kubepods.slice")) != 1 {
 		t.Errorf("restore without systemd: result %+v, want it left", r)
 	}
 	s.down = nil
 	for range 3 {
-		if r := Mend(t.Context(), n.fs, "", false, never, s.tell); r.Err != nil || r.Restored > 0 {
+		if r := Restore(t.Context(), n.fs, "", false, never, s.tell); r.Err != nil || r.Restored > 0 {
 			t.Errorf("result of the next start = %+v", r)
 		}
 	}
@@ -101,7 +101,7 @@ func TestDeathBeforeSystemdUpdate(t *testing.T) {
 		t.Errorf("slices pending for systemd = %v", got)
 	}
 	s := &systemd{}
-	if r := Mend(t.Context(), n.fs, "", true, never, s.tell); r.Err != nil || r.Restored != 3 {
+	if r := Restore(t.Context(), n.fs, "", true, never, s.tell); r.Err != nil || r.Restored != 3 {
 		t.Errorf("result of the next process = %+v", r)
 	}
 	if got := n.owed("kubepods.slice", burstable, pod); len(got) > 0 || len(s.has) != 3 || s.has[filepath.Base(pod)][cgroup.FileMemoryLow].Bytes != 0 {
@@ -139,20 +139,20 @@ func TestUnreachableSystemdPause(t *testing.T) {
 func TestSystemdResetsBeforeUpdate(t *testing.T) {
 	for name, next := range map[string]func(*Writer) Result{
 		"a later pass":     func(w *Writer) Result { return w.Undo(t.Context(), true, false) },
-		"the next process": func(w *Writer) Result { return Mend(t.Context(), w.FS, "", false, never, w.Tell) },
+		"the next process": func(w *Writer) Result { return Restore(t.Context(), w.FS, "", false, never, w.Tell) },
 	} {
 		n := newNode(t, "kubepods.slice")
 		s := &systemd{}
 		w := &Writer{FS: n.fs, Kubelet: never, Tell: s.tell}
 		w.Limit(t.Context(), all)
 		s.down = errors.New("no bus")
-		if r := w.Undo(t.Context(), true, false); r.Restored != 3 || r.Left != (Left{Word: true}) {
+		if r := w.Undo(t.Context(), true, false); r.Restored != 3 || r.Left != (Remaining{Systemd: true}) {
 			t.Errorf("%s: result of the restore without systemd = %+v", name, r)
 		}
 		n.expect(name+": put back", map[string]string{})
 		s.reload(n, "kubepods.slice")
 		s.down, w.systemdFailed = nil, time.Time{}
-		if r := next(w); r.Restored != 1 || r.Left != (Left{}) || r.Err != nil {
+		if r := next(w); r.Restored != 1 || r.Left != (Remaining{}) || r.Err != nil {
 			t.Errorf("%s: result of the later pass = %+v", name, r)
 		}
 		s.reload(n, "kubepods.slice")
@@ -196,7 +196,7 @@ func TestRejectedSlice(t *testing.T) {
 	if got := n.owed("kubepods.slice", burstable, pod); !slices.Equal(got, []string{filepath.Base(burstable)}) {
 		t.Errorf("slices pending for systemd = %v, want the rejected one", got)
 	}
-	if r := w.Undo(t.Context(), false, true); !r.Left.Word || r.Restored != 3 {
+	if r := w.Undo(t.Context(), false, true); !r.Left.Systemd || r.Restored != 3 {
 		t.Errorf("result of the restore = %+v, want the slice left for systemd", r)
 	}
 	if got := n.notes(); !slices.Equal(got, []string{burstable + " memory.low"}) {
@@ -236,7 +236,7 @@ func TestSystemdResetsDuringUpdate(t *testing.T) {
 			return s.tell(ctx, units, told)
 		}
 		if undo {
-			if r := w.Undo(t.Context(), true, false); r.Left != (Left{Word: true}) {
+			if r := w.Undo(t.Context(), true, false); r.Left != (Remaining{Systemd: true}) {
 				t.Errorf("pass with a reset meanwhile: result %+v", r)
 			}
 			n.expect("set back", map[string]string{"kubepods.slice memory.max": "9663676416"})
@@ -250,7 +250,7 @@ func TestSystemdResetsDuringUpdate(t *testing.T) {
 		}
 		w.Tell = s.tell
 		for range 2 {
-			if r := w.Undo(t.Context(), true, false); r.Err != nil || r.Left != (Left{}) {
+			if r := w.Undo(t.Context(), true, false); r.Err != nil || r.Left != (Remaining{}) {
 				t.Errorf("with undo %v, result of the next pass = %+v", undo, r)
 			}
 		}

@@ -22,7 +22,7 @@ type Writer struct {
 	// Kubelet searches for a kubelet. It is called immediately before a write, unless the last
 	// search was within searchLifetime.
 	Kubelet func() bool
-	Tell    Teller // nil: systemd is not updated
+	Tell    Updater // nil: systemd is not updated
 
 	// time of systemd's last failure; zero: it answered since
 	systemdFailed    time.Time
@@ -40,14 +40,14 @@ type Change struct {
 
 // Result is the result of a pass.
 type Result struct {
-	Limited  []Change // cgroups above all pods
-	Written  int      // files that protect memory or throttle containers
-	Restored int      // files with their previous value again
-	Pods     int      // pods that were found
-	Unknown  int      // of these, pods that are not BestEffort and have an unknown request
-	Beside   bool     // a kubelet was found, and the pass wrote nothing after that
-	Left     Left     // settings that could not be restored
-	Err      error
+	Limited      []Change  // cgroups above all pods
+	Written      int       // files that protect memory or throttle containers
+	Restored     int       // files with their previous value again
+	Pods         int       // pods that were found
+	Unknown      int       // of these, pods that are not BestEffort and have an unknown request
+	KubeletFound bool      // a kubelet was found, and the pass wrote nothing after that
+	Left         Remaining // settings that could not be restored
+	Err          error
 }
 
 // pass is one pass of a Writer.
@@ -84,12 +84,12 @@ const searchLifetime = 100 * time.Millisecond
 // allowed reports whether the pass may write: no kubelet runs, by a search that is still valid, and
 // ctx has not ended. After a kubelet was found, it returns false for the rest of the pass.
 func (p *pass) allowed() bool {
-	if began := time.Now(); !p.r.Beside && !began.Before(p.searchValidUntil) {
-		p.r.Beside = p.Kubelet()
+	if began := time.Now(); !p.r.KubeletFound && !began.Before(p.searchValidUntil) {
+		p.r.KubeletFound = p.Kubelet()
 		now := time.Now()
 		p.searchValidUntil = now.Add(max(searchLifetime, now.Sub(began)))
 	}
-	return !p.r.Beside && p.ctx.Err() == nil
+	return !p.r.KubeletFound && p.ctx.Err() == nil
 }
 
 // failed notes an error, unless the cgroup vanished.
@@ -217,7 +217,7 @@ func (w *Writer) Undo(ctx context.Context, limits, protection bool) Result {
 		p.r.Left.Limits, p.left = p.left, false
 	}
 	r := p.end()
-	r.Left.Word = p.left
+	r.Left.Systemd = p.left
 	return r
 }
 

@@ -126,7 +126,7 @@ func TestPodsGrowDuringSearch(t *testing.T) {
 // A kubelet writes its own limits: with one, nothing is written or restored.
 func TestNothingIsLimitedBesideAKubelet(t *testing.T) {
 	n := newNode(t, "kubepods")
-	if r := n.writer(always).Limit(t.Context(), all); !r.Beside || len(r.Limited) > 0 || r.Err != nil {
+	if r := n.writer(always).Limit(t.Context(), all); !r.KubeletFound || len(r.Limited) > 0 || r.Err != nil {
 		t.Errorf("limit with a kubelet: result %+v", r)
 	}
 	n.expect("beside a kubelet", map[string]string{})
@@ -135,15 +135,15 @@ func TestNothingIsLimitedBesideAKubelet(t *testing.T) {
 	}
 	n.writer(never).Limit(t.Context(), all)
 	was := n.differs()
-	if r := Mend(t.Context(), n.fs, "", false, always, nil); r.Restored > 0 || r.Err != nil {
+	if r := Restore(t.Context(), n.fs, "", false, always, nil); r.Restored > 0 || r.Err != nil {
 		t.Errorf("restore with a kubelet: result %+v", r)
 	}
 	n.expect("limits that are the kubelet's by now", was)
-	if r := Mend(t.Context(), n.fs, "", true, never, nil); r.Restored > 0 || r.Err != nil {
+	if r := Restore(t.Context(), n.fs, "", true, never, nil); r.Restored > 0 || r.Err != nil {
 		t.Errorf("restore while limits are enabled: result %+v", r)
 	}
 	n.expect("limits that are still to be", was)
-	if r := Mend(t.Context(), n.fs, "", false, never, nil); r.Restored != 3 || r.Err != nil {
+	if r := Restore(t.Context(), n.fs, "", false, never, nil); r.Restored != 3 || r.Err != nil {
 		t.Errorf("restore without a kubelet: result %+v", r)
 	}
 	n.expect("limits that nobody wants any more", map[string]string{})
@@ -326,7 +326,7 @@ func TestKubeletStartsDuringPass(t *testing.T) {
 			looks := 0
 			w := n.writer(func() bool { looks++; time.Sleep(c.search); return looks > 1 })
 			r := w.Protect(slow{t.Context(), c.each}, known, budget)
-			if looks != c.looks || r.Written != c.written || r.Beside != (looks > 1) || r.Err != nil {
+			if looks != c.looks || r.Written != c.written || r.KubeletFound != (looks > 1) || r.Err != nil {
 				t.Errorf("with %v per write and %v per search, searches = %d, result %+v", c.each, c.search, looks, r)
 			}
 		})
@@ -349,7 +349,7 @@ func TestPassWithEndedContext(t *testing.T) {
 
 func TestNoProtectionWithKubelet(t *testing.T) {
 	n, known, budget := protected(t)
-	if r := n.writer(always).Protect(t.Context(), known, budget); !r.Beside || r.Written > 0 || r.Err != nil {
+	if r := n.writer(always).Protect(t.Context(), known, budget); !r.KubeletFound || r.Written > 0 || r.Err != nil {
 		t.Errorf("protect with a kubelet: result %+v", r)
 	}
 	n.expect("beside a kubelet", map[string]string{})
@@ -383,7 +383,7 @@ func TestRestoreAfterRandomPasses(t *testing.T) {
 			w.Protect(ctx, known, budget)
 			w.Limit(ctx, Targets{MemoryMax: stats.Some(budget.Allocatable + 64*mib)})
 		}
-		mended := Mend(t.Context(), n.fs, "", false, never, nil)
+		mended := Restore(t.Context(), n.fs, "", false, never, nil)
 		if diff := cmp.Diff(made, n.differs()); diff != "" || mended.Err != nil || len(n.notes()) > 0 {
 			t.Fatalf("with seed %d, notes after the restore = %v, error %v, (-want +got)\n%s", seed, n.notes(), mended.Err, diff)
 		}

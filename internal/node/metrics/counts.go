@@ -77,7 +77,7 @@ type Now struct {
 	Thresholds []Threshold
 	Met        map[stats.Signal]bool
 	// signals of resources that the node lacks, which need no observation
-	Gone      map[stats.Signal]bool
+	Missing   map[stats.Signal]bool
 	Pods, GC  string // mode_info
 	HeldOff   int
 	Protected int

@@ -26,7 +26,7 @@ func inputs(calls int) *Inputs {
 	share := stats.PSIData{Avg10: 50, Avg60: 25, Avg300: 12.5}
 	pressure := stats.Pressure{Stats: stats.Some(stats.PSIStats{Some: share, Full: share, HasSome: true, HasFull: true})}
 	state := &api.State{
-		Disk: "act", Gate: &api.GateState{Admitted: 3, RoomMade: 1},
+		Disk: "act", Gate: &api.GateState{Admitted: 3, Preempted: 1},
 		Pods:       api.PodCount{UnknownPriority: &api.UnknownPriority{Pods: 2, Unprotected: 1}, Objects: 5, Clients: 3},
 		Conditions: []api.ConditionState{{Type: "MemoryPressure", Status: true}},
 	}

@@ -54,9 +54,9 @@ func (w *families) state(now *Now) {
 		w.Sample(name, oneIf(c.Status), time.Time{}, "condition", string(c.Type))
 	}
 	w.single("headroom_needed_bytes", float64(s.Headroom.NeededBytes))
-	w.single("evictions_in_progress", float64(len(s.Underway)))
+	w.single("evictions_in_progress", float64(len(s.InProgress)))
 	w.pods(now)
-	w.single("breaker_open", oneIf(s.Stopped != ""))
+	w.single("breaker_open", oneIf(s.BreakerOpen != ""))
 	w.single("runtime_connected", oneIf(!s.Runtime.Lost))
 	w.single("nri_connected", oneIf(s.Gate != nil && s.Gate.Asked))
 }
@@ -91,7 +91,7 @@ func (w *families) signals(now *Now) {
 	}
 	name := w.begin("signal_observed")
 	for i := range s.Signals {
-		if now.Gone[s.Signals[i].Signal] {
+		if now.Missing[s.Signals[i].Signal] {
 			continue
 		}
 		w.Sample(name, oneIf(s.Signals[i].Observed), time.Time{}, signalLabel,

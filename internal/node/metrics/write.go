@@ -226,8 +226,8 @@ func (w *families) gate(p *Parts, now *Now) {
 		}
 	}
 	name = w.begin("preemptions_total")
-	w.Sample(name, float64(g.RoomFailed), time.Time{}, "outcome", "failed")
-	w.Sample(name, float64(g.RoomMade), time.Time{}, "outcome", "made")
+	w.Sample(name, float64(g.PreemptFailed), time.Time{}, "outcome", "failed")
+	w.Sample(name, float64(g.Preempted), time.Time{}, "outcome", "made")
 }
 
 func (w *families) looks(p *Parts) {

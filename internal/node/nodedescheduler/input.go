@@ -17,11 +17,11 @@ import (
 // (pkg/kubelet/types/pod_update.go ConfigFirstSeenAnnotationKey).
 const seenAnnotation = "kubernetes.io/config.seen"
 
-// Seen is the input of a plan: the available data about the node's pods.
-type Seen struct {
+// Input is the input of a plan: the available data about the node's pods.
+type Input struct {
 	Pods            read.Index
 	Objects         map[string]*eviction.Pod // by UID; nil: none available
-	Whole           []*v1.Pod                // the complete objects
+	PodObjects      []*v1.Pod                // the complete objects
 	Summary         *stats.Summary
 	Policy          *eviction.Policy
 	Self            string          // cgroup of this process; empty: unknown
@@ -29,7 +29,7 @@ type Seen struct {
 }
 
 // Look converts the data to the input type of nodedeschedule.
-func (s *Seen) Look() nodedeschedule.Look {
+func (s *Input) Look() nodedeschedule.Look {
 	memory := &s.Summary.Node.Memory
 	out := nodedeschedule.Look{MemoryCapacity: memory.CapacityBytes,
 		MemoryInUse: memory.WorkingSetBytes}
@@ -37,17 +37,17 @@ func (s *Seen) Look() nodedeschedule.Look {
 	for i := range s.Summary.Pods {
 		used[s.Summary.Pods[i].PodRef.UID] = &s.Summary.Pods[i]
 	}
-	whole := make(map[string]*v1.Pod, len(s.Whole))
-	for _, p := range s.Whole {
+	whole := make(map[string]*v1.Pod, len(s.PodObjects))
+	for _, p := range s.PodObjects {
 		whole[string(p.UID)] = p
 	}
 	for uid, p := range s.Pods {
 		pod := s.runtimePod(p)
-		pod.Before = s.RecentlyEvicted[uid]
+		pod.EvictedBefore = s.RecentlyEvicted[uid]
 		if u := used[uid]; u != nil {
 			pod.Memory = u.Memory.WorkingSetBytes
 			if u.Self {
-				_, pod.Protected = s.Policy.Judge(u, s.Objects[uid])
+				_, pod.Protected = s.Policy.PriorityAndProtection(u, s.Objects[uid])
 			}
 		}
 		if object := whole[uid]; object != nil && object.Namespace == p.PodRef.Namespace &&
@@ -60,20 +60,20 @@ func (s *Seen) Look() nodedeschedule.Look {
 }
 
 // podStats returns a pod in the format of evictions, and its object; nil: none available.
-func (s *Seen) podStats(uid string) (stats.PodStats, *eviction.Pod) {
+func (s *Input) podStats(uid string) (stats.PodStats, *eviction.Pod) {
 	for i := range s.Summary.Pods {
 		if p := &s.Summary.Pods[i]; p.PodRef.UID == uid {
 			return *p, s.Objects[uid]
 		}
 	}
-	return s.Pods[uid].Told(s.Self), s.Objects[uid]
+	return s.Pods[uid].FromRuntime(s.Self), s.Objects[uid]
 }
 
 // runtimePod returns the data that the container runtime provides about a pod. Mounts in
 // container statuses are not read: a tenant may have any number of them.
-func (s *Seen) runtimePod(p *read.Pod) nodedeschedule.Pod {
-	alone := p.Told(s.Self)
-	_, protected := s.Policy.Judge(&alone, s.Objects[p.PodRef.UID])
+func (s *Input) runtimePod(p *read.Pod) nodedeschedule.Pod {
+	alone := p.FromRuntime(s.Self)
+	_, protected := s.Policy.PriorityAndProtection(&alone, s.Objects[p.PodRef.UID])
 	out := nodedeschedule.Pod{
 		PodReference: p.PodRef, Protected: protected, QOSClass: alone.QOSClass, Since: startTime(p),
 		Ready: p.Ready(), Owner: p.Sandboxes[0].Owner,

@@ -2,8 +2,8 @@
 // remembers recent evictions. The strategies are in reclaim/nodedeschedule; internal/agent/evictions
 // evicts the pods.
 //
-//	nodedescheduler.go Part: passes, and memory of recent evictions
-//	input.go           Seen: input of a plan, from the runtime, pod objects and a look
+//	nodedescheduler.go Descheduler: passes, and memory of recent evictions
+//	input.go           Input: input of a plan, from the runtime, pod objects and a look
 package nodedescheduler
 
 import (
@@ -23,25 +23,25 @@ const (
 	maxRemembered = 1000
 )
 
-// Part is the descheduler of the agent's loop. It is not safe for concurrent use.
-type Part struct {
+// Descheduler is the descheduler of the agent's loop. It is not safe for concurrent use.
+type Descheduler struct {
 	log       *logthrottle.Logger
 	lastPass  time.Time            // time of the last pass, or the start of the agent
 	evictedAt map[string]time.Time // time of the last eviction, by pod UID
 }
 
-// NewPart returns a Part with its first pass due one period after now.
-func NewPart(now time.Time, log *logthrottle.Logger) *Part {
-	return &Part{log: log, lastPass: now, evictedAt: map[string]time.Time{}}
+// NewPart returns a Descheduler with its first pass due one period after now.
+func NewPart(now time.Time, log *logthrottle.Logger) *Descheduler {
+	return &Descheduler{log: log, lastPass: now, evictedAt: map[string]time.Time{}}
 }
 
 // Due reports whether a pass is due.
-func (p *Part) Due(now time.Time, c *config.Config) bool {
+func (p *Descheduler) Due(now time.Time, c *config.Config) bool {
 	return c.Deschedule != config.Off && now.Sub(p.lastPass) >= time.Duration(c.Descheduling.Period)
 }
 
 // Plan runs a pass and returns the evictions. Without act it only logs them and returns none.
-func (p *Part) Plan(now time.Time, c *config.Config, seen *Seen, act bool) []eviction.Eviction {
+func (p *Descheduler) Plan(now time.Time, c *config.Config, seen *Input, act bool) []eviction.Eviction {
 	p.lastPass = now
 	seen.RecentlyEvicted = p.recentlyEvicted(now)
 	policy, look := c.Descheduling.Policy(), seen.Look()
@@ -72,8 +72,8 @@ func (p *Part) Plan(now time.Time, c *config.Config, seen *Seen, act bool) []evi
 	return out
 }
 
-// Went records the outcome of starting an eviction: nil remembers the pod, an error is logged.
-func (p *Part) Went(now time.Time, pod stats.PodReference, err error) {
+// RecordEviction records the outcome of starting an eviction: nil remembers the pod, an error is logged.
+func (p *Descheduler) RecordEviction(now time.Time, pod stats.PodReference, err error) {
 	if err != nil {
 		//log: The agent could not start the eviction of a pod that a strategy selected. A later pass
 		//  tries again.
@@ -86,7 +86,7 @@ func (p *Part) Went(now time.Time, pod stats.PodReference, err error) {
 }
 
 // recentlyEvicted returns the UIDs of remembered pods and removes expired ones.
-func (p *Part) recentlyEvicted(now time.Time) map[string]bool {
+func (p *Descheduler) recentlyEvicted(now time.Time) map[string]bool {
 	if len(p.evictedAt) > maxRemembered {
 		clear(p.evictedAt)
 	}

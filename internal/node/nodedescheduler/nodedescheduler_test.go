@@ -44,9 +44,9 @@ func podIndex(edit func(*cri.Listing)) read.Index {
 	return read.NewIndex(l)
 }
 
-func seen(edit func(*cri.Listing)) *Seen {
-	out := &Seen{Pods: podIndex(edit), Summary: &stats.Summary{}, Policy: &eviction.Policy{}}
-	out.Whole = []*v1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u-web"}}}
+func seen(edit func(*cri.Listing)) *Input {
+	out := &Input{Pods: podIndex(edit), Summary: &stats.Summary{}, Policy: &eviction.Policy{}}
+	out.PodObjects = []*v1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u-web"}}}
 	return out
 }
 
@@ -56,7 +56,7 @@ func settings() *config.Config {
 	return c
 }
 
-func part() (*Part, *bytes.Buffer) {
+func part() (*Descheduler, *bytes.Buffer) {
 	var log bytes.Buffer
 	return NewPart(t0.Add(-time.Hour), logthrottle.New(slog.New(slog.NewTextHandler(&log, nil)))), &log
 }
@@ -75,7 +75,7 @@ func TestPass(t *testing.T) {
 	if p.Due(t0.Add(time.Second), c) {
 		t.Error("Due() = true a second after a pass, want false")
 	}
-	p.Went(t0, victims[0].Pod.PodRef, nil)
+	p.RecordEviction(t0, victims[0].Pod.PodRef, nil)
 	if again := p.Plan(t0.Add(time.Hour), c, seen(nil), true); len(again) != 0 {
 		t.Errorf("victims an hour later = %+v, want none: the pod came back", again)
 	}
@@ -88,7 +88,7 @@ func TestPass(t *testing.T) {
 func TestFailedEvictionIsRetriedAndLogged(t *testing.T) {
 	p, log := part()
 	victims := p.Plan(t0, settings(), seen(nil), true)
-	p.Went(t0, victims[0].Pod.PodRef, errors.New("it cannot be pinned"))
+	p.RecordEviction(t0, victims[0].Pod.PodRef, errors.New("it cannot be pinned"))
 	if again := p.Plan(t0.Add(time.Hour), settings(), seen(nil), true); len(again) != 1 || !strings.Contains(log.String(), "cannot be pinned") {
 		t.Errorf("victims of the second pass = %+v, want one and the error in the log\n%s", again, log)
 	}
@@ -111,7 +111,7 @@ func TestPodObjectsAddData(t *testing.T) {
 	object := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "bare", UID: "u-bare",
 		OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "r", Controller: new(true)}}}}
 	s := seen(nil)
-	s.Whole = append(s.Whole, object)
+	s.PodObjects = append(s.PodObjects, object)
 	c := settings()
 	c.Descheduling.MaxPods = 5
 	p, log := part()
@@ -127,7 +127,7 @@ func TestPodObjectsAddData(t *testing.T) {
 // Without a pod object the use of local storage is unknown. The owner is known from labels.
 func TestRuntimeDataAlone(t *testing.T) {
 	s := seen(nil)
-	s.Whole = nil
+	s.PodObjects = nil
 	p, log := part()
 	if victims := p.Plan(t0, settings(), s, true); len(victims) != 0 {
 		t.Errorf("victims = %+v, want none: local storage is unknown\n%s", victims, log)

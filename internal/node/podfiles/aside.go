@@ -97,10 +97,10 @@ func (t *tree) lockDir(dir int, name string) int {
 	return fd
 }
 
-// SetAside moves a pod's emptyDirs aside, unless back returns an error, which it returns. Nothing
-// uses the volumes afterwards. If they are not removed, for example after a power loss, PutAside
+// MoveVolumesAside moves a pod's emptyDirs aside, unless back returns an error, which it returns. Nothing
+// uses the volumes afterwards. If they are not removed, for example after a power loss, PodsWithMovedVolumes
 // lists them.
-func (r *Remover) SetAside(uid string, back func() error) error {
+func (r *Remover) MoveVolumesAside(uid string, back func() error) error {
 	if checkName(uid) != nil {
 		return fmt.Errorf("move volumes of a pod aside: %.64q is not a valid UID", uid)
 	}
@@ -207,8 +207,8 @@ func (r *Remover) volumesOf(uid string) (int, error) {
 	return fd, nil
 }
 
-// PutAside returns the UIDs of pods with emptyDirs that were moved aside and not removed.
-func (r *Remover) PutAside() (uids []string, err error) {
+// PodsWithMovedVolumes returns the UIDs of pods with emptyDirs that were moved aside and not removed.
+func (r *Remover) PodsWithMovedVolumes() (uids []string, err error) {
 	pods, err := List(r.Host, r.pods())
 	if err != nil || len(pods) == 0 {
 		return nil, err
@@ -231,10 +231,10 @@ func (r *Remover) PutAside() (uids []string, err error) {
 	return uids, nil
 }
 
-// Aside removes the emptyDirs of a pod that were moved aside, even if the pod was restarted. If
+// RemoveMovedVolumes removes the emptyDirs of a pod that were moved aside, even if the pod was restarted. If
 // gone returns true, it also removes the rest as Volumes does, except volumes that were not moved
 // aside.
-func (r *Remover) Aside(ctx context.Context, uid string, gone func() bool) (Result, error) {
+func (r *Remover) RemoveMovedVolumes(ctx context.Context, uid string, gone func() bool) (Result, error) {
 	back := func() error {
 		if !gone() {
 			return errPodExists

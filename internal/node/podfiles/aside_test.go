@@ -54,7 +54,7 @@ func TestTwoRemoveWhatWasPutAside(t *testing.T) {
 		ended := make(chan error, 2)
 		for range 2 {
 			go func() {
-				_, err := b.Aside(t.Context(), ref.UID, there)
+				_, err := b.RemoveMovedVolumes(t.Context(), ref.UID, there)
 				ended <- err
 			}()
 		}
@@ -74,7 +74,7 @@ func TestTwoRemoveWhatWasPutAside(t *testing.T) {
 			_, err := os.Stat(b.volume + "/d0/new")
 			t.Fatalf("it has its name again; what the pod has written since is there: %v", err)
 		}
-		if uids, err := b.PutAside(); err != nil || !slices.Equal(uids, []string{ref.UID}) {
+		if uids, err := b.PodsWithMovedVolumes(); err != nil || !slices.Equal(uids, []string{ref.UID}) {
 			t.Errorf("PutAside = %v, %v, want the pod; removal errors %v", uids, err, errs)
 		}
 	}
@@ -88,7 +88,7 @@ func TestAStuckFileKeepsNoLaterVolume(t *testing.T) {
 	here := func() error { return nil }
 	for range 2 { // each life leaves one
 		free = append(free, stuck(t, b.volume+"/stuck"))
-		must(t, b.SetAside(ref.UID, here))
+		must(t, b.MoveVolumesAside(ref.UID, here))
 		gone(t, b.volume)
 	}
 	write(t, b.volume+"/large")
@@ -102,10 +102,10 @@ func TestAStuckFileKeepsNoLaterVolume(t *testing.T) {
 	for _, f := range free {
 		f()
 	}
-	if _, err := b.Aside(t.Context(), ref.UID, there); err != nil {
+	if _, err := b.RemoveMovedVolumes(t.Context(), ref.UID, there); err != nil {
 		t.Error(err)
 	}
-	if uids, err := b.PutAside(); err != nil || uids != nil {
+	if uids, err := b.PodsWithMovedVolumes(); err != nil || uids != nil {
 		t.Errorf("PutAside after the removal = %v, %v, want none", uids, err)
 	}
 }
@@ -135,18 +135,18 @@ func TestVolumesThatCannotBeRenamed(t *testing.T) {
 // Whatever else holds one, in this process or another, it is not removed twice at a time.
 func TestOneRemoverAtATime(t *testing.T) {
 	b := newBox(t, t.TempDir())
-	must(t, b.SetAside(ref.UID, func() error { return nil }))
+	must(t, b.MoveVolumesAside(ref.UID, func() error { return nil }))
 	put := filepath.Dir(put(b.volume))
 	other, err := os.Open(put)
 	must(t, err, unix.Flock(int(other.Fd()), unix.LOCK_EX))
-	if _, err := b.Aside(t.Context(), ref.UID, there); !errors.Is(err, ErrInProgress) {
+	if _, err := b.RemoveMovedVolumes(t.Context(), ref.UID, there); !errors.Is(err, ErrInProgress) {
 		t.Errorf("Aside during another removal = %v, want ErrInProgress", err)
 	}
 	if _, err := os.Stat(put + "/data/file"); err != nil {
 		t.Error(err)
 	}
 	must(t, other.Close())
-	if _, err := b.Aside(t.Context(), ref.UID, there); err != nil {
+	if _, err := b.RemoveMovedVolumes(t.Context(), ref.UID, there); err != nil {
 		t.Error(err)
 	}
 	gone(t, put)
@@ -161,7 +161,7 @@ func TestTheOldNameIsSynced(t *testing.T) {
 		synced = err == nil
 		return unix.Fsync(fd)
 	}
-	err := b.SetAside(ref.UID, func() error {
+	err := b.MoveVolumesAside(ref.UID, func() error {
 		if asked++; asked == 2 {
 			return back
 		}
@@ -187,7 +187,7 @@ func TestAnInterruptedRemovalIsBroughtToItsEnd(t *testing.T) {
 		if !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
 		}
-		if _, err := b.Aside(t.Context(), ref.UID, func() bool { return isGone }); err != nil {
+		if _, err := b.RemoveMovedVolumes(t.Context(), ref.UID, func() bool { return isGone }); err != nil {
 			t.Error(err)
 		}
 		gone(t, b.volume, filepath.Dir(put(b.volume)))

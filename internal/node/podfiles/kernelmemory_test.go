@@ -18,7 +18,7 @@ func TestAMountThatIsVeryFarDownDoesNotEndTheReader(t *testing.T) {
 		return
 	}
 	const limit = 64 << 20 // the container's in deploy/base/daemonset.yaml
-	out, peak, err := seqtest.WithinSpared(t, limit, seqtest.Mounted(t))
+	out, peak, err := seqtest.WithinProtected(t, limit, seqtest.Mounted(t))
 	_, said, _ := strings.Cut(out, "said: ")
 	said, _, _ = strings.Cut(said, "\n")
 	if err != nil || !strings.Contains(said, "line") {

@@ -546,7 +546,7 @@ func TestSetAside(t *testing.T) {
 	back := errors.New("it is back")
 	for n := range 2 { // restarted before the first call of back, or before the second
 		calls := 0
-		err := b.SetAside(ref.UID, func() error {
+		err := b.MoveVolumesAside(ref.UID, func() error {
 			if calls++; calls > n {
 				return back
 			}
@@ -556,34 +556,34 @@ func TestSetAside(t *testing.T) {
 			t.Errorf("restart before call %d: error %v, stat of the volume %v, want the error of back and the volume kept", n+1, err, there)
 		}
 	}
-	if uids, err := b.PutAside(); err != nil || uids != nil {
+	if uids, err := b.PodsWithMovedVolumes(); err != nil || uids != nil {
 		t.Errorf("PutAside after a restart = %v, %v, want none", uids, err)
 	}
 	here := func() error { return nil }
-	must(t, b.SetAside(ref.UID, here), b.SetAside("none", here))
+	must(t, b.MoveVolumesAside(ref.UID, here), b.MoveVolumesAside("none", here))
 	gone(t, b.volume)
 	write(t, b.volume+"/new")
-	must(t, b.SetAside(ref.UID, here)) // once more: those of its next life
+	must(t, b.MoveVolumesAside(ref.UID, here)) // once more: those of its next life
 	gone(t, b.volume)
 	write(t, b.volume+"/new")
-	if uids, err := b.PutAside(); err != nil || !slices.Equal(uids, []string{ref.UID}) {
+	if uids, err := b.PodsWithMovedVolumes(); err != nil || !slices.Equal(uids, []string{ref.UID}) {
 		t.Errorf("PutAside = %v, %v, want the pod", uids, err)
 	}
-	got, err := b.Aside(t.Context(), ref.UID, there)
+	got, err := b.RemoveMovedVolumes(t.Context(), ref.UID, there)
 	if err != nil || got.Entries < 4 || got.Bytes < 2*5000 {
 		t.Errorf("Aside = %+v, %v, want at least 4 entries", got, err)
 	}
 	if _, err := os.Lstat(b.volume + "/new"); err != nil {
 		t.Error(err)
 	}
-	if uids, err := b.PutAside(); err != nil || uids != nil {
+	if uids, err := b.PodsWithMovedVolumes(); err != nil || uids != nil {
 		t.Errorf("PutAside after the removal = %v, %v, want none", uids, err)
 	}
-	if got, err := b.Aside(t.Context(), ref.UID, there); err != nil || got.Entries != 0 {
+	if got, err := b.RemoveMovedVolumes(t.Context(), ref.UID, there); err != nil || got.Entries != 0 {
 		t.Errorf("second Aside = %+v, %v, want no entries", got, err)
 	}
 	for _, bad := range []string{"", "..", "u-1/.."} {
-		if _, err := b.Aside(t.Context(), bad, there); err == nil || b.SetAside(bad, here) == nil {
+		if _, err := b.RemoveMovedVolumes(t.Context(), bad, there); err == nil || b.MoveVolumesAside(bad, here) == nil {
 			t.Errorf("UID %q accepted, want an error", bad)
 		}
 	}

@@ -98,5 +98,5 @@ func (p *Part) warn(n *api.UnknownPriority) {
 	//do: Provide priorities: staticPodPath, the kubelet's feature gate PodsAPI, jettison-bridge or another
 	//  client of the socket. The key advice has the details.
 	p.o.Log.Warn("pods of unknown priority found", api.EventPod.Attr(),
-		"unknown", n.Pods, "unprotected", n.Unprotected, "advice", Ways)
+		"unknown", n.Pods, "unprotected", n.Unprotected, "advice", Advice)
 }

@@ -2,7 +2,7 @@
 // report priorities, and tenants control labels. Without pod objects, the agent cannot distinguish a
 // critical pod outside the protected namespaces, and may evict it before a leaking pod.
 //
-//	priorities.go  Count; Ways: the sources of priorities
+//	priorities.go  Count; Advice: the sources of priorities
 //	part.go        Part: keeps the count for the loop and warns
 package priorities
 
@@ -15,8 +15,8 @@ import (
 	"jettison/stats/read"
 )
 
-// Ways is advice for the operator: the sources of priorities.
-const Ways = "set staticPodPath to the directory of the static pods' manifests, enable the kubelet's " +
+// Advice is advice for the operator: the sources of priorities.
+const Advice = "set staticPodPath to the directory of the static pods' manifests, enable the kubelet's " +
 	"feature gate PodsAPI (v1.36), or put pod objects on the agent's socket with jettison-bridge or " +
 	"another client (docs/reference/socket.md)"
 
@@ -36,8 +36,8 @@ func count(
 		if !p.Ready() {
 			continue
 		}
-		pod := p.Told(self)
-		priority, protected := policy.Judge(&pod, objects[uid])
+		pod := p.FromRuntime(self)
+		priority, protected := policy.PriorityAndProtection(&pod, objects[uid])
 		if protected != "" {
 			neverVictims++
 		}

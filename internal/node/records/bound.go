@@ -80,7 +80,7 @@ func boundReading(r *api.Reading) *api.Reading {
 	return &clean
 }
 
-func boundSqueeze(s *api.Squeeze) *api.Squeeze {
+func boundSqueeze(s *api.ProactiveReclaim) *api.ProactiveReclaim {
 	if s == nil {
 		return nil
 	}

@@ -96,18 +96,18 @@ func (k *Keeper) Keeps() bool { return k != nil }
 // writes reports whether records are written.
 func (k *Keeper) writes() bool { return k != nil && k.writer != nil }
 
-// Foreign returns an error that names the other agent with a lock on the directory; nil: none.
-func (k *Keeper) Foreign() error {
+// LockedByOther returns an error that names the other agent with a lock on the directory; nil: none.
+func (k *Keeper) LockedByOther() error {
 	if !k.writes() {
 		return nil
 	}
 	return k.writer.Foreign()
 }
 
-// Would keeps the record of an eviction that a dry run would have begun.
-func (k *Keeper) Would(r *api.Record) {
+// RecordDryRun keeps the record of an eviction that a dry run would have begun.
+func (k *Keeper) RecordDryRun(r *api.Record) {
 	if k.Keeps() && k.dry {
-		r.DryRun, r.Outcome, r.Over = true, api.OutcomeDryRun, true
+		r.DryRun, r.Outcome, r.Complete = true, api.OutcomeDryRun, true
 		k.Update(r)
 	}
 }
@@ -135,8 +135,8 @@ func (k *Keeper) Update(r *api.Record) {
 	}
 }
 
-// Tell publishes a record to readers without writing it, because another update follows soon.
-func (k *Keeper) Tell(r *api.Record) {
+// Publish publishes a record to readers without writing it, because another update follows soon.
+func (k *Keeper) Publish(r *api.Record) {
 	if k.Keeps() {
 		k.publish(r)
 	}

@@ -71,7 +71,7 @@ func TestRecentRecordsOutliveTheProcess(t *testing.T) {
 		t.Errorf("%d records in memory of the next process %v, want the newest %d", len(got), got, recentSize)
 	}
 	dry := keeper(t, "", true)
-	dry.Would(&api.Record{Version: Version, ID: "w"})
+	dry.RecordDryRun(&api.Record{Version: Version, ID: "w"})
 	if got := atHand(dry); !slices.Equal(got, []string{"w dryRun"}) {
 		t.Errorf("records in memory of a dry run = %v, want w dryRun", got)
 	}

@@ -13,7 +13,7 @@ import (
 // groupNote is the note with a cgroup's former memory.oom.group, like noteName.
 const groupNote = "memory.oom.group"
 
-// Apart makes an OOM kill in the agent's own cgroup end one process only. A command that a user
+// IsolateOOMKills makes an OOM kill in the agent's own cgroup end one process only. A command that a user
 // runs in the agent's container, and that uses up the container's memory, is then killed alone,
 // because it has a higher oom_score_adj. A kubelet makes the kernel kill all processes of a
 // container together (since v1.28, pkg/kubelet/kuberuntime/kuberuntime_container_linux.go,
@@ -21,7 +21,7 @@ const groupNote = "memory.oom.group"
 //
 // undo restores the former value, unless another process has changed it. After a crash the value
 // stays, and the former one is noted.
-func Apart(fs *cgroup.FS, own string) (undo func() error, err error) {
+func IsolateOOMKills(fs *cgroup.FS, own string) (undo func() error, err error) {
 	own = strings.Trim(path.Clean("/"+own), "/")
 	none := func() error { return nil }
 	if own == "" { // the root cgroup has no memory.oom.group

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Apart clears memory.oom.group. The former value is restored, also after a crash, except where another program has changed it.
+// IsolateOOMKills clears memory.oom.group. The former value is restored, also after a crash, except where another program has changed it.
 func TestApart(t *testing.T) {
 	fs, _ := tree(t, map[string]string{"a/own/memory.oom.group": "1\n", "b/memory.oom.group": "0\n", "c/cgroup.events": ""})
 	check := func(name, want string) {
@@ -21,11 +21,11 @@ func TestApart(t *testing.T) {
 	if _, err := unix.Listxattr(fs.Mount(), nil); err != nil {
 		t.Skip("no notes here:", err)
 	}
-	if _, err := Apart(fs, "/a/own"); err != nil { // a crash follows
+	if _, err := IsolateOOMKills(fs, "/a/own"); err != nil { // a crash follows
 		t.Fatal(err)
 	}
 	check("a/own", "0")
-	undo, err := Apart(fs, "/a/own")
+	undo, err := IsolateOOMKills(fs, "/a/own")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,16 +36,16 @@ func TestApart(t *testing.T) {
 		check("a/own", "1")
 	}
 	for _, own := range []string{"/", "", "/b", "/c"} { // nothing to do
-		undo, err := Apart(fs, own)
+		undo, err := IsolateOOMKills(fs, own)
 		if err != nil || undo() != nil {
 			t.Errorf("Apart of cgroup %q = %v, want nil and an undo without error", own, err)
 		}
 	}
 	check("b", "0")
-	if _, err := Apart(fs, "/none"); err == nil {
+	if _, err := IsolateOOMKills(fs, "/none"); err == nil {
 		t.Error("Apart of a missing cgroup = nil, want an error")
 	}
-	if _, err := Apart(fs, "/a/own"); err != nil {
+	if _, err := IsolateOOMKills(fs, "/a/own"); err != nil {
 		t.Fatal(err)
 	}
 	g, err := fs.Group("a/own")

@@ -3,7 +3,7 @@
 //	selfprotect.go  Self, Lock: OOM score, heap limit, locked memory
 //	pages.go        SmallPages: restarts the process without huge pages
 //	memory.go       Memory: memory.min of the agent's cgroup and its ancestors
-//	oomgroup.go     Apart: OOM kills of single processes in the agent's container
+//	oomgroup.go     IsolateOOMKills: OOM kills of single processes in the agent's container
 package selfprotect
 
 import (

@@ -20,10 +20,10 @@ const maxPath = 107
 // leftFile is the file in the state directory with the path of the agent's socket.
 const leftFile = "socket.path"
 
-// Leave stores the path of the agent's socket in stateDir (empty: nowhere), for programs with a
+// Store stores the path of the agent's socket in stateDir (empty: nowhere), for programs with a
 // newer configuration: socket is read only at the start. An empty path removes the file. Only the
 // agent that owns stateDir may call it.
-func Leave(stateDir, path string) error {
+func Store(stateDir, path string) error {
 	if stateDir == "" {
 		return nil
 	}
@@ -44,9 +44,9 @@ func Leave(stateDir, path string) error {
 	})
 }
 
-// Left returns the path that Leave stored in stateDir last; empty: none, or unreadable. The agent
+// Load returns the path that Store stored in stateDir last; empty: none, or unreadable. The agent
 // may not listen there any more.
-func Left(stateDir string) string {
+func Load(stateDir string) string {
 	if stateDir == "" {
 		return ""
 	}

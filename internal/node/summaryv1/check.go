@@ -18,7 +18,7 @@ type checker struct{ err *strict.FieldError }
 
 func (c *checker) fail(what, field string, args ...any) {
 	if c.err == nil {
-		c.err = strict.Fault(fmt.Sprintf(field, args...), what)
+		c.err = strict.NewFieldError(fmt.Sprintf(field, args...), what)
 	}
 }
 

@@ -70,7 +70,7 @@ func TestAMountThatIsVeryFarDownDoesNotEndTheReader(t *testing.T) {
 		return
 	}
 	seqtest.Mounted(t)
-	if out, _ := hosttest.Survives(t, seqtest.WithinSpared, fmt.Sprint(os.Getpid())); !strings.HasSuffix(out, "cut true") {
+	if out, _ := hosttest.Survives(t, seqtest.WithinProtected, fmt.Sprint(os.Getpid())); !strings.HasSuffix(out, "cut true") {
 		t.Error("look at a deep mount did not report a lower bound: ", out)
 	}
 }

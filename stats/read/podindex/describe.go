@@ -7,9 +7,9 @@ import (
 	"jettison/stats"
 )
 
-// Told returns the pod from the runtime's data alone: its identity, not its usage. self is the
+// FromRuntime returns the pod from the runtime's data alone: its identity, not its usage. self is the
 // cgroup of this process, empty: unknown.
-func (p *Pod) Told(self string) stats.PodStats {
+func (p *Pod) FromRuntime(self string) stats.PodStats {
 	out := stats.PodStats{Cgroup: p.Cgroup}
 	if dir, base := path.Split(p.Cgroup); base != "" {
 		if c, ok := stats.ParsePodCgroup(strings.Trim(dir, "/"), base); ok && c.UID == p.PodRef.UID {

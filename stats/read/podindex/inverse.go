@@ -41,7 +41,7 @@ func containerRequest(qos stats.QOSClass, c *cri.Container,
 	capacity stats.Opt[uint64]) stats.Opt[stats.Range] {
 	for _, key := range []string{"memory.min", "memory.low"} {
 		if v, ok := cgroup.Decimal([]byte(c.Unified[key])); ok && v > 0 && qos != stats.BestEffort {
-			return stats.Some(stats.Exactly(v))
+			return stats.Some(stats.ExactRange(v))
 		}
 	}
 	adj, limit := c.OOMScoreAdj, c.MemoryLimit

@@ -92,8 +92,8 @@ func TestWrittenRequestIsExact(t *testing.T) {
 		text string
 		want stats.Opt[stats.Range]
 	}{
-		{stats.Burstable, "memory.low", "1048576", stats.Some(stats.Exactly(1 << 20))},
-		{stats.Guaranteed, "memory.min", "1048576", stats.Some(stats.Exactly(1 << 20))},
+		{stats.Burstable, "memory.low", "1048576", stats.Some(stats.ExactRange(1 << 20))},
+		{stats.Guaranteed, "memory.min", "1048576", stats.Some(stats.ExactRange(1 << 20))},
 		{stats.BestEffort, "memory.low", "1048576", stats.Some(stats.Range{})},
 		{stats.Burstable, "memory.low", "max", stats.Opt[stats.Range]{}},
 		{stats.Burstable, "memory.low", "0", stats.Opt[stats.Range]{}},
@@ -160,8 +160,8 @@ func TestARefusedContainerLeavesNoRequest(t *testing.T) {
 		adj := int64(900)
 		p := New(cri.Listing{Sandboxes: []cri.PodSandbox{{ID: "s", UID: "u", Ready: true}}, Containers: []cri.Container{
 			{ID: "a", Name: "a", SandboxID: "s", State: cri.Running, OOMScoreAdj: &adj}, {ID: "b", Name: "b", SandboxID: "s", State: state, Refused: true}}})["u"]
-		if got := p.memoryRequest(stats.Burstable, stats.Some[uint64](1<<30)); got.OK || !p.Refused() {
-			t.Errorf("request with a refused %s container = %+v, refused %v", state, got, p.Refused())
+		if got := p.memoryRequest(stats.Burstable, stats.Some[uint64](1<<30)); got.OK || !p.StatusRefused() {
+			t.Errorf("request with a refused %s container = %+v, refused %v", state, got, p.StatusRefused())
 		}
 	}
 }

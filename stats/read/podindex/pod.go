@@ -2,7 +2,7 @@
 // requests, not their usage.
 //
 //	pod.go        Pod, Index: made from a cri.Listing
-//	describe.go   Told: a pod from the runtime's data alone
+//	describe.go   FromRuntime: a pod from the runtime's data alone
 //	roots.go      paths of pods' cgroups, both drivers
 //	request.go    the request of a pod: a range, from its containers
 //	inverse.go    the request of a container, from oom_score_adj and cpu.shares
@@ -107,16 +107,16 @@ func (i Index) Settled(now time.Time) bool {
 	return true
 }
 
-// Scored reports whether the oom_score_adj of a container is known. If it depends on the
+// HasScore reports whether the oom_score_adj of a container is known. If it depends on the
 // priority, all containers of the pod have the same.
-func (p *Pod) Scored() bool {
+func (p *Pod) HasScore() bool {
 	return slices.ContainsFunc(p.Containers,
 		func(c cri.Container) bool { return c.OOMScoreAdj != nil })
 }
 
-// Refused reports whether the runtime's status of the pod, or of one of its containers, exceeds
+// StatusRefused reports whether the runtime's status of the pod, or of one of its containers, exceeds
 // the size limit.
-func (p *Pod) Refused() bool {
+func (p *Pod) StatusRefused() bool {
 	refused := func(c *cri.Container) bool { return c.Refused }
 	return p.Sandboxes[0].Refused || slices.ContainsFunc(p.parts.alive, refused) ||
 		slices.ContainsFunc(p.parts.dead, refused)
@@ -126,7 +126,7 @@ func (p *Pod) Refused() bool {
 func (p *Pod) Describe(out *stats.PodStats, capacity stats.Opt[uint64]) {
 	out.PodRef, out.Announced, out.Annotations = p.PodRef, true, p.Annotations
 	out.StartTime, out.SandboxIDs, out.StatusRefused = p.Sandboxes[0].CreatedAt, p.SandboxIDs,
-		p.Refused()
+		p.StatusRefused()
 	for i := range p.Containers {
 		c := &p.Containers[i]
 		if adj := c.OOMScoreAdj; adj != nil && *adj == OOMScoreAdjGuaranteed &&

@@ -107,7 +107,7 @@ type follower struct {
 	synced    bool   // the kubelet sent all its pods, and no error followed
 	lastError string // the last logged error
 
-	reduced, reducedBefore podjson.Fitted // reductions of this connection, and of the last list
+	reduced, reducedBefore podjson.Reduction // reductions of this connection, and of the last list
 }
 
 func (f *follower) run(ctx context.Context) {
@@ -175,7 +175,7 @@ func (f *follower) follow(ctx context.Context) error {
 		return cmp.Or(context.Cause(ctx), err)
 	}
 	all, synced := []*v1.Pod{}, false
-	f.reduced = podjson.Fitted{}
+	f.reduced = podjson.Reduction{}
 	for {
 		event, err := stream.Recv()
 		switch cause := context.Cause(ctx); {
@@ -233,20 +233,20 @@ func (f *follower) skip(err error) {
 // and all priorities would be unknown.
 func (f *follower) fit(all []*v1.Pod) []*v1.Pod {
 	all, did := podjson.Fit(all)
-	f.reduced.Less += did.Less
-	f.reduced.Left += did.Left
+	f.reduced.Minimal += did.Minimal
+	f.reduced.Dropped += did.Dropped
 	return all
 }
 
 // logReduced logs that pods were reduced, if by more than in the last list.
 func (f *follower) logReduced() {
-	if f.reduced.Less > f.reducedBefore.Less || f.reduced.Left > f.reducedBefore.Left {
+	if f.reduced.Minimal > f.reducedBefore.Minimal || f.reduced.Dropped > f.reducedBefore.Dropped {
 		//log: The pods of this node exceed the memory limit for pod objects. The agent keeps only
 		//  the identity and priority of the largest ones (pods) and nothing of some (left).
 		//do: Find and remove pods with very large specs or annotations, or very many ended pods, on
 		//  this node.
-		f.Log.Warn("pod objects of this node reduced to fit", "pods", f.reduced.Less, "left",
-			f.reduced.Left)
+		f.Log.Warn("pod objects of this node reduced to fit", "pods", f.reduced.Minimal, "left",
+			f.reduced.Dropped)
 	}
 	f.reducedBefore = f.reduced
 }

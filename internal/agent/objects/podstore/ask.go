@@ -39,7 +39,7 @@ type Asked struct {
 
 // Ask reads one pod and charges its memory until done is called; done is never nil. Errors name the
 // field and wrap the same errors as Put.
-func (s *Store) Ask(r io.Reader, form Form, by By) (asked *Asked, done func(), err error) {
+func (s *Store) Ask(r io.Reader, form Form, by Role) (asked *Asked, done func(), err error) {
 	q := &request{s: s, by: by}
 	text, err := io.ReadAll(&counted{r: r, charge: q.chargeText})
 	if err == nil {
@@ -63,7 +63,7 @@ func (q *request) decodeAsked(text []byte, form Form) (*Asked, error) {
 			return nil, err
 		}
 	}
-	p, unknown, err := podjson.Asking(text)
+	p, unknown, err := podjson.DecodeForAdmission(text)
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ func wordy(uid string) string {
 }
 
 // filled returns a store with pods of about half a MiB, of at least so many bytes, put by a role.
-func filled(t *testing.T, by By, bytes int64) *Store {
+func filled(t *testing.T, by Role, bytes int64) *Store {
 	t.Helper()
 	s := New()
 	for n := 0; s.held.Load() < bytes; n++ {
@@ -37,7 +37,7 @@ func filled(t *testing.T, by By, bytes int64) *Store {
 // However full the store is, a member may request admission for a pod, and put one that fits, of
 // the maximal size.
 func TestFullStoreAcceptsLargePodOfMember(t *testing.T) {
-	for _, by := range []By{ByRoot, ByMember} {
+	for _, by := range []Role{ByRoot, ByMember} {
 		s := filled(t, by, int64(by.memory()-600<<10))
 		for _, pod := range []string{wordy("new"), labelled("new", 1000<<10)} {
 			_, done, err := s.Ask(strings.NewReader(pod), FormJSON, ByMember)
@@ -57,7 +57,7 @@ func TestFullStoreErrors(t *testing.T) {
 	large := []string{labelled("x", 900<<10), labelled("y", 900<<10)}
 	small := []string{labelled("x", 300<<10), labelled("y", 300<<10)}
 	for _, c := range []struct {
-		full, by By
+		full, by Role
 		pods     []string
 		replace  bool
 		want     string // empty: accepted
@@ -134,7 +134,7 @@ func TestNoObjectIsDroppedForTooMuch(t *testing.T) {
 func TestMembersYieldToRoot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New()
-		large := func(by By) error {
+		large := func(by Role) error {
 			_, _, err := s.Put(&endless{text: labelled("UID", 500<<10), prefix: "x", n: 6}, true, by)
 			return err
 		}

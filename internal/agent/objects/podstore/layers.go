@@ -7,17 +7,17 @@ import (
 	"slices"
 )
 
-// By is the role of a client.
-type By int
+// Role is the role of a client.
+type Role int
 
 // The roles. Root overrides members of the socket's group.
 const (
-	ByMember By = iota
+	ByMember Role = iota
 	ByRoot
 )
 
 // memory returns the limit for the objects of a role, in bytes.
-func (by By) memory() int {
+func (by Role) memory() int {
 	if by == ByRoot {
 		return MaxMemory
 	}
@@ -32,7 +32,7 @@ type layer = map[string]*entry
 type layers struct{ root, members layer }
 
 // of returns the layer of a role.
-func (l *layers) of(by By) *layer {
+func (l *layers) of(by Role) *layer {
 	if by == ByRoot {
 		return &l.root
 	}
@@ -54,7 +54,7 @@ func (l *layers) same(e *entry) *entry {
 
 // with returns the layers with a batch added to a role's layer, or replacing it; root's replaces
 // both. changed: the entries differ.
-func (l *layers) with(batch layer, replace bool, by By) (next layers, changed bool) {
+func (l *layers) with(batch layer, replace bool, by Role) (next layers, changed bool) {
 	next = *l
 	own, before := layer{}, *l.of(by)
 	switch {
@@ -76,7 +76,7 @@ func (l *layers) with(batch layer, replace bool, by By) (next layers, changed bo
 
 // delete returns the layers without the objects of a pod that the role may delete. It returns the
 // errors of Store.Delete.
-func (l *layers) delete(uid string, by By) (next layers, err error) {
+func (l *layers) delete(uid string, by Role) (next layers, err error) {
 	next = *l
 	switch {
 	case l.members[uid] == nil && l.root[uid] == nil:
@@ -131,7 +131,7 @@ func (l *layers) without(uids []string) layers {
 }
 
 // memory returns the bytes of the objects of a role, and of both roles.
-func (l *layers) memory(by By) (own, all int) {
+func (l *layers) memory(by Role) (own, all int) {
 	for _, e := range *l.of(by) {
 		own += e.size
 	}

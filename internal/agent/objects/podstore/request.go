@@ -13,7 +13,7 @@ import (
 // request is a Put, Ask or Hold in flight, with its share of the memory budget until release.
 type request struct {
 	s      *Store
-	by     By
+	by     Role
 	staged int      // bytes of new objects
 	texts  int      // bytes of memory for text
 	reused []*entry // pinned objects

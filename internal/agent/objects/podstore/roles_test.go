@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func puts(t *testing.T, s *Store, by By, replace bool, pods ...string) {
+func puts(t *testing.T, s *Store, by Role, replace bool, pods ...string) {
 	t.Helper()
 	if _, _, err := s.Put(strings.NewReader("["+strings.Join(pods, ",")+"]"), replace, by); err != nil {
 		t.Fatal(err)

@@ -69,14 +69,14 @@ func TestStalledBodiesBlockNoOther(t *testing.T) {
 	last := &request{s: s, by: ByMember}
 	last.charge(0, maxBoth) // more than the members' budget
 	for _, c := range []struct {
-		by   By
+		by   Role
 		pods int
 	}{{ByMember, 1}, {ByRoot, 1}, {ByRoot, 110}} {
 		if _, _, err := s.Put(list(0, c.pods), true, c.by); err != nil {
 			t.Errorf("Put by %v of %d pods: %v", c.by, c.pods, err)
 		}
 	}
-	for _, by := range []By{ByMember, ByRoot} {
+	for _, by := range []Role{ByMember, ByRoot} {
 		_, done, err := s.Ask(strings.NewReader(text(fmt.Sprint("asks", by), 0)), FormJSON, by)
 		if err != nil {
 			t.Errorf("Ask by %v with stalled members: %v", by, err)

@@ -93,14 +93,14 @@ type Snapshot struct {
 	// Members are the UIDs of objects that only members of the socket's group provided. They cannot
 	// cause a kill, or the choice of a victim (docs/reference/socket.md).
 	Members map[string]bool
-	Refused []Refused // rejected objects of clients, by UID; neither in Pods nor in Objects
+	Refused []Rejected // rejected objects of clients, by UID; neither in Pods nor in Objects
 	// Manifests are all static manifests as read, also those whose pods the runtime does not have
 	// yet. They are not in Objects.
 	Manifests []*v1.Pod
 }
 
-// Refused is a rejected object of a client: the runtime has another pod with its UID.
-type Refused struct{ Object, Runtime stats.PodReference }
+// Rejected is a rejected object of a client: the runtime has another pod with its UID.
+type Rejected struct{ Object, Runtime stats.PodReference }
 
 // Store holds pod objects. It is safe for concurrent use. Create it with New.
 type Store struct {
@@ -119,7 +119,7 @@ type Store struct {
 	clients       layers
 	manifests     []*v1.Pod
 	runtime       read.Index
-	refused       []Refused          // of clients, by UID
+	refused       []Rejected         // of clients, by UID
 	heard         time.Time          // last put or delete of a client; zero: none
 	synced        time.Time          // last put with replace
 	matched       map[string]*v1.Pod // manifests by the UID that the runtime knows their pods by
@@ -156,7 +156,7 @@ func (s *Store) Changed() <-chan struct{} { return s.changed }
 // objects of members may have been dropped for root's. Errors name the pod. They wrap ErrTooLarge
 // (never accepted), ErrFull (delete some), ErrBusy (too many requests in flight, retry) or the
 // error of the reader.
-func (s *Store) Put(r io.Reader, replace bool, by By) (pods int, version uint64, err error) {
+func (s *Store) Put(r io.Reader, replace bool, by Role) (pods int, version uint64, err error) {
 	batch, memory := layer{}, 0
 	q := &request{s: s, by: by}
 	defer q.release()
@@ -193,7 +193,7 @@ func (s *Store) known() layers {
 }
 
 // errMemory returns the error for a body that exceeds the limit of one client.
-func errMemory(by By) error {
+func errMemory(by Role) error {
 	if by == ByRoot {
 		return fmt.Errorf("%w: the limit is %d MiB of pods", ErrTooLarge, MaxMemory>>20)
 	}
@@ -214,7 +214,7 @@ const kubeletsAnnotations = "kubernetes.io/config."
 
 // apply adds a batch to the known objects. Equal objects stay, so that the version changes only
 // with the content. If root's exceed the limit, objects of members are dropped.
-func (s *Store) apply(batch layer, replace bool, by By) (version uint64, err error) {
+func (s *Store) apply(batch layer, replace bool, by Role) (version uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	next, changed := s.clients.with(batch, replace, by)
@@ -247,7 +247,7 @@ func (s *Store) apply(batch layer, replace bool, by By) (version uint64, err err
 
 // Delete removes a pod: for root from all objects of clients, for a member from those of members.
 // It does not remove a manifest. It returns ErrUnknown, ErrOwnedByRoot or nil.
-func (s *Store) Delete(uid string, by By) error {
+func (s *Store) Delete(uid string, by Role) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	next, err := s.clients.delete(uid, by)
@@ -321,16 +321,16 @@ func (s *Store) bind() {
 }
 
 // refuse finds the clients' objects with the UID of another pod of the runtime. The lock is held.
-func (s *Store) refuse() []Refused {
+func (s *Store) refuse() []Rejected {
 	s.refused = nil
 	for _, layer := range s.clients.all() {
 		for uid, e := range layer {
 			if s.isRefused(e) {
-				s.refused = append(s.refused, Refused{Object: e.pod.Ref, Runtime: s.runtime[uid].PodRef})
+				s.refused = append(s.refused, Rejected{Object: e.pod.Ref, Runtime: s.runtime[uid].PodRef})
 			}
 		}
 	}
-	slices.SortFunc(s.refused, func(a, b Refused) int {
+	slices.SortFunc(s.refused, func(a, b Rejected) int {
 		return cmp.Or(strings.Compare(a.Runtime.UID, b.Runtime.UID), strings.Compare(a.Object.Namespace,
 			b.Object.Namespace),
 			strings.Compare(a.Object.Name, b.Object.Name))

@@ -203,7 +203,7 @@ func TestBusy(t *testing.T) {
 	s := New()
 	s.staged.Store(maxAll)
 	s.roots.Store(maxAll)
-	for _, by := range []By{ByMember, ByRoot} {
+	for _, by := range []Role{ByMember, ByRoot} {
 		if _, _, err := s.Put(list(0, 20), false, by); !errors.Is(err, ErrBusy) {
 			t.Errorf("Put with a used budget: error %v, want ErrBusy", err)
 		}

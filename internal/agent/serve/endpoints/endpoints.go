@@ -27,10 +27,10 @@ import (
 
 // Options of New.
 type Options struct {
-	// Turned returns the time since the loop last ran; false: it does not run yet, and why is the
+	// LoopAge returns the time since the loop last ran; false: it does not run yet, and why is the
 	// reason. It is called from any goroutine.
-	Turned func() (ago time.Duration, why string, ok bool)
-	Events *eventlog.Ring
+	LoopAge func() (ago time.Duration, why string, ok bool)
+	Events  *eventlog.Ring
 	// Records are the eviction records; nil: they are not served.
 	Records Records
 	// Metrics returns the metrics in the text format of Prometheus. eventsDropped is the number of

@@ -43,7 +43,7 @@ func TestHealthAndReadiness(t *testing.T) {
 		{6 * time.Second, true, 200, 503, "the loop hangs: last run 6s ago"},
 		{2 * time.Minute, true, 503, 503, "the loop hangs: last run 2m0s ago"},
 	} {
-		e := New(Options{Turned: func() (time.Duration, string, bool) { return c.ago, "the agent waits", c.runs }})
+		e := New(Options{LoopAge: func() (time.Duration, string, bool) { return c.ago, "the agent waits", c.runs }})
 		alive, ready := get(e, api.PathHealth), get(e, api.PathReady)
 		if alive.Code != c.alive || ready.Code != c.ready || !strings.Contains(ready.Body.String(), c.text) {
 			t.Errorf("loop last run %v ago: /healthz = %d, /readyz = %d %s; want %d, %d with %q", c.ago, alive.Code, ready.Code, ready.Body,

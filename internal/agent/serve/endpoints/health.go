@@ -18,7 +18,7 @@ func (e *Endpoints) health(w http.ResponseWriter, r *http.Request) {
 	if _, ok := parameters(w, r); !ok {
 		return
 	}
-	if ago, _, runs := e.o.Turned(); runs && ago > deadLimit {
+	if ago, _, runs := e.o.LoopAge(); runs && ago > deadLimit {
 		fail(w, http.StatusServiceUnavailable, hung(ago))
 		return
 	}
@@ -30,7 +30,7 @@ func (e *Endpoints) ready(w http.ResponseWriter, r *http.Request) {
 	if _, ok := parameters(w, r); !ok {
 		return
 	}
-	switch ago, why, runs := e.o.Turned(); {
+	switch ago, why, runs := e.o.LoopAge(); {
 	case !runs:
 		fail(w, http.StatusServiceUnavailable, why)
 	case ago > hungLimit:

@@ -22,7 +22,7 @@ import (
 type Admission interface {
 	// Ask decides with the known state of the node. by is the client: a pod that a member describes
 	// counts as if it had put it. It changes nothing and does not wait.
-	Ask(ctx context.Context, pod *v1.Pod, by podstore.By) (admit.Result, error)
+	Ask(ctx context.Context, pod *v1.Pod, by podstore.Role) (admit.Result, error)
 	// Preempt decides like Ask, and preempts pods if a critical pod needs it. It returns when the
 	// preemption has ended. If ctx ends earlier, a started preemption continues. The runtime or a
 	// static manifest has a pod with this UID.

@@ -38,7 +38,7 @@ type decider struct {
 	calls []string // "ask UID source" or "preempt UID source"
 }
 
-func (d *decider) Ask(ctx context.Context, p *v1.Pod, by podstore.By) (admit.Result, error) {
+func (d *decider) Ask(ctx context.Context, p *v1.Pod, by podstore.Role) (admit.Result, error) {
 	call := "ask"
 	if by == podstore.ByMember {
 		call = "ask by member"

@@ -297,7 +297,7 @@ func connOf(r *http.Request) *conn {
 }
 
 // by returns the role of the client in the pod store.
-func by(r *http.Request) podstore.By {
+func by(r *http.Request) podstore.Role {
 	if c := connOf(r); c != nil && c.role == owner {
 		return podstore.ByRoot
 	}

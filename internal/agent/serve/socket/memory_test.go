@@ -157,7 +157,9 @@ func dialAll(t *testing.T, path string) (all []net.Conn) {
 // refuser rejects every pod.
 type refuser struct{}
 
-func (refuser) Ask(context.Context, *v1.Pod, podstore.By) (admit.Result, error) { return refusal, nil }
+func (refuser) Ask(context.Context, *v1.Pod, podstore.Role) (admit.Result, error) {
+	return refusal, nil
+}
 
 func (refuser) Preempt(context.Context, *v1.Pod) (admit.Result, error) { return refusal, nil }
 

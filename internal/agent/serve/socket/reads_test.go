@@ -18,7 +18,7 @@ import (
 
 // Read-only paths are served next to the socket's own, by GET and HEAD.
 func TestReadOnlyPaths(t *testing.T) {
-	e := endpoints.New(endpoints.Options{Turned: func() (time.Duration, string, bool) { return 0, "", true }})
+	e := endpoints.New(endpoints.Options{LoopAge: func() (time.Duration, string, bool) { return 0, "", true }})
 	path, _ := start(t, Options{Reads: e}, patient)
 	c := client(t, path)
 	for _, x := range []struct {

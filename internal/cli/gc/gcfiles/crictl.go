@@ -54,7 +54,7 @@ func parseContainers(n *Node, text []byte) error {
 		return err
 	}
 	if file.Containers == nil {
-		return strict.Fault("containers", "missing: want the output of crictl ps -a -o json")
+		return strict.NewFieldError("containers", "missing: want the output of crictl ps -a -o json")
 	}
 	ids := make(unique, len(*file.Containers))
 	n.Look.Containers = make([]reclaim.Container, 0, len(*file.Containers))
@@ -70,7 +70,7 @@ func parseContainers(n *Node, text []byte) error {
 				"CONTAINER_CREATED, CONTAINER_RUNNING, CONTAINER_EXITED or CONTAINER_UNKNOWN")
 		}
 		if c.Metadata == nil || c.Metadata.Name == "" {
-			return strict.Fault(field("metadata.name"), "missing")
+			return strict.NewFieldError(field("metadata.name"), "missing")
 		}
 		created, err := createdAt(field("createdAt"), c.CreatedAt)
 		if err != nil {
@@ -109,7 +109,7 @@ func parseSandboxes(n *Node, text []byte) error {
 		return err
 	}
 	if file.Items == nil {
-		return strict.Fault("items", "missing: want the output of crictl pods -o json")
+		return strict.NewFieldError("items", "missing: want the output of crictl pods -o json")
 	}
 	ids := make(unique, len(*file.Items))
 	n.Look.Sandboxes = make([]reclaim.Sandbox, 0, len(*file.Items))
@@ -123,7 +123,7 @@ func parseSandboxes(n *Node, text []byte) error {
 			return wrongState(field("state"), s.State, "SANDBOX_READY or SANDBOX_NOTREADY")
 		}
 		if s.Metadata == nil {
-			return strict.Fault(field("metadata"), "missing")
+			return strict.NewFieldError(field("metadata"), "missing")
 		}
 		created, err := createdAt(field("createdAt"), s.CreatedAt)
 		if err != nil {
@@ -157,13 +157,13 @@ func parseImages(n *Node, text []byte) error {
 		return err
 	}
 	if file.Images == nil {
-		return strict.Fault("images", "missing: want the output of crictl images -o json")
+		return strict.NewFieldError("images", "missing: want the output of crictl images -o json")
 	}
 	n.Look.Images = make([]reclaim.Image, 0, len(*file.Images))
 	for i := range *file.Images {
 		in := &(*file.Images)[i]
 		if in.ID == "" {
-			return strict.Fault(fmt.Sprintf("images[%d].id", i), "missing")
+			return strict.NewFieldError(fmt.Sprintf("images[%d].id", i), "missing")
 		}
 		out := reclaim.Image{ID: in.ID, Names: append(in.RepoTags, in.RepoDigests...), Pinned: in.Pinned}
 		if in.Spec != nil {
@@ -179,16 +179,16 @@ func parseImages(n *Node, text []byte) error {
 
 func createdAt(field string, nanoseconds *number) (time.Time, error) {
 	if nanoseconds == nil {
-		return time.Time{}, strict.Fault(field, "missing")
+		return time.Time{}, strict.NewFieldError(field, "missing")
 	}
 	return time.Unix(0, int64(*nanoseconds)), nil
 }
 
 func wrongState(field, got, want string) error {
 	if got == "" {
-		return strict.Fault(field, "missing")
+		return strict.NewFieldError(field, "missing")
 	}
-	return strict.Fault(field, fmt.Sprintf("%.40q is not %s", got, want))
+	return strict.NewFieldError(field, fmt.Sprintf("%.40q is not %s", got, want))
 }
 
 // unique is the set of IDs of a list.
@@ -196,10 +196,10 @@ type unique map[string]struct{}
 
 func (u unique) add(field, id string) error {
 	if id == "" {
-		return strict.Fault(field, "missing")
+		return strict.NewFieldError(field, "missing")
 	}
 	if _, ok := u[id]; ok {
-		return strict.Fault(field, fmt.Sprintf("duplicate ID %.80q", id))
+		return strict.NewFieldError(field, fmt.Sprintf("duplicate ID %.80q", id))
 	}
 	u[id] = struct{}{}
 	return nil

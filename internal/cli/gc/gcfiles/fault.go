@@ -29,7 +29,7 @@ func faultIn(path string, text []byte, err error) error {
 	case errors.As(err, &semantic):
 		return &strict.FieldError{File: path, Line: lineOf(text, valueAt(text, semantic.ByteOffset)),
 			Field: strict.Field(semantic.JSONPointer),
-			Err:   errors.New(strict.Unfit(semantic, reflect.TypeFor[gc]()))}
+			Err:   errors.New(strict.Mismatch(semantic, reflect.TypeFor[gc]()))}
 	}
 	return &strict.FieldError{File: path, Line: 1, Err: err}
 }

@@ -55,7 +55,7 @@ func parseGC(n *Node, text []byte) error {
 		return err
 	}
 	if file.Now == nil {
-		return strict.Fault("now", "missing")
+		return strict.NewFieldError("now", "missing")
 	}
 	n.Now = time.Time(*file.Now)
 	n.Policy = file.policy()
@@ -65,14 +65,14 @@ func parseGC(n *Node, text []byte) error {
 	case "diskPressure":
 		l.Trigger = reclaim.DiskPressure
 	default:
-		return strict.Fault("trigger", fmt.Sprintf("%.40q is not periodic or diskPressure", file.Trigger))
+		return strict.NewFieldError("trigger", fmt.Sprintf("%.40q is not periodic or diskPressure", file.Trigger))
 	}
 	if fs := file.ImageFs; fs != nil {
 		if fs.CapacityBytes == nil {
-			return strict.Fault("imageFs.capacityBytes", "missing")
+			return strict.NewFieldError("imageFs.capacityBytes", "missing")
 		}
 		if fs.AvailableBytes == nil {
-			return strict.Fault("imageFs.availableBytes", "missing")
+			return strict.NewFieldError("imageFs.availableBytes", "missing")
 		}
 		l.ImageFs = stats.Some(reclaim.ImageFsSize{CapacityBytes: uint64(*fs.CapacityBytes),
 			AvailableBytes: uint64(*fs.AvailableBytes)})

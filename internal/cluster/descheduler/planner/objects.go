@@ -200,7 +200,7 @@ func (o *objects) object(r *rawObject, document json.RawMessage) error {
 	case "PersistentVolume":
 		return decode(&o.Volumes, document, space)
 	case "PriorityClass":
-		return decode[schedulingv1.PriorityClass](&o.Classes, document, space)
+		return decode[schedulingv1.PriorityClass](&o.PriorityClasses, document, space)
 	case "PodDisruptionBudget":
 		return decode[policyv1.PodDisruptionBudget](&o.Budgets, document, space)
 	case "NodeMetrics", "PodMetrics":
@@ -230,11 +230,11 @@ func (o *objects) metrics(r *rawObject, document json.RawMessage) error {
 	if err := json.Unmarshal(document, &m); err != nil {
 		return err
 	}
-	if o.NodeUse == nil {
-		o.NodeUse, o.PodUse = map[string]v1.ResourceList{}, map[string]v1.ResourceList{}
+	if o.NodeUsage == nil {
+		o.NodeUsage, o.PodUsage = map[string]v1.ResourceList{}, map[string]v1.ResourceList{}
 	}
 	if r.Kind == "NodeMetrics" {
-		o.NodeUse[r.Metadata.Name] = m.Usage
+		o.NodeUsage[r.Metadata.Name] = m.Usage
 		return nil
 	}
 	sum := v1.ResourceList{}
@@ -248,7 +248,7 @@ func (o *objects) metrics(r *rawObject, document json.RawMessage) error {
 			sum[name] = total
 		}
 	}
-	o.PodUse[r.Metadata.Namespace+"/"+r.Metadata.Name] = sum
+	o.PodUsage[r.Metadata.Namespace+"/"+r.Metadata.Name] = sum
 	return nil
 }
 
@@ -259,7 +259,7 @@ func (o *objects) complete() error {
 	for name, value := range systemClasses {
 		classes[name] = value
 	}
-	for _, class := range o.Classes {
+	for _, class := range o.PriorityClasses {
 		classes[class.Name] = class.Value
 	}
 	for _, p := range o.Pods {

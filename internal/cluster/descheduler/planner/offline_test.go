@@ -235,7 +235,7 @@ func TestKindsOfOtherGroups(t *testing.T) {
 		if err := all.read([]byte(text), "t"); err != nil {
 			t.Error(err)
 		}
-		if got := [3]int{len(all.Nodes), len(all.Pods), len(all.NodeUse)}; got != want {
+		if got := [3]int{len(all.Nodes), len(all.Pods), len(all.NodeUsage)}; got != want {
 			t.Errorf("objects %s: nodes, pods, node metrics = %v, want %v", text, got, want)
 		}
 	}
@@ -250,7 +250,7 @@ func TestObjectsWithoutNamespace(t *testing.T) {
 		t.Fatal(err)
 	}
 	if all.Nodes[0].Namespace != "" || all.Pods[0].Namespace != "default" || all.Budgets[0].Namespace != "default" ||
-		all.Claims[0].Namespace != "default" || all.PodUse["default/p"] == nil {
+		all.Claims[0].Namespace != "default" || all.PodUsage["default/p"] == nil {
 		t.Errorf("objects = %+v, want namespace default except for the node", all)
 	}
 	if err := all.read([]byte(`{"kind":"Pod","metadata":{"name":"p","namespace":"default"}}`), "t"); err == nil {

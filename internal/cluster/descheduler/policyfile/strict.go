@@ -77,7 +77,7 @@ func (s *checker) args(entry, value *yaml.Node, path []string) {
 	} else if name == "" {
 		s.Add(entry, path[:len(path)-1], "name is missing: the plugin for these args")
 	} else {
-		question := nearest.Question(name, slices.Values(deschedule.Names()))
+		question := nearest.Question(name, slices.Values(deschedule.PluginNames()))
 		s.Add(entry, path[:len(path)-1], "unknown plugin %q%s", name, question)
 	}
 }

@@ -70,7 +70,7 @@ func (m *history) addBackground(now time.Time, p *v1.Pod) { m.pending[p.UID] = n
 
 // fill adds the history to a snapshot and removes expired entries.
 func (m *history) fill(now time.Time, s *deschedule.Snapshot) {
-	s.EvictedFrom, s.Pending, s.Refused = map[string]time.Time{}, map[types.UID]bool{},
+	s.EvictedFrom, s.Pending, s.Rejected = map[string]time.Time{}, map[types.UID]bool{},
 		map[types.UID]string{}
 	present := make(map[types.UID]bool, len(s.Pods))
 	for i, p := range s.Pods {
@@ -84,7 +84,7 @@ func (m *history) fill(now time.Time, s *deschedule.Snapshot) {
 			s.Pending[p.UID] = asked
 		}
 		if r, ok := m.rejections[p.UID]; ok && now.Sub(r.at) < rejectedFor {
-			s.Refused[p.UID] = fmt.Sprintf("eviction rejected by the API server %v ago: %s",
+			s.Rejected[p.UID] = fmt.Sprintf("eviction rejected by the API server %v ago: %s",
 				now.Sub(r.at).Round(time.Second), r.why)
 		}
 	}

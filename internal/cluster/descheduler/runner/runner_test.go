@@ -361,7 +361,7 @@ func TestUsageReader(t *testing.T) {
 	if len(errs) != 1 || !strings.Contains(errs[0].Error(), "load of node n2: annotation jettison/load: ") {
 		t.Errorf("fill() = %v, want one error about node n2", errs)
 	}
-	cpu, mine, share := s.NodeUse["n1"]["cpu"], s.PodUse["shop/a"]["cpu"], s.Queried["q"]["n2"]
+	cpu, mine, share := s.NodeUsage["n1"]["cpu"], s.PodUsage["shop/a"]["cpu"], s.Queried["q"]["n2"]
 	if cpu.MilliValue() != 3000 || mine.MilliValue() != 1500 || share != 62 || token != "Bearer t" || query != "q" {
 		t.Errorf("usage of n1 = %v, of pod a = %v, share of n2 = %v, token %q, query %q, want 3, 1.5, 62, \"Bearer t\", \"q\"", cpu.String(), mine.String(), share, token, query)
 	}

@@ -123,8 +123,8 @@ func (s *source) close(cancel context.CancelFunc) {
 // snapshot returns the cached objects. Objects are shared, lists are copies.
 func (s *source) snapshot() *deschedule.Snapshot {
 	out := &deschedule.Snapshot{
-		Budgets: list[policyv1.PodDisruptionBudget](s, "poddisruptionbudgets"),
-		Classes: list[schedulingv1.PriorityClass](s, "priorityclasses"),
+		Budgets:         list[policyv1.PodDisruptionBudget](s, "poddisruptionbudgets"),
+		PriorityClasses: list[schedulingv1.PriorityClass](s, "priorityclasses"),
 	}
 	out.Nodes, out.Pods, out.Namespaces = list[v1.Node](s, "nodes"), list[v1.Pod](s, "pods"),
 		list[v1.Namespace](s, "namespaces")

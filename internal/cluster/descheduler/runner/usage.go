@@ -65,7 +65,7 @@ func (f *usageReader) fill(ctx context.Context, now time.Time, s *deschedule.Sna
 		}
 	}
 	if f.metricsAPI {
-		s.NodeUse, s.PodUse = map[string]v1.ResourceList{}, map[string]v1.ResourceList{}
+		s.NodeUsage, s.PodUsage = map[string]v1.ResourceList{}, map[string]v1.ResourceList{}
 	}
 	if f.metricsAPI {
 		note(f.readMetricsAPI(ctx, s))
@@ -107,7 +107,7 @@ func (f *usageReader) readMetricsAPI(ctx context.Context, s *deschedule.Snapshot
 		for i := range all.Items {
 			item := &all.Items[i]
 			if kind == "nodes" {
-				s.NodeUse[item.Metadata.Name] = item.Usage
+				s.NodeUsage[item.Metadata.Name] = item.Usage
 				continue
 			}
 			sum := v1.ResourceList{}
@@ -118,7 +118,7 @@ func (f *usageReader) readMetricsAPI(ctx context.Context, s *deschedule.Snapshot
 					sum[name] = total
 				}
 			}
-			s.PodUse[item.Metadata.Namespace+"/"+item.Metadata.Name] = sum
+			s.PodUsage[item.Metadata.Namespace+"/"+item.Metadata.Name] = sum
 		}
 	}
 	return nil

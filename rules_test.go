@@ -433,3 +433,34 @@ func TestProductCodeIsReached(t *testing.T) {
 		}
 	}
 }
+
+// codeFile is a Go file that a page names, with or without its folder.
+var codeFile = regexp.MustCompile("`([\\w./-]*\\w\\.go)`")
+
+// Pages name Go files that exist. A page may leave out leading folders. Files of Kubernetes begin with pkg/.
+func TestPagesNameFilesThatExist(t *testing.T) {
+	known, pages := map[string]bool{}, 0
+	for _, path := range goFiles(t) {
+		for p := filepath.ToSlash(path); p != ""; _, p, _ = strings.Cut(p, "/") {
+			known[p] = true
+		}
+	}
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(path) != ".md" || strings.Contains(path, "node_modules") {
+			return err
+		}
+		pages++
+		text, err := os.ReadFile(path)
+		for i, line := range strings.Split(string(text), "\n") {
+			for _, m := range codeFile.FindAllStringSubmatch(line, -1) {
+				if !known[m[1]] && !strings.HasPrefix(m[1], "pkg/") {
+					t.Errorf("%s:%d: file %s does not exist", path, i+1, m[1])
+				}
+			}
+		}
+		return err
+	})
+	if err != nil || pages < 20 {
+		t.Errorf("read %d pages, error %v, want at least 20 pages and no error", pages, err)
+	}
+}

@@ -3,25 +3,25 @@
 // Every call has a deadline. The client has no subscriptions, and reads a streamed list to its end
 // or cancels it, so that a runtime never waits for it.
 //
-//	client.go      Client: dial, lists as streams or as one message
-//	connection.go  one socket: error texts, detection of a restarted runtime
-//	list.go        Lister: all sandboxes and containers, with cached details
-//	parts.go       lists of containers that exceed one answer
-//	ended.go       limit for the listed sandboxes and containers of ended pods
-//	largepods.go   lists of sandboxes that exceed one answer; sandboxes of one pod
-//	everything.go  all sandboxes and all containers, item by item
-//	stream.go      a streamed list, with limits
-//	arrive.go      a large list, decoded while it is received
-//	turn.go        serializes lists of everything and large answers
-//	thin.go        decodes only the needed fields of an answer
-//	thinjson.go    the same for JSON within answers
-//	taken.go       the needed fields of each answer
-//	sandbox.go     PodSandbox
-//	container.go   Container and its status
-//	verbose.go     fields of the verbose status outside the protocol
-//	image.go       Image, image file systems, writable layers
-//	runtime.go     name, version, conditions, cgroup driver
-//	stop.go        stopping containers and sandboxes
-//	remove.go      removing containers, sandboxes and images; status of images and sandboxes
-//	reopen.go      reopening a container's log
+//	client.go         Client: dial, lists as streams or as one message
+//	connection.go     one socket: error texts, detection of a restarted runtime
+//	list.go           Lister: all sandboxes and containers, with cached details
+//	listparts.go      lists of containers that exceed one answer
+//	ended.go          limit for the listed sandboxes and containers of ended pods
+//	largepods.go      lists of sandboxes that exceed one answer; sandboxes of one pod
+//	allcontainers.go  all sandboxes and all containers, item by item
+//	stream.go         a streamed list, with limits
+//	incremental.go    a large list, decoded while it is received
+//	exclusive.go      serializes lists of everything and large answers
+//	prune.go          decodes only the needed fields of an answer
+//	prunejson.go      the same for JSON within answers
+//	schema.go         the needed fields of each answer
+//	sandbox.go        PodSandbox
+//	container.go      Container and its status
+//	verbose.go        fields of the verbose status outside the protocol
+//	image.go          Image, image file systems, writable layers
+//	runtime.go        name, version, conditions, cgroup driver
+//	stop.go           stopping containers and sandboxes
+//	remove.go         removing containers, sandboxes and images; status of images and sandboxes
+//	reopen.go         reopening a container's log
 package cri

@@ -32,17 +32,17 @@
 //
 // The Manager:
 //
-//	manager.go     Manager and Config: calls the parts below in order
-//	input.go       Input
-//	step.go        one step
-//	candidates.go  the candidates for a threshold, and the choice of the victim
-//	local.go       pods over their own limits on local storage
-//	terse.go       a step that allocates nothing
-//	ready.go       Ready: the work that an observation asks for, and the next look
-//	reports.go     the caller's reports about evictions
-//	observed.go    queries for the caller
-//	resume.go      saving and restoring the state
-//	outlook.go     Outlook: the victim that each threshold would choose
+//	manager.go       Manager and Config: calls the parts below in order
+//	input.go         Input
+//	step.go          one step
+//	candidates.go    the candidates for a threshold, and the choice of the victim
+//	localstorage.go  pods over their own limits on local storage
+//	terse.go         a step that allocates nothing
+//	ready.go         Ready: the work that an observation asks for, and the next look
+//	reports.go       the caller's reports about evictions
+//	observed.go      queries for the caller
+//	resume.go        saving and restoring the state
+//	outlook.go       Outlook: the victim that each threshold would choose
 //
 // The parts. Each has its own state and knows neither the Manager nor another part: it gets its
 // input as arguments. All read the configuration.
@@ -57,7 +57,7 @@
 //	evictions.go       the evictions in progress
 //	life.go            Life: the phases and limits of an eviction
 //	awaited.go         the expected returns of an eviction, of every signal
-//	shared.go          shared memory that a victim leaves
+//	sharedmemory.go    shared memory that a victim leaves
 //	diskwait.go        files that a victim leaves
 //	wait.go            which evictions a threshold waits for
 //	history.go         pods that were evicted or set aside
@@ -66,21 +66,21 @@
 //	circuitbreaker.go  the circuit breaker of one threshold
 //	cause.go           which pods cause a pressure
 //	explain.go         whether the growth of pods explains a disk's loss
-//	quiet.go           the state of a quiet disk, which later shortages are compared with
+//	quietdisk.go       the state of a quiet disk, which later shortages are compared with
 //	unfinished.go      measurements that are cut off or too old
-//	fresh.go           how long a victim for a disk waits for fresh measurements
+//	diskfresh.go       how long a victim for a disk waits for fresh measurements
 //	relief.go          garbage collection before an eviction for a disk
 //
 // Saved state and published values:
 //
-//	saved.go         the saved form
-//	lifesaved.go     evictions
-//	awaitedsaved.go  expected returns
-//	sharedsaved.go   shared memory
-//	breakersaved.go  circuit breakers
-//	explainsaved.go  quiet disks
-//	decision.go      Decision, with the reasons in words
-//	message.go       the kubelet's messages
+//	saved.go              the saved form
+//	lifesaved.go          evictions
+//	awaitedsaved.go       expected returns
+//	sharedmemorysaved.go  shared memory
+//	breakersaved.go       circuit breakers
+//	explainsaved.go       quiet disks
+//	decision.go           Decision, with the reasons in words
+//	message.go            the kubelet's messages
 //
 // An eviction is over when the resource has recovered, not when a call returned. Until then no
 // other pod is evicted for the same shortage, because a runtime takes memory itself while it tears

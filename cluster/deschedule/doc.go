@@ -9,26 +9,26 @@
 // budget is spent once and limits apply across strategies. A plan is stable: planning again on the
 // resulting snapshot evicts nothing.
 //
-//	policy.go      Policy, profiles, the names of strategies
-//	args.go        arguments of each strategy and of DefaultEvictor
-//	validate.go    defaults and validation of a policy
-//	snapshot.go    Snapshot (input) and Result (output)
-//	plan.go        Plan: passes over the strategies until a pass evicts nothing
-//	rewind.go      restart of a plan from the first point where it changes
-//	evict.go       one eviction: limits, budgets, placement of the replacement
-//	evictor.go     DefaultEvictor: which pods are protected
-//	order.go       eviction order of pods
-//	filter.go      filters that strategies share: namespaces, labels, container states
-//	podlifetime.go PodLifeTime
-//	restarts.go    RemovePodsHavingTooManyRestarts
-//	failed.go      RemoveFailedPods
-//	taints.go      RemovePodsViolatingNodeTaints
-//	nodeaffinity.go RemovePodsViolatingNodeAffinity
-//	antiaffinity.go RemovePodsViolatingInterPodAntiAffinity
-//	duplicates.go  RemoveDuplicates
-//	agentload.go   load that jettison agents report for their nodes
-//	utilization.go code shared by LowNodeUtilization and HighNodeUtilization
-//	low.go         LowNodeUtilization
-//	high.go        HighNodeUtilization
-//	spread.go      RemovePodsViolatingTopologySpreadConstraint
+//	policy.go        Policy, profiles, the names of strategies
+//	args.go          arguments of each strategy and of DefaultEvictor
+//	validate.go      defaults and validation of a policy
+//	snapshot.go      Snapshot (input) and Result (output)
+//	plan.go          Plan: passes over the strategies until a pass evicts nothing
+//	rewind.go        restart of a plan from the first point where it changes
+//	evict.go         one eviction: limits, budgets, placement of the replacement
+//	evictor.go       DefaultEvictor: which pods are protected
+//	order.go         eviction order of pods
+//	filter.go        filters that strategies share: namespaces, labels, container states
+//	podlifetime.go   PodLifeTime
+//	restarts.go      RemovePodsHavingTooManyRestarts
+//	failed.go        RemoveFailedPods
+//	taints.go        RemovePodsViolatingNodeTaints
+//	nodeaffinity.go  RemovePodsViolatingNodeAffinity
+//	antiaffinity.go  RemovePodsViolatingInterPodAntiAffinity
+//	duplicates.go    RemoveDuplicates
+//	agentload.go     load that jettison agents report for their nodes
+//	utilization.go   code shared by LowNodeUtilization and HighNodeUtilization
+//	low.go           LowNodeUtilization
+//	high.go          HighNodeUtilization
+//	spread.go        RemovePodsViolatingTopologySpreadConstraint
 package deschedule

@@ -10,10 +10,10 @@
 // its current tolerations. So a restart changes no deadline, and a change of one of them takes
 // effect.
 //
-//	taint.go   Config, Core, Seen, Actions, Step
-//	due.go     the deadline of a pod
-//	stamp.go   taints without TimeAdded
-//	explain.go the effect of each taint on a pod
+//	taint.go      Config, Core, Seen, Actions, Step
+//	deadline.go   the deadline of a pod
+//	timeadded.go  taints without TimeAdded
+//	explain.go    the effect of each taint on a pod
 package taint
 
 import (

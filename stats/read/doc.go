@@ -1,21 +1,21 @@
 // Package read makes a stats.Summary from the kernel and the container runtime. A value that
 // could not be read is absent, never zero.
 //
-//	reader.go      Reader: cgroupfs and /proc into a Summary; the cheap look, the memory view
-//	node.go        the full look at the node
-//	podset.go      the pods of the hierarchy, kept between looks
-//	lister.go      the thread that lists and opens cgroups, which the kernel may block
-//	listclient.go  the bounds of a look's wait for the lister
-//	podlook.go     the files of one pod and its containers
-//	blame.go       memory use of a pod's containers, for eviction messages
-//	below.go       cgroups that containers create below their own, within bounds
-//	self.go        the pod that this process runs in
-//	stallshare.go  the share of time stalled, from totals
-//	background.go  Background: sources that may block, each in its own goroutine
-//	filesystems.go the node's file systems, Layout
-//	source.go      one source: last answer, age, error
-//	toplevel.go    memory use of the cgroups at the top of the hierarchy
-//	names.go       names for types of the packages below that callers need
+//	reader.go       Reader: cgroupfs and /proc into a Summary; the cheap look, the memory view
+//	node.go         the full look at the node
+//	podset.go       the pods of the hierarchy, kept between looks
+//	lister.go       the thread that lists and opens cgroups, which the kernel may block
+//	listclient.go   the bounds of a look's wait for the lister
+//	podlook.go      the files of one pod and its containers
+//	blame.go        memory use of a pod's containers, for eviction messages
+//	groupbudget.go  cgroups that containers create below their own, within bounds
+//	self.go         the pod that this process runs in
+//	stallshare.go   the share of time stalled, from totals
+//	background.go   Background: sources that may block, each in its own goroutine
+//	filesystems.go  the node's file systems, Layout
+//	source.go       one source: last answer, age, error
+//	toplevel.go     memory use of the cgroups at the top of the hierarchy
+//	names.go        names for types of the packages below that callers need
 //
 // The packages below know nothing of a Reader: podindex (the runtime's pods and their
 // requests), procfs and hostroot (/proc, and the node's directories), disk (pods' disk usage,

@@ -64,7 +64,7 @@ func paragraphs(text string) (out []*passage) {
 		}
 		p = &passage{}
 	}
-	n, fenced, comment := 0, "", false
+	n, fenced, comment, list := 0, "", false, false
 	for line := range strings.Lines(text) {
 		n++
 		line = strings.TrimRight(line, "\r\n")
@@ -87,9 +87,14 @@ func paragraphs(text string) (out []*passage) {
 		}
 		line = quote.ReplaceAllString(line, "")
 		bare := strings.TrimSpace(line)
+		indented := strings.HasPrefix(line, "    ") || strings.HasPrefix(line, "\t")
+		if bare != "" {
+			list = item.MatchString(line) || list && strings.HasPrefix(line, " ")
+		}
 		switch {
 		case bare == "":
 			end()
+		case indented && !list && len(p.lines) == 0: // a line of code
 		case strings.HasPrefix(bare, "|"):
 			end()
 			if rule.MatchString(bare) {

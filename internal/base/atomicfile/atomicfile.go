@@ -6,9 +6,9 @@
 // sync the directory, so the new name may be lost on power failure, and do not remove temporary
 // files of processes that died during a replacement.
 //
-//	atomicfile.go Open, Read: read small files; Replace, Clean: write them
-//	lock.go      Lock: a lock for one process at a time
-//	stream.go    Stream: reads files and pipes
+//	atomicfile.go  Open, Read: read small files; Replace, Clean: write them
+//	lock.go        Lock: a lock for one process at a time
+//	stream.go      Stream: reads files and pipes
 package atomicfile
 
 import (

@@ -1,17 +1,17 @@
 // Package podjson decodes pod objects from outside the agent: strictly, in bounded memory and time,
 // one pod at a time. It keeps the fields that decisions and records need.
 //
-//	list.go      List: the pods of a list, one by one
-//	pod.go       Pod, Protobuf, Manifest: one pod
-//	protobuf.go  the memory of a pod that a kubelet sends
-//	asking.go    DecodeForAdmission: the pod of an admission request
-//	yaml.go      YAML: converts YAML to JSON
-//	guard.go     rejects text that takes too much time or memory, before it is decoded
-//	types.go     values of wrong types; Line: the line of an error
-//	bounds.go    limits of the fields that decisions iterate over
-//	quantity.go  ParseQuantity, ReadQuantity
-//	trim.go      Trim: the kept fields; Size: their memory
-//	fit.go       Fit: all pods of a node, in bounded memory
+//	list.go       List: the pods of a list, one by one
+//	pod.go        Pod, Protobuf, Manifest: one pod
+//	protobuf.go   the memory of a pod that a kubelet sends
+//	admission.go  DecodeForAdmission: the pod of an admission request
+//	yaml.go       YAML: converts YAML to JSON
+//	guard.go      rejects text that takes too much time or memory, before it is decoded
+//	types.go      values of wrong types; Line: the line of an error
+//	bounds.go     limits of the fields that decisions iterate over
+//	quantity.go   ParseQuantity, ReadQuantity
+//	trim.go       Trim: the kept fields; Size: their memory
+//	fit.go        Fit: all pods of a node, in bounded memory
 package podjson
 
 import (

@@ -8,7 +8,7 @@
 //	nodepods.go  Pods: starts the watch and the sender
 //	source.go    logs changes of the watch's state
 //	store.go     the copy
-//	keep.go      reduces pods to the fields that the bridge and the agent use
+//	reduce.go    reduces pods to the fields that the bridge and the agent use
 //	send.go      sends pods to the agent
 package nodepods
 

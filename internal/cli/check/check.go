@@ -4,7 +4,7 @@
 //	command.go     Command: jettison check
 //	check.go       run: reads the node and prints the result; kernel features
 //	result.go      Result: the findings as JSON and as tables
-//	answers.go     the answer of each source
+//	sources.go     the answer of each source
 //	selftest.go    the steps of the kill ladder, tried on processes of the command
 //	priorities.go  the number of pods of unknown priority
 //	values.go      each signal with its value, threshold and age

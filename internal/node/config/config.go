@@ -2,26 +2,26 @@
 // KubeletConfiguration. An unknown or wrong field of an AgentConfiguration is an error with its
 // line. A KubeletConfiguration is accepted as the kubelet accepts it.
 //
-//	fields.go     Config: the fields
-//	config.go     defaults, and checks of the complete configuration
-//	load.go       Load: parses a file, with the line of each field
-//	origin.go     Settings: the values in effect and their origins
-//	reload.go     Reloaded: compares a reloaded configuration with the current one
-//	runtime.go    the runtime's socket, and the environment's variables
-//	trust.go      checks that no other user can change a file
-//	salvage.go    Salvage: the configuration of commands if the file is invalid
-//	find.go       Find: the file, or the configuration of the node's kubelet
-//	dropins.go    a kubelet's drop-ins: order and merge
-//	flags.go      a kubelet's flags
-//	refused.go    values that a kubelet rejects
-//	mode.go       Mode: act, or observe on a node with a kubelet
-//	eviction.go   Eviction, Replay: the configuration of eviction decisions
-//	gcpolicy.go   Collect, GCPolicy: the configuration of garbage collection
-//	deschedule.go the configuration of descheduling
-//	admission.go  the configuration of admission
-//	reserved.go   resources reserved for the kubelet and the system
-//	listen.go     the configuration of the network listener
-//	logs.go       the configuration of log rotation
+//	fields.go             Config: the fields
+//	config.go             defaults, and checks of the complete configuration
+//	load.go               Load: parses a file, with the line of each field
+//	origin.go             Settings: the values in effect and their origins
+//	reload.go             Reloaded: compares a reloaded configuration with the current one
+//	runtime.go            the runtime's socket, and the environment's variables
+//	trust.go              checks that no other user can change a file
+//	salvage.go            Salvage: the configuration of commands if the file is invalid
+//	find.go               Find: the file, or the configuration of the node's kubelet
+//	dropins.go            a kubelet's drop-ins: order and merge
+//	flags.go              a kubelet's flags
+//	kubeletvalidation.go  values that a kubelet rejects
+//	mode.go               Mode: act, or observe on a node with a kubelet
+//	eviction.go           Eviction, Replay: the configuration of eviction decisions
+//	gcpolicy.go           Collect, GCPolicy: the configuration of garbage collection
+//	deschedule.go         the configuration of descheduling
+//	admission.go          the configuration of admission
+//	reserved.go           resources reserved for the kubelet and the system
+//	listen.go             the configuration of the network listener
+//	logs.go               the configuration of log rotation
 package config
 
 import (

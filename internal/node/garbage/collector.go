@@ -2,24 +2,24 @@
 // plan, and carries out the plan through the runtime and the file system, one step at a time. Each
 // step is checked again right before it runs. A failed step is retried later and delays no other.
 //
-//	collector.go Collector: options and state
-//	look.go      reads containers, sandboxes and images for reclaim
-//	date.go      creation times, corrected for changes of the wall clock
-//	imagesof.go  images used by sandboxes and image volumes, queried one by one
-//	place.go     reads file systems: logs, links, cgroups, sizes
-//	pass.go      Pass: read, plan, carry out
-//	relief.go    Relieve: the steps that help a disk that is short, fastest first
-//	removal.go   removes containers, sandboxes, logs, links, cgroups
-//	image.go     removes images
-//	result.go    Result: the outcome of a pass
-//	hold.go      Hold: evictions go before garbage collection
-//	backoff.go   backoff of failed steps
-//	quiet.go     pods without anything alive, and since when
-//	state.go     state files that survive a restart
-//	schedule.go  Schedule: the time of the next pass
-//	runner.go    Runner: periodic and requested passes in a goroutine
-//	named.go     Named: the pod objects, for the Runner's goroutine
-//	part.go      Part: the loop's side, which requests passes, logs, and holds them for evictions
+//	collector.go  Collector: options and state
+//	look.go       reads containers, sandboxes and images for reclaim
+//	date.go       creation times, corrected for changes of the wall clock
+//	imagesof.go   images used by sandboxes and image volumes, queried one by one
+//	place.go      reads file systems: logs, links, cgroups, sizes
+//	pass.go       Pass: read, plan, carry out
+//	relief.go     Relieve: the steps that help a disk that is short, fastest first
+//	removal.go    removes containers, sandboxes, logs, links, cgroups
+//	image.go      removes images
+//	result.go     Result: the outcome of a pass
+//	barrier.go    Hold: evictions go before garbage collection
+//	backoff.go    backoff of failed steps
+//	quiet.go      pods without anything alive, and since when
+//	state.go      state files that survive a restart
+//	schedule.go   Schedule: the time of the next pass
+//	runner.go     Runner: periodic and requested passes in a goroutine
+//	named.go      Named: the pod objects, for the Runner's goroutine
+//	part.go       Part: the loop's side, which requests passes, logs, and holds them for evictions
 //
 // Passes run periodically, and immediately when a disk is short: package eviction asks for garbage
 // to be reclaimed before it evicts a pod, and decides again with a look after the pass. On a node

@@ -2,15 +2,15 @@
 // the cgroup above all pods, and protection of the memory that pods request. Both are off by
 // default. The previous values are noted on each cgroup before the first write.
 //
-//	limits.go      Targets: the limits of the cgroup above all pods; steps of memory.max
-//	cache.go       reclaims page cache that keeps memory.max above its target
-//	capacity.go    the node's capacity
-//	memoryqos.go   Plan: the protected memory of pods, and where containers are throttled
-//	gather.go      the inputs of a Plan: pod cgroups with data of objects and the runtime
-//	writer.go      Writer: reads, decides and writes in one pass; restores previous values
-//	tell.go        slices with values that systemd does not know yet, noted on them
-//	systemd.go     sets the properties of systemd's slices
-//	part.go        Part: background passes
+//	limits.go     Targets: the limits of the cgroup above all pods; steps of memory.max
+//	cache.go      reclaims page cache that keeps memory.max above its target
+//	capacity.go   the node's capacity
+//	memoryqos.go  Plan: the protected memory of pods, and where containers are throttled
+//	gather.go     the inputs of a Plan: pod cgroups with data of objects and the runtime
+//	writer.go     Writer: reads, decides and writes in one pass; restores previous values
+//	slices.go     slices with values that systemd does not know yet, noted on them
+//	systemd.go    sets the properties of systemd's slices
+//	part.go       Part: background passes
 //
 // A write to memory.max or memory.high may reclaim before it returns, and a write to memory.max may
 // kill (cgroup.SetLimit). So passes run in the background, one at a time, and memory.max is never

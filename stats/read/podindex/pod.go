@@ -1,12 +1,12 @@
 // Package podindex holds the pods that the container runtime reports: their identity and
 // requests, not their usage.
 //
-//	pod.go        Pod, Index: made from a cri.Listing
-//	describe.go   FromRuntime: a pod from the runtime's data alone
-//	roots.go      paths of pods' cgroups, both drivers
-//	request.go    the request of a pod: a range, from its containers
-//	inverse.go    the request of a container, from oom_score_adj and cpu.shares
-//	requestapi.go both, without a look
+//	pod.go          Pod, Index: made from a cri.Listing
+//	describe.go     FromRuntime: a pod from the runtime's data alone
+//	roots.go        paths of pods' cgroups, both drivers
+//	request.go      the request of a pod: a range, from its containers
+//	oomscoreadj.go  the request of a container, from oom_score_adj and cpu.shares
+//	requestapi.go   both, without a look
 package podindex
 
 import (

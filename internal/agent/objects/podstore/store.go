@@ -10,11 +10,11 @@
 // root's; a manifest's overrides both. So a member that puts all pods of the node keeps them
 // current, and replaces none of root's.
 //
-//	store.go     Store: the known objects and their changes
-//	kubelet.go   objects of the kubelet
-//	layers.go    objects of root and of members
-//	request.go   requests in flight and their memory budget
-//	ask.go       pods of admission requests
+//	store.go      Store: the known objects and their changes
+//	kubelet.go    objects of the kubelet
+//	layers.go     objects of root and of members
+//	request.go    requests in flight and their memory budget
+//	admission.go  pods of admission requests
 package podstore
 
 import (

@@ -24,7 +24,7 @@
 //	reservation.go       the reservation of hard thresholds on a node
 //	pod.go               Pod: the parts of a pod object that the Manager uses
 //	request.go           a pod's requests and limits
-//	candidate.go         Candidate: which pods are protected, and the keys of the ranking
+//	protection.go        Candidate: which pods are protected, and the keys of the ranking
 //	usage.go             a pod's usage of the resource that is short
 //	level.go             amounts compared with the last calm look
 //	rank.go              the order among candidates

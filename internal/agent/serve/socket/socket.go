@@ -1,12 +1,12 @@
 // Package socket serves the agent's unix socket: HTTP and JSON for authorized users, identified by
 // the kernel.
 //
-//	socket.go     Server: its parts, and how it ends
-//	listen.go     the socket's file: its directory, mode, group and lock
-//	refuse.go     refusals by role, and limits of connections
-//	peer.go       the user that connected, and its role
-//	handler.go    requests and answers
-//	admission.go  admission of pods
+//	socket.go       Server: its parts, and how it ends
+//	listen.go       the socket's file: its directory, mode, group and lock
+//	permissions.go  refusals by role, and limits of connections
+//	peer.go         the user that connected, and its role
+//	handler.go      requests and answers
+//	admission.go    admission of pods
 package socket
 
 import (

@@ -9,20 +9,20 @@
 //	plan, r := admit.Preempt(pod, node)  the victims for a critical pod; after the kills
 //	                                     r = plan.Outcome(pod, nodeNow, kills)
 //
-//	reserved.go     Allocatable, Enforced: the capacity that remains for pods
-//	pressure.go     UnderPressure: the decision by the node's conditions
-//	admit.go        PodAttributes, NodeState, Failures, Admit: the order of the checks
-//	stored.go       defaults and validation that an API server would apply to a pod
-//	held.go         Held: a pod that holds resources
-//	reservation.go  Reservations: resources reserved for pods that do not run yet; pods that outrank one
-//	request.go      Amounts: the requests of a pod, in whole numbers
-//	fit.go          whether the requests fit
-//	place.go        labels, names, host ports, taints
-//	support.go      the operating system, groups
-//	sysctl.go       sysctls
-//	apparmor.go     AppArmor
-//	preempt.go      Plan: the victims for a critical pod, and the decision after the kills
-//	victims.go      the kubelet's choice of victims
+//	reserved.go      Allocatable, Enforced: the capacity that remains for pods
+//	pressure.go      UnderPressure: the decision by the node's conditions
+//	admit.go         PodAttributes, NodeState, Failures, Admit: the order of the checks
+//	stored.go        defaults and validation that an API server would apply to a pod
+//	podresources.go  Held: a pod that holds resources
+//	reservation.go   Reservations: resources reserved for pods that do not run yet; pods that outrank one
+//	request.go       Amounts: the requests of a pod, in whole numbers
+//	fit.go           whether the requests fit
+//	place.go         labels, names, host ports, taints
+//	support.go       the operating system, groups
+//	sysctl.go        sysctls
+//	apparmor.go      AppArmor
+//	preempt.go       Plan: the victims for a critical pod, and the decision after the kills
+//	victims.go       the kubelet's choice of victims
 //
 // An unknown fact of the node rejects no pod: a nil map of labels, a resource that Allocatable does
 // not list, an unknown state of AppArmor. The facts of the pod come from its object. In an object

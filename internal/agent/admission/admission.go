@@ -2,16 +2,16 @@
 // state as a Snapshot. The gate, while the runtime waits, and clients on the socket read that
 // snapshot and decide by the rules of package admit. They never call the runtime or the loop.
 //
-//	admission.go  Admission: Refuse, for the gate
-//	clients.go    Ask and Preempt, for clients
-//	snapshot.go   Snapshot, and Part, with which the loop publishes it
-//	held.go       the resources that the runtime's pods hold
-//	incoming.go   the pod to decide on: its object, its manifest, or the runtime's data
-//	preempt.go    Preempting: preemption and reservations for critical pods
-//	notes.go      why preemption failed, for the next refusal of the same pod
-//	admitted.go   admitted pods that the snapshot does not contain yet
-//	node.go       node data that only the configuration changes: name, labels, taints
-//	count.go      counts and latency of the gate's answers
+//	admission.go     Admission: Refuse, for the gate
+//	clients.go       Ask and Preempt, for clients
+//	snapshot.go      Snapshot, and Part, with which the loop publishes it
+//	podresources.go  the resources that the runtime's pods hold
+//	incoming.go      the pod to decide on: its object, its manifest, or the runtime's data
+//	preempt.go       Preempting: preemption and reservations for critical pods
+//	notes.go         why preemption failed, for the next refusal of the same pod
+//	admitted.go      admitted pods that the snapshot does not contain yet
+//	node.go          node data that only the configuration changes: name, labels, taints
+//	count.go         counts and latency of the gate's answers
 //
 // Without a kubelet the gate refuses a rejected pod. With a kubelet it refuses none, because the
 // kubelet has admitted the pod and would retry forever: the decision is counted and logged. Unknown

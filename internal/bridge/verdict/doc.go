@@ -2,7 +2,7 @@
 // record and its pod, for the node and its load from the agent's state. It is pure: records, pods
 // and states go in, patches and events come out.
 //
-//	judge.go      Judge: the action that is due for a record, given its pod
+//	podstatus.go  Judge: the action that is due for a record, given its pod
 //	endedpod.go   the action that is due for a pod that has ended
 //	patch.go      Patch: the patch of the pod's status
 //	event.go      the events of a record

@@ -259,7 +259,7 @@ func output(t *testing.T, args ...string) string {
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("go %s: %v", strings.Join(args, " "), err)
+		t.Fatalf("go %s failed: %v", strings.Join(args, " "), err)
 	}
 	return string(out)
 }
@@ -270,7 +270,7 @@ func forbid(t *testing.T, dir string, linked, forbidden []string) {
 	for _, dep := range linked {
 		for _, f := range forbidden {
 			if dep == f || strings.HasPrefix(dep, f+"/") {
-				t.Errorf("%s links %s", dir, dep)
+				t.Errorf("%s links %s, which its rule excludes", dir, dep)
 			}
 		}
 	}
@@ -423,7 +423,7 @@ func TestProductCodeIsReached(t *testing.T) {
 	reached := linked(t, "cmd/...")
 	for dir := range importsByFolder(t) {
 		if product(dir) && dir != "." && !strings.HasPrefix(dir, "deploy") && !slices.Contains(reached, "jettison/"+dir) {
-			t.Errorf("no command links %s", dir)
+			t.Errorf("no command links %s: it is dead code", dir)
 		}
 	}
 	for line := range strings.Lines(out) {

@@ -95,7 +95,7 @@ func limitsPods(n *node, disturb string) {
 		n.t.Fatal(err)
 	}
 	n.startAgent(config(wanted, m.Total-150*mib))
-	n.agentSays("restored pod cgroup settings", 1)
+	n.agentLogs("restored pod cgroup settings", 1)
 	n.until("they are limited to not much more than they use", func() error {
 		root := strings.Split(guaranteed.Cgroup, "/")[0]
 		most, used := n.number("cat /sys/fs/cgroup/"+root+"/memory.max"), n.number("cat /sys/fs/cgroup/"+root+"/memory.current")
@@ -107,7 +107,7 @@ func limitsPods(n *node, disturb string) {
 
 	// The agent ends, and an agent starts that does not write limits.
 	n.shell("kill -TERM " + n.mainProcess(n.agent.Pod))
-	n.agentSays("stopped", 1)
+	n.agentLogs("stopped", 1)
 	if err := n.agent.Remove(n.ctx); err != nil {
 		n.t.Fatal(err)
 	}

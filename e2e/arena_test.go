@@ -79,8 +79,8 @@ type toll struct {
 	took                      time.Duration
 }
 
-// wrong reports whether the trial has a forbidden result.
-func (o *toll) wrong(h *hardship) bool {
+// hasForbiddenResult reports whether the trial has a forbidden result.
+func (o *toll) hasForbiddenResult(h *hardship) bool {
 	return len(o.innocents) > 0 || o.oomKills > 0 || h.lasts == 0 && o.died < o.culprits
 }
 
@@ -124,7 +124,7 @@ func (a *arena) trial(h *hardship) (o toll) {
 	if h.provoke != nil {
 		h.provoke(a, culprits)
 	}
-	a.suffer(h, culprits, before.OOMKills, &o)
+	a.awaitResult(h, culprits, before.OOMKills, &o)
 	for _, p := range culprits {
 		if a.empty(p) {
 			o.died++
@@ -158,8 +158,8 @@ func (a *arena) trial(h *hardship) (o toll) {
 	return o
 }
 
-// suffer waits until the culprits are dead, the kernel has killed a process, or the time is up.
-func (a *arena) suffer(h *hardship, culprits []*vm.Pod, oomKills int64, o *toll) {
+// awaitResult waits until the culprits are dead, the kernel has killed a process, or the time is up.
+func (a *arena) awaitResult(h *hardship, culprits []*vm.Pod, oomKills int64, o *toll) {
 	limit := trialLimit
 	if h.lasts > 0 {
 		limit = h.lasts
@@ -221,7 +221,7 @@ func (a *arena) askTheAgent(created map[string]int64, o *toll) {
 			}
 			o.byAgent++
 			if killed := l.Duration("killedAtMonotonic"); killed > 0 {
-				o.ages = append(o.ages, since(at, int64(killed)))
+				o.ages = append(o.ages, elapsed(at, int64(killed)))
 			}
 			o.crossedToKill = append(o.crossedToKill, l.Duration("crossedToKill"))
 			if back := l.Duration("killToMemoryBack"); back > 0 {
@@ -310,7 +310,7 @@ func (a *arena) repeat(h *hardship, runs int) (all []toll) {
 		o := a.trial(h)
 		all = append(all, o)
 		verdict := "right"
-		if o.wrong(h) {
+		if o.hasForbiddenResult(h) {
 			verdict = "WRONG"
 		}
 		fmt.Printf("%6.1f s  %s, run %d, %.1f s: %s: %d of %d culprits dead, %d by the agent; innocents dead %v; kernel OOM kills %d; longest pause of the heart %.0f ms\n",
@@ -318,7 +318,7 @@ func (a *arena) repeat(h *hardship, runs int) (all []toll) {
 		for _, text := range o.notes {
 			fmt.Printf("            %s\n", text)
 		}
-		if o.wrong(h) {
+		if o.hasForbiddenResult(h) {
 			for _, l := range o.log {
 				fmt.Printf("            agent: %.2000s\n", fmt.Sprint(l.Fields))
 			}
@@ -345,7 +345,7 @@ func answer(t *table, h *hardship, all []toll) {
 	wrong := 0
 	for i := range all {
 		o := &all[i]
-		if o.wrong(h) {
+		if o.hasForbiddenResult(h) {
 			wrong++
 		}
 		sum.culprits += o.culprits
@@ -363,12 +363,12 @@ func answer(t *table, h *hardship, all []toll) {
 		age = fmt.Sprintf("%.1f", slices.Sorted(slices.Values(sum.ages))[rank(0.5, len(sum.ages))].Seconds())
 	}
 	row := []any{h.what, len(all), wrong, fmt.Sprintf("%d of %d", sum.died, sum.culprits), sum.byAgent, len(sum.innocents), sum.oomKills}
-	row = append(append(row, halfAndMost(gaps)...), age)
-	t.row(append(append(row, halfAndMost(sum.crossedToKill)...), halfAndMost(sum.killToBack)...)...)
+	row = append(append(row, medianAndMax(gaps)...), age)
+	t.row(append(append(row, medianAndMax(sum.crossedToKill)...), medianAndMax(sum.killToBack)...)...)
 }
 
-// halfAndMost returns p50 and max of the spread.
-func halfAndMost(times []time.Duration) []any {
+// medianAndMax returns p50 and max of the spread.
+func medianAndMax(times []time.Duration) []any {
 	cells := spread(times)
 	return []any{cells[0], cells[3]}
 }

@@ -30,7 +30,7 @@ func BenchmarkEviction(b *testing.B) {
 		victim := n.run(leaker())
 		stop := n.watch(victim)
 		n.dies(victim)
-		line := n.agentSays("evicted", runs)
+		line := n.agentLogs("evicted", runs)
 		s := stop()
 		killed := int64(line.Duration("killedAtMonotonic"))
 		if s.Crossed == 0 || s.Empty == 0 || s.Back == 0 || line.Fields["victim"] != "default/leaker" {

@@ -73,7 +73,7 @@ func TestALeakOutsideThePodsStopsTheBreaker(t *testing.T) {
 		t.Errorf("%d innocent pods were dead when the breaker opened, %d are now, want at most 3", dead, now)
 	}
 	t.Logf("%d of %d innocent pods died, then: %v", dead, len(innocent), stopped.Fields["reason"])
-	n.spared(innocent)
+	n.expectSurvivors(innocent)
 	n.shell(fmt.Sprintf("kill -9 %d", leak))
 	n.condition("MemoryPressure", false)
 	if m, err := n.Memory(n.ctx); err != nil || m.Available() < threshold {
@@ -81,8 +81,8 @@ func TestALeakOutsideThePodsStopsTheBreaker(t *testing.T) {
 	}
 }
 
-// spared makes the audit expect that the living pods stay alive.
-func (n *node) spared(pods []*vm.Pod) {
+// expectSurvivors makes the audit expect that the living pods stay alive.
+func (n *node) expectSurvivors(pods []*vm.Pod) {
 	n.t.Helper()
 	for _, p := range pods {
 		if alive, err := p.Populated(n.ctx); err != nil {

@@ -50,7 +50,7 @@ type crashStep struct {
 	most int
 }
 
-func always(text string) func(*crashes) string { return func(*crashes) string { return text } }
+func constant(text string) func(*crashes) string { return func(*crashes) string { return text } }
 
 var crashSteps = []crashStep{
 	{what: "a pass, a container", most: 3, text: func(c *crashes) string { return c.dead[c.random.Intn(len(c.dead))] }},
@@ -59,10 +59,10 @@ var crashSteps = []crashStep{
 	{what: "a pass, an image", junk: true, most: 1, text: func(c *crashes) string { return c.ids[gcTag("junk-0")] }},
 	{what: "a rotation", most: 7, text: func(c *crashes) string { return fmt.Sprintf("%d.log.", c.attempt) }},
 	{what: "a rotation, the runtime", most: 1, text: func(c *crashes) string { return c.talking }},
-	{what: "a record", leak: true, most: 3, text: always("records.jsonl")},
-	{what: "the state", leak: true, most: 5, text: always("state.json")},
-	{what: "ages of images", junk: true, most: 5, text: always("images.json")},
-	{what: "quiet pods", most: 5, text: always("quiet-pods.json")},
+	{what: "a record", leak: true, most: 3, text: constant("records.jsonl")},
+	{what: "the state", leak: true, most: 5, text: constant("state.json")},
+	{what: "ages of images", junk: true, most: 5, text: constant("images.json")},
+	{what: "quiet pods", most: 5, text: constant("quiet-pods.json")},
 }
 
 // crashKinds are the crashes. Each returns when the agent runs again or is about to.
@@ -185,17 +185,17 @@ func (c *crashes) oneRun(step *crashStep, kind int) {
 		p := c.sandbox(fmt.Sprint("leaker-", c.run), 0)
 		c.mustRun(p, "main", 0, vm.ImageWorkload, strings.Fields("alloc -rate 200Mi -size 4Gi")...)
 		c.leaker = p.sandbox
-		c.dooms(p)
+		c.expectRemoved(p)
 	}
-	met := c.meets()
+	met := c.awaitStep()
 	if met == "" {
 		c.missed++
 		met = "not met: at any moment"
 	}
 	c.t.Logf("run %d: %s, at %s, %d of %.64q: %s", c.run, crashKinds[kind].what, step.what, count, text, met)
 	crashKinds[kind].do(c)
-	c.settles()
-	c.stays()
+	c.awaitSettled()
+	c.expectKept()
 	c.endAgent()
 	c.t.Logf("run %d: everything is kept after %.0f s", c.run, time.Since(began).Seconds())
 }
@@ -212,7 +212,7 @@ func (c *crashes) litter(step *crashStep) {
 	}
 	c.gone = c.sandbox(fmt.Sprint("gone-", c.run), 0)
 	id := c.mustRun(c.gone, "main", 0, vm.ImageWorkload)
-	c.dooms(c.gone)
+	c.expectRemoved(c.gone)
 	link := fmt.Sprintf("/var/log/containers/gone-%d_default_main-%s.log", c.run, id)
 	c.shell(fmt.Sprintf("mkdir -p /var/log/containers && busybox ln -s %s/main/0.log %s", c.gone.config.LogDirectory, link))
 	c.doomedFiles = append(c.doomedFiles, link)
@@ -222,13 +222,13 @@ func (c *crashes) litter(step *crashStep) {
 		c.importImages([]string{"junk-0"}, mib/8) // of another size, else it would be the same image
 	}
 	c.shell("busybox sync")
-	c.lines = c.spoken()
+	c.lines = c.countLogLines()
 	c.records = c.wholeRecords()
 	c.shell("busybox sync")
 }
 
-// dooms marks a pod, with all that belongs to it, as one that must be removed.
-func (c *crashes) dooms(p *gcPod) {
+// expectRemoved marks a pod, with all that belongs to it, as one that must be removed.
+func (c *crashes) expectRemoved(p *gcPod) {
 	c.doomed = append(c.doomed, p.sandbox)
 	c.doomedFiles = append(c.doomedFiles, p.config.LogDirectory)
 }
@@ -256,9 +256,9 @@ func (c *crashes) trace(text string, count int, when string) {
 	c.until("the agent is traced", func() error { return c.reads(traceOutput, "tracing") })
 }
 
-// meets waits until the agent is stopped at its step and returns the place. It returns "" if the
+// awaitStep waits until the agent is stopped at its step and returns the place. It returns "" if the
 // agent did not reach the step.
-func (c *crashes) meets() string {
+func (c *crashes) awaitStep() string {
 	for end := time.Now().Add(40 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		text, err := c.ReadFile(c.ctx, traceOutput, 0)
 		if err == nil && strings.Contains(string(text), "stopped") {
@@ -268,8 +268,8 @@ func (c *crashes) meets() string {
 	return ""
 }
 
-// letGo continues the agent.
-func (c *crashes) letGo() { c.shell(fmt.Sprintf("kill -9 %d", c.tracer)) }
+// continueAgent continues the agent.
+func (c *crashes) continueAgent() { c.shell(fmt.Sprintf("kill -9 %d", c.tracer)) }
 
 func (c *crashes) killAgent() {
 	c.shell(fmt.Sprintf("kill -9 %d; kill -9 %d", c.pid, c.tracer))
@@ -312,7 +312,7 @@ func (c *crashes) killRuntime() {
 	if err := c.StopContainerd(c.ctx); err != nil {
 		c.t.Fatal(err)
 	}
-	c.letGo()
+	c.continueAgent()
 	if err := c.StartContainerd(c.ctx); err != nil {
 		c.t.Fatal(err)
 	}
@@ -329,7 +329,7 @@ func (c *crashes) fillDisk() {
 			dd if=/dev/zero of=rest.$i bs=65536 2>/dev/null # the kernel keeps 16 MiB
 			dd if=/dev/zero of=last.$i bs=4096 count=1 2>/dev/null || exit 0
 		done; echo 'a block is free after ten times'; exit 1`)
-	c.letGo()
+	c.continueAgent()
 	for end := time.Now().Add(8 * time.Second); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
 		if text, err := c.ReadFile(c.ctx, crashAgentLog, c.offset); err == nil && strings.Contains(string(text), "no space left") {
 			break
@@ -344,14 +344,14 @@ func (c *crashes) stepClock() {
 	c.setClock(time.Now().Add(step))
 	c.t.Logf("the clock is stepped by %v", step)
 	before := len(c.shell("cat " + crashAgentLog))
-	c.letGo()
+	c.continueAgent()
 	c.until("the agent has done something by that clock", func() error {
 		if text, err := c.ReadFile(c.ctx, crashAgentLog, before); err != nil || len(text) == 0 {
 			return fmt.Errorf("the agent has logged nothing (%w)", err)
 		}
 		return nil
 	})
-	c.there("by another clock")
+	c.listNode("by another clock")
 }
 
 func (c *crashes) setClock(to time.Time) { c.shell(fmt.Sprintf("busybox date -s @%d", to.Unix())) }
@@ -362,14 +362,14 @@ func (c *crashes) cutPower() {
 	if err := c.CutPower(c.ctx); err != nil {
 		c.t.Fatal(err)
 	}
-	c.there("after the boot")
-	c.spokenOf(c.lines, true)
+	c.listNode("after the boot")
+	c.countWholeLines(c.lines, true)
 	c.startAgentProcess()
 	c.booted = true
-	c.settles()
+	c.awaitSettled()
 	c.booted = false
-	c.there("after the boot and a pass")
-	c.spokenOf(c.lines, true)
+	c.listNode("after the boot and a pass")
+	c.countWholeLines(c.lines, true)
 	c.attempt++
 	c.lines = 0
 	c.live()

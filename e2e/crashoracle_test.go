@@ -14,10 +14,10 @@ import (
 
 var errStillThere = errors.New("it still exists")
 
-// settles waits until everything that must be removed is gone, and no eviction is in progress: a
+// awaitSettled waits until everything that must be removed is gone, and no eviction is in progress: a
 // pass has ended. The agent checks logs every ten seconds, and retries failures after up to a
 // minute and a half.
-func (c *crashes) settles() {
+func (c *crashes) awaitSettled() {
 	c.t.Helper()
 	c.until("all that has to go is gone", func() error {
 		all, err := c.Inventory(c.ctx)
@@ -71,17 +71,17 @@ func (c *crashes) tidy() error {
 	return nil
 }
 
-// stays asserts that everything that must be kept exists, and that the agent runs.
-func (c *crashes) stays() {
+// expectKept asserts that everything that must be kept exists, and that the agent runs.
+func (c *crashes) expectKept() {
 	c.t.Helper()
 	c.shell(fmt.Sprintf("kill -0 %d", c.pid))
-	all := c.there("in the end")
+	all := c.listNode("in the end")
 	for _, x := range all.Containers {
 		if slices.Contains(c.running, x.Id) && x.State != cri.ContainerState_CONTAINER_RUNNING {
 			c.t.Errorf("container %s of %s is %v, want it running", x.Metadata.Name, x.Labels["io.kubernetes.pod.name"], x.State)
 		}
 	}
-	c.spokenOf(c.lines, false)
+	c.countWholeLines(c.lines, false)
 	now := c.wholeRecords()
 	for id, before := range c.records {
 		if now[id] != before {
@@ -95,15 +95,15 @@ func (c *crashes) stays() {
 	for line := range strings.Lines(string(log)) {
 		for _, bad := range []string{"is not whole", "saved state incomplete", "panic", "fatal error", "starts anew", "garbage collection state missing"} {
 			if strings.Contains(line, bad) && (c.begun || bad != "starts anew" && bad != "garbage collection state missing") {
-				c.t.Errorf("the agent says: %s", line)
+				c.t.Errorf("agent logged a warning or an error: %s", line)
 			}
 		}
 	}
 }
 
-// there asserts that the containers that must be kept exist, dead or alive, with their images and
+// listNode asserts that the containers that must be kept exist, dead or alive, with their images and
 // logs.
-func (c *crashes) there(when string) (all struct {
+func (c *crashes) listNode(when string) (all struct {
 	Containers []*cri.Container
 }) {
 	c.t.Helper()
@@ -131,18 +131,18 @@ func (c *crashes) there(when string) (all struct {
 	return all
 }
 
-// spoken returns the number of lines in the talker's log, which must have no gap. It reads again if
+// countLogLines returns the number of lines in the talker's log, which must have no gap. It reads again if
 // the agent moves files.
-func (c *crashes) spoken() int {
+func (c *crashes) countLogLines() int {
 	c.t.Helper()
-	return c.spokenOf(0, false)
+	return c.countWholeLines(0, false)
 }
 
-// spokenOf works as spoken for at least so many lines. The last line may be incomplete. If a log
+// countWholeLines works as countLogLines for at least so many lines. The last line may be incomplete. If a log
 // exists both plain and compressed, the plain one counts: the other is complete, but the agent has
 // not removed the plain one yet. torn ignores everything after so many lines: the runtime does not
 // sync logs, and after a power cut ext4 may have the size of a file with an unwritten last block.
-func (c *crashes) spokenOf(least int, torn bool) (last int) {
+func (c *crashes) countWholeLines(least int, torn bool) (last int) {
 	c.t.Helper()
 	enough := 1 << 30
 	if torn {

@@ -31,8 +31,8 @@ func (n *node) disk(dir string) (d disk) {
 	return d
 }
 
-// isBack waits until the file system of a folder has at least the wanted figures.
-func (n *node) isBack(dir string, want disk) {
+// awaitFileSystem waits until the file system of a folder has at least the wanted figures.
+func (n *node) awaitFileSystem(dir string, want disk) {
 	n.t.Helper()
 	n.until(dir+" has what it had", func() error {
 		if now := n.disk(dir); now.available < want.available || now.inodesFree < want.inodesFree {
@@ -58,15 +58,15 @@ func (n *node) writing(name, behaviour, file string) *vm.Pod {
 // returns it.
 func (n *node) evictedFor(signal string, victim *vm.Pod) vm.LogLine {
 	n.t.Helper()
-	line := n.agentSays("evicted", 1)
+	line := n.agentLogs("evicted", 1)
 	if line.Fields["signal"] != signal || line.Fields["victim"] != victim.String() || line.Fields["uid"] != string(victim.Object.UID) {
 		n.t.Errorf("agent logged %v, want the eviction of %s for %s", line.Fields, victim, signal)
 	}
 	return line
 }
 
-// nothingLeft waits until a kubelet's folders of volumes and logs have no leftovers of a pod.
-func (n *node) nothingLeft(p *vm.Pod) {
+// awaitNoLeftovers waits until a kubelet's folders of volumes and logs have no leftovers of a pod.
+func (n *node) awaitNoLeftovers(p *vm.Pod) {
 	n.t.Helper()
 	uid := string(p.Object.UID)
 	n.until("nothing is left of "+p.String(), func() error {
@@ -93,9 +93,9 @@ func TestPromiseNodefsBytesComeBack(t *testing.T) {
 	if message, _ := line.Fields["message"].(string); !strings.HasPrefix(message, "The node was low on resource: ephemeral-storage. Threshold quantity: ") {
 		t.Errorf("eviction message = %q, want the kubelet's", message)
 	}
-	n.isBack(rootDir, disk{available: before.available - 150*mib})
-	n.nothingLeft(filler)
-	n.comesAndGoes("DiskPressure", line)
+	n.awaitFileSystem(rootDir, disk{available: before.available - 150*mib})
+	n.awaitNoLeftovers(filler)
+	n.expectConditionCycle("DiskPressure", line)
 	if size := n.number("du -sk " + modest.EmptyDir("data") + " | awk '{print $1}'"); size < 60<<10 {
 		t.Errorf("%s has %d KiB left of its 60 MiB", modest, size)
 	}
@@ -113,9 +113,9 @@ func TestNodefsInodesComeBack(t *testing.T) {
 	many := n.writing("many", "inodes -rate 2000 -count 8000 /data", "f1")
 	n.dies(many)
 	line := n.evictedFor("nodefs.inodesFree", many)
-	n.isBack(rootDir, disk{inodesFree: before.inodesFree - 2000})
-	n.nothingLeft(many)
-	n.comesAndGoes("DiskPressure", line)
+	n.awaitFileSystem(rootDir, disk{inodesFree: before.inodesFree - 2000})
+	n.awaitNoLeftovers(many)
+	n.expectConditionCycle("DiskPressure", line)
 	if count := n.number("ls " + few.EmptyDir("data") + " | wc -l"); count != 500 {
 		t.Errorf("%s has %d files, want 500", few, count)
 	}
@@ -139,8 +139,8 @@ func TestImagefsOnADiskOfItsOwn(t *testing.T) {
 	if message, _ := line.Fields["message"].(string); !strings.HasPrefix(message, "The node was low on resource: ephemeral-storage. Threshold quantity: ") {
 		t.Errorf("eviction message = %q, want the kubelet's", message)
 	}
-	n.isBack(guestapi.ImageRoot, disk{available: before.available - 60*mib})
-	n.comesAndGoes("DiskPressure", line)
+	n.awaitFileSystem(guestapi.ImageRoot, disk{available: before.available - 60*mib})
+	n.expectConditionCycle("DiskPressure", line)
 }
 
 // ownImageDisk asserts that the runtime's root and the kubelet's are on different file systems.
@@ -203,8 +203,8 @@ func TestTheDisksFill(t *testing.T) {
 		if err := p.Remove(n.ctx); err != nil {
 			t.Fatal(err)
 		}
-		n.isBack(rootDir, disk{before.root.available - slack, before.root.inodesFree - slackInodes})
-		n.isBack(guestapi.ImageRoot, disk{before.image.available - slack, before.image.inodesFree - slackInodes})
+		n.awaitFileSystem(rootDir, disk{before.root.available - slack, before.root.inodesFree - slackInodes})
+		n.awaitFileSystem(guestapi.ImageRoot, disk{before.image.available - slack, before.image.inodesFree - slackInodes})
 		t.Logf("%s: %.1f s to fill, back after %.1f s", c.name, took.Seconds(), time.Since(began).Seconds())
 	}
 }

@@ -29,14 +29,14 @@ func TestExplainNamesTheVictim(t *testing.T) {
 			if dead() {
 				return nil
 			}
-			first, err := n.firstToGo()
+			first, err := n.firstRanked()
 			if err == nil && !dead() { // an answer after its death is about other pods
 				named, asked = first, asked+1
 			}
 			return errors.Join(err, errors.New("the pod still leaks"))
 		})
 		p.Expected = vm.Dies
-		line := n.agentSays("evicted", i+1)
+		line := n.agentLogs("evicted", i+1)
 		if uid := line.Fields["uid"]; uid == named && asked > 0 {
 			right++
 		} else {
@@ -46,8 +46,8 @@ func TestExplainNamesTheVictim(t *testing.T) {
 	t.Logf("%d of %d victims were named", right, rounds)
 }
 
-// firstToGo returns the UID of the pod that jettison explain ranks first for memory.available.
-func (n *node) firstToGo() (string, error) {
+// firstRanked returns the UID of the pod that jettison explain ranks first for memory.available.
+func (n *node) firstRanked() (string, error) {
 	text, err := n.agent.Exec(n.ctx, "/jettison", "explain", "memory.available", "-o", "json")
 	if err != nil {
 		return "", err

@@ -138,30 +138,30 @@ func foreign(t *testing.T, table []stressor) {
 					sub.Log("agent's log:\n" + f.Tail(f.agent.LogPath("agent"), 25))
 				}
 			}()
-			f.afresh()
+			f.repairNode()
 			do(s)
 		})
 	}
 	for _, s := range table {
-		row("asked", s, f.asked)
+		row("asked", s, f.expectCrossing)
 	}
 	f.config = config("evictionHard: {memory.available: %q, nodefs.available: %q, nodefs.inodesFree: %q, pid.available: %q}",
 		fmt.Sprint(f.limits[memoryAvailable]), fmt.Sprint(f.limits[nodefsAvailable]), fmt.Sprint(f.limits[nodefsInodes]), fmt.Sprint(f.limits[pidAvailable]))
 	f.startAgent(f.config)
 	f.rest = f.figures()
 	for _, s := range table {
-		row("suffered", s, f.suffered)
+		row("suffered", s, f.runStressor)
 	}
 }
 
-// afresh repairs the node after a row that failed, so that the next row is unaffected.
-func (f *foreigners) afresh() {
+// repairNode repairs the node after a row that failed, so that the next row is unaffected.
+func (f *foreigners) repairNode() {
 	f.t.Helper()
 	if f.stressor != nil {
 		f.ended()
 	}
 	if f.failed && f.agent != nil { // its state
-		f.agentAnew()
+		f.startCleanAgent()
 	}
 	f.startInnocents()
 	f.settle()
@@ -234,7 +234,7 @@ func (f *foreigners) startInnocents() {
 	c.Image, c.Args = vm.ImageForeign, nil
 	c.Command = []string{"/usr/bin/redis-server", "--bind", "127.0.0.1", "--port", redisPort, "--save", "", "--appendonly", "no"}
 	f.redis = f.run(pod)
-	f.until("redis answers", func() error { return f.redisSays("PING", "+PONG") })
+	f.until("redis answers", func() error { return f.checkRedis("PING", "+PONG") })
 	var set strings.Builder
 	for key := range redisKeys {
 		fmt.Fprintf(&set, "SET key:%d %s\r\n", key, redisValue(key))
@@ -248,8 +248,8 @@ func (f *foreigners) startInnocents() {
 	}
 }
 
-// redisSays returns nil if redis gives the wanted answer to a command.
-func (f *foreigners) redisSays(command, want string) error {
+// checkRedis returns nil if redis gives the wanted answer to a command.
+func (f *foreigners) checkRedis(command, want string) error {
 	out, err := f.Shell(f.ctx, fmt.Sprintf(`printf '%s\r\nQUIT\r\n' | busybox nc 127.0.0.1 %s`, command, redisPort))
 	if want += "\r\n+OK\r\n"; err == nil && out != want {
 		err = fmt.Errorf("redis answers %q to %s, want %q", out, command, want)
@@ -261,8 +261,8 @@ func (f *foreigners) redisSays(command, want string) error {
 func (f *foreigners) redisKept() error {
 	const key = redisKeys / 2
 	value := redisValue(key)
-	return errors.Join(f.redisSays("PING", "+PONG"), f.redisSays("DBSIZE", fmt.Sprintf(":%d", redisKeys)),
-		f.redisSays(fmt.Sprintf("GET key:%d", key), fmt.Sprintf("$%d\r\n%s", len(value), value)))
+	return errors.Join(f.checkRedis("PING", "+PONG"), f.checkRedis("DBSIZE", fmt.Sprintf(":%d", redisKeys)),
+		f.checkRedis(fmt.Sprintf("GET key:%d", key), fmt.Sprintf("$%d\r\n%s", len(value), value)))
 }
 
 // figures returns each signal's value from the guest's own files.
@@ -275,7 +275,7 @@ func (f *foreigners) figures() map[string]int64 {
 	var available, size, inodes, tasks int64
 	out := f.shell("stat -f -c '%a %S %d' " + rootDir + " && sed 's/.*\\/\\([0-9]*\\) .*/\\1/' /proc/loadavg")
 	if _, err := fmt.Sscan(out, &available, &size, &inodes, &tasks); err != nil {
-		f.t.Fatalf("%q: %v", out, err)
+		f.t.Fatalf("parse the figures of the node in %q: %v", out, err)
 	}
 	return map[string]int64{memoryAvailable: m.Available(), nodefsAvailable: available * size, nodefsInodes: inodes, pidAvailable: pidMax - tasks}
 }
@@ -283,8 +283,8 @@ func (f *foreigners) figures() map[string]int64 {
 // askLimit is how long a stressor that crosses no threshold runs, without the agent and with it.
 const askLimit = 8 * time.Second
 
-// asked asserts that a row crosses the stated threshold on the guest.
-func (f *foreigners) asked(s stressor) {
+// expectCrossing asserts that a row crosses the stated threshold on the guest.
+func (f *foreigners) expectCrossing(s stressor) {
 	f.t.Helper()
 	if crosses := f.ask(s); crosses != s.crosses && (crosses == "" || crosses != s.orElse) {
 		f.t.Errorf("threshold crossed without the agent = %q, want %q: the row proves nothing", crosses, s.crosses)
@@ -340,8 +340,8 @@ func (f *foreigners) settle() {
 	})
 }
 
-// suffered runs a stressor with the agent and asserts the row's statements.
-func (f *foreigners) suffered(s stressor) {
+// runStressor runs a stressor with the agent and asserts the row's statements.
+func (f *foreigners) runStressor(s stressor) {
 	f.t.Helper()
 	m, err := f.Memory(f.ctx)
 	if err != nil {
@@ -468,8 +468,8 @@ func (f *foreigners) recordsSince(count int) (fresh []string) {
 	return fresh
 }
 
-// agentAnew starts an agent without any earlier state.
-func (f *foreigners) agentAnew() {
+// startCleanAgent starts an agent without any earlier state.
+func (f *foreigners) startCleanAgent() {
 	f.t.Helper()
 	if err := f.agent.Remove(f.ctx); err != nil {
 		f.t.Fatal(err)

@@ -29,11 +29,11 @@ func BenchmarkFullSpeedLeak(b *testing.B) {
 	answer(t, harmless, a.repeat(harmless, 2))
 	answer(t, leak, a.repeat(leak, trials(20)))
 	t.print()
-	once(b)
+	reportOnce(b)
 }
 
-// once ends a benchmark that does its own counting.
-func once(b *testing.B) {
+// reportOnce ends a benchmark that does its own counting.
+func reportOnce(b *testing.B) {
 	for b.Loop() { // one that never loops is called once more
 	}
 }
@@ -54,7 +54,7 @@ func TestFullSpeedIsWhatTheAgentMeasures(t *testing.T) {
 		t.Fatalf("measure the fill rate: %v:\n%s", err, out)
 	}
 	n.startAgent("")
-	fill, _ := n.agentSays("started", 1).Fields["fillFloor"].(float64)
+	fill, _ := n.agentLogs("started", 1).Fields["fillFloor"].(float64)
 	t.Logf("%d cores: a leak %.1f GB/s (the first one %.1f), measured by the test %.1f, by the agent %.1f", cores, leak/1e9, first/1e9, measured/1e9, fill/1e9)
 	if fill > 2*leak || fill < leak/2 {
 		t.Errorf("fill rate measured by the agent = %.1f GB/s, want within a factor of two of a leak's %.1f", fill/1e9, leak/1e9)

@@ -16,14 +16,14 @@ import (
 func TestAnEvictedPodIsKeptOut(t *testing.T) {
 	n := startNode(t)
 	n.startAgent(config("")) // whose pressure is over soon after it was last seen: until then BestEffort pods are refused anyway
-	n.agentSays("runtime events connected", 1)
+	n.agentLogs("runtime events connected", 1)
 	victim := leakerBesideOthers(n)
 	victim.Expected = vm.Any // its cgroup will have a new pod in it
-	n.agentSays("evicted", 1)
+	n.agentLogs("evicted", 1)
 	if _, err := n.Run(n.ctx, victim.Object); err == nil || !strings.Contains(err.Error(), "jettison") || !strings.Contains(err.Error(), "low on resource: memory") {
 		t.Fatalf("start directly after the eviction = %v, want the gate's rejection", err)
 	}
-	n.agentSays("evicted pod refused", 1)
+	n.agentLogs("evicted pod refused", 1)
 	victim.Object.Spec.Containers[0].Args = []string{"sleep"}
 	n.until("it is let in again", func() error {
 		_, err := n.Run(n.ctx, victim.Object)
@@ -38,19 +38,19 @@ func TestAPodThatIsBeingEvictedGetsNoContainer(t *testing.T) {
 	n.startAgent(config(`evictionSoft: {memory.available: 250Mi}
 evictionSoftGracePeriod: {memory.available: 1s}
 evictionMaxPodGracePeriod: 20`))
-	n.agentSays("runtime events connected", 1)
+	n.agentLogs("runtime events connected", 1)
 	n.fillTo(250*mib - defaultThreshold + 90*mib)
 	holder := n.run(vm.NewPod("holder", "", "", "on-sigterm -after 15s /beat/sigterm + alloc -rate 30Mi -size 160Mi"))
 	side := v1.Container{Name: "side", Image: vm.ImageWorkload, Args: []string{"sleep"}}
 	if err := holder.AddContainer(n.ctx, side); err != nil {
 		t.Fatalf("add a container before the eviction: %v", err)
 	}
-	n.toldAt(holder)
+	n.sigtermTime(holder)
 	side.Name = "again"
 	if err := holder.AddContainer(n.ctx, side); err == nil || !strings.Contains(err.Error(), "jettison holds pod default/holder off") {
 		t.Errorf("add a container during the eviction = %v, want the gate's rejection", err)
 	}
-	n.agentSays("evicted pod refused", 1)
+	n.agentLogs("evicted pod refused", 1)
 	n.dies(holder)
 }
 
@@ -75,13 +75,13 @@ func (n *node) withPriority(name string, priority int32) *v1.Pod {
 func TestPromiseUnderPressureOnlyWhatMayRunIsLetIn(t *testing.T) {
 	n := startNode(t)
 	n.startAgent(config("%s", pressed))
-	n.agentSays("runtime events connected", 1)
+	n.agentLogs("runtime events connected", 1)
 	n.condition("MemoryPressure", true)
 	const want = "Evicted: Pod was rejected: The node had condition: [MemoryPressure]. "
 	if _, err := n.Run(n.ctx, vm.NewPod("besteffort", "", "", "sleep")); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("start of a BestEffort pod = %v, want %q", err, want)
 	}
-	n.agentSays("pod rejected", 1)
+	n.agentLogs("pod rejected", 1)
 	n.run(vm.NewPod("burstable", "16Mi", "", "sleep"))
 	n.run(n.withPriority("critical", 2_000_000_000))
 	if _, err := n.Run(n.ctx, n.withPriority("high", 1_999_999_999)); err == nil || !strings.Contains(err.Error(), want) {
@@ -99,8 +99,8 @@ func TestPromiseUnderPressureOnlyWhatMayRunIsLetIn(t *testing.T) {
 func TestTheGateKeepsOutWhatDoesNotFit(t *testing.T) {
 	n := startNode(t)
 	n.startAgent(config("maxPods: 3"))
-	n.agentSays("runtime events connected", 1)
-	first := n.run(vm.NewPod("first", "16Mi", "", "sleep")) // beside the agent's own
+	n.agentLogs("runtime events connected", 1)
+	first := n.run(vm.NewPod("first", "16Mi", "", "sleep")) // in addition to the agent's pod
 	n.run(vm.NewPod("second", "16Mi", "", "sleep"))
 	const want = "OutOfpods: Pod was rejected: Node didn't have enough resource: pods, requested: 1, used: 3, capacity: 3"
 	third := vm.NewPod("third", "16Mi", "", "sleep")
@@ -119,7 +119,7 @@ func TestTheGateKeepsOutWhatDoesNotFit(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.startAgent(config("maxPods: 3\ngate: false"))
-	n.agentSays("runtime events connected", 1)
+	n.agentLogs("runtime events connected", 1)
 	n.run(vm.NewPod("fourth", "16Mi", "", "sleep"))
 	n.run(vm.NewPod("fifth", "16Mi", "", "sleep"))
 	if g := n.state().Gate; g.Asked || g.Refused != 0 {
@@ -131,7 +131,7 @@ func TestTheGateKeepsOutWhatDoesNotFit(t *testing.T) {
 func TestTheAgentComesAndGoesWhilePodsStart(t *testing.T) {
 	n := startNode(t)
 	n.startAgent("")
-	n.agentSays("runtime events connected", 1)
+	n.agentLogs("runtime events connected", 1)
 	const rounds, pods = 4, 5
 	for round := range rounds {
 		n.shell(fmt.Sprintf("(sleep 0.%d; kill -9 %s) > /dev/null 2>&1 &", 2+2*round, n.mainProcess(n.agent.Pod)))
@@ -160,7 +160,7 @@ func TestTheAgentComesAndGoesWhilePodsStart(t *testing.T) {
 func TestKubeletsPodsAreLetIn(t *testing.T) {
 	n := startKubeletNode(t, vm.KubeletOptions{})
 	n.startAgent(config("%s", pressed+"\nmaxPods: 1"))
-	n.agentSays("runtime events connected", 1)
+	n.agentLogs("runtime events connected", 1)
 	n.condition("MemoryPressure", true)
 	n.runStatic(vm.NewPod("besteffort", "", "", "sleep"))
 	n.runStatic(vm.NewPod("burstable", "16Mi", "", "sleep"))

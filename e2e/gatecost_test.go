@@ -36,7 +36,7 @@ func BenchmarkGate(b *testing.B) {
 	t := newTable("kernel "+n.Kernel+", how long the runtime waits for the gate, µs", "the node", "p50", "p99", "max", "answers")
 	for _, load := range gateLoads {
 		n.startAgent(config("maxPods: 1000"))
-		n.agentSays("runtime events connected", 1)
+		n.agentLogs("runtime events connected", 1)
 		g := n.answersUnder(load.pods)
 		t.row(load.name, g.P50.Microseconds(), g.P99.Microseconds(), g.Max.Microseconds(), g.Count)
 		if g.P50 > maxAnswerP50 || g.P99 > maxAnswerP99 || g.Count == 0 {
@@ -48,7 +48,7 @@ func BenchmarkGate(b *testing.B) {
 	}
 	t.note("by the agent's clock, from when a question was read to when its answer was written; p50 and p99 up to a tenth too long")
 	t.print()
-	once(b)
+	reportOnce(b)
 }
 
 // answersUnder starts pods in sequence while other pods are a load.
@@ -102,7 +102,7 @@ func BenchmarkStartsWithTheGate(b *testing.B) {
 	for i := range max(trials(100)/turn, 1) {
 		for _, gate := range []bool{i%2 == 0, i%2 != 0} { // alternate the order
 			n.startAgent(config("gate: %v", gate))
-			n.agentSays("runtime events connected", 1)
+			n.agentLogs("runtime events connected", 1)
 			n.passing("4Mi") // the first one after an agent has come
 			for range turn {
 				took[gate] = append(took[gate], n.passing("4Mi"))
@@ -118,18 +118,18 @@ func BenchmarkStartsWithTheGate(b *testing.B) {
 	t := newTable("kernel "+n.Kernel+", how long a pod takes to start, ms", "the gate", "p50", "p90", "p99", "max", "starts")
 	t.row(append([]any{"off"}, spread(took[false])...)...)
 	t.row(append([]any{"on"}, spread(took[true])...)...)
-	low, high := slower(took[true], took[false])
+	low, high := bootstrapInterval(took[true], took[false])
 	t.note("the median with the gate is longer by %.1f %% to %.1f %% (bootstrap, 95 %%), at most %.0f %%", 100*low, 100*high, 100*maxSlower)
 	t.print()
 	if high > maxSlower {
 		b.Errorf("starts are slower by up to %.1f %%", 100*high)
 	}
-	once(b)
+	reportOnce(b)
 }
 
-// slower returns by which share of their median some times are longer than others at the median:
+// bootstrapInterval returns by which share of their median some times are longer than others at the median:
 // the interval that has 95 of 100 bootstrap samples of both. The samples are deterministic.
-func slower(with, without []time.Duration) (low, high float64) {
+func bootstrapInterval(with, without []time.Duration) (low, high float64) {
 	random := rand.New(rand.NewPCG(1, 2))
 	again := func(of []time.Duration) time.Duration {
 		sample := make([]time.Duration, len(of))
@@ -164,15 +164,15 @@ func TestSlower(t *testing.T) {
 		{"a tenth longer", times(110000, 1000), times(100000, 1000), 0.09, 0.11},
 		{"a tenth shorter", times(90000, 1000), times(100000, 1000), -0.11, -0.09},
 	} {
-		low, high := slower(c.with, c.without)
+		low, high := bootstrapInterval(c.with, c.without)
 		if low > high || low < c.low || high > c.high {
 			t.Errorf("%s: interval = %.3f to %.3f, want within %.2f to %.2f", c.what, low, high, c.low, c.high)
 		}
-		if l, h := slower(c.with, c.without); l != low || h != high {
+		if l, h := bootstrapInterval(c.with, c.without); l != low || h != high {
 			t.Errorf("%s: interval of a second call = %.3f to %.3f, want the same", c.what, l, h)
 		}
 	}
-	if low, high := slower(times(106000, 1000), times(100000, 1000)); low <= maxSlower || high <= maxSlower {
+	if low, high := bootstrapInterval(times(106000, 1000), times(100000, 1000)); low <= maxSlower || high <= maxSlower {
 		t.Errorf("interval of times 6 %% longer = %.3f to %.3f, want 0.06 inside", low, high)
 	}
 }

@@ -123,7 +123,7 @@ func (g *garbage) gc(args ...string) (out gcOutput, code int, stderr string) {
 		g.t.Fatal(err)
 	}
 	if err := json.Unmarshal(res.Stdout, &out); err != nil && res.Code == 0 {
-		g.t.Fatalf("%v: %s%s", err, res.Stdout, res.Stderr)
+		g.t.Fatalf("jettison gc failed: %v: %s%s", err, res.Stdout, res.Stderr)
 	}
 	return out, res.Code, string(res.Stderr)
 }
@@ -137,8 +137,8 @@ func numbered(word string, n int) (out []string) {
 
 func sorted(list []string) []string { return slices.Sorted(slices.Values(list)) }
 
-// same compares two lists, in any order.
-func (g *garbage) same(what string, got, want []string) {
+// compareLists compares two lists, in any order.
+func (g *garbage) compareLists(what string, got, want []string) {
 	g.t.Helper()
 	if got, want := sorted(got), sorted(want); !slices.Equal(got, want) {
 		g.t.Errorf("%s: number of entries = %d, want %d\n%v\n%v", what, len(got), len(want), got, want)
@@ -224,12 +224,12 @@ func (g *garbage) foreign(e *expected) {
 // plans asserts that a plan has exactly the expected steps.
 func (g *garbage) plans(what string, out gcOutput, e *expected) {
 	g.t.Helper()
-	g.same(what+": containers", out.RemoveContainers, e.containers)
-	g.same(what+": sandboxes", out.RemoveSandboxes, e.sandboxes)
-	g.same(what+": logs", out.RemoveLogs, e.logs)
-	g.same(what+": images", out.RemoveImages, e.images)
-	g.same(what+": links", out.RemoveLinks, []string{e.link})
-	g.same(what+": cgroups", out.RemoveCgroups, e.cgroups)
+	g.compareLists(what+": containers", out.RemoveContainers, e.containers)
+	g.compareLists(what+": sandboxes", out.RemoveSandboxes, e.sandboxes)
+	g.compareLists(what+": logs", out.RemoveLogs, e.logs)
+	g.compareLists(what+": images", out.RemoveImages, e.images)
+	g.compareLists(what+": links", out.RemoveLinks, []string{e.link})
+	g.compareLists(what+": cgroups", out.RemoveCgroups, e.cgroups)
 }
 
 // A pass removes exactly the garbage, and a pod starts from every image that is kept. If the
@@ -255,7 +255,7 @@ func TestGarbageGoes(t *testing.T) {
 	g.plans("pass", out, e)
 	for _, s := range out.Result.Steps {
 		if s.Outcome != "removed" {
-			t.Errorf("outcome of step %s %s = %s: %s%s", s.Action, s.ID, s.Outcome, s.Why, s.Error)
+			t.Errorf("outcome of step %s %s = %s, want removed: %s%s", s.Action, s.ID, s.Outcome, s.Why, s.Error)
 		}
 	}
 	t.Logf("pass: %d steps in %.2f s (look and plan %.2f s), predicted %d bytes, freed %d, notes %q", len(out.Result.Steps), out.Result.TookSeconds,
@@ -302,9 +302,9 @@ func (g *garbage) left(e *expected) {
 	for _, image := range e.kept {
 		want = append(want, gcTag(image))
 	}
-	g.same("containers left", containers, slices.Concat(e.running, e.dead))
-	g.same("sandboxes left", sandboxes, e.ready)
-	g.same("images left", images, want)
+	g.compareLists("containers left", containers, slices.Concat(e.running, e.dead))
+	g.compareLists("sandboxes left", sandboxes, e.ready)
+	g.compareLists("images left", images, want)
 	for _, entry := range e.foreign {
 		g.shell("test -e /var/log/pods/" + entry)
 	}
@@ -346,7 +346,7 @@ func (g *garbage) finishes(e *expected, attempt uint32, process, code string) {
 		done[s.Outcome]++
 	}
 	if done["removed"] < 2 || done["removed"] > 14 || done["skipped"] == 0 || !strings.HasPrefix(string(stderr), "jettison: gc: pass aborted") {
-		g.t.Errorf("%v, %q", done, stderr)
+		g.t.Errorf("steps by outcome = %v, want 2 to 14 removed and some skipped; stderr %q", done, stderr)
 	}
 }
 
@@ -369,7 +369,7 @@ func (g *garbage) finished(e *expected) {
 			dead = append(dead, c.Id)
 		}
 	}
-	g.same("dead containers left", dead, e.dead)
+	g.compareLists("dead containers left", dead, e.dead)
 	g.ended(len(e.running))
 }
 
@@ -437,10 +437,10 @@ imageGCPeriod: 24h`))
 	if !short() {
 		t.Fatal("the disk is not below its threshold, want it short")
 	}
-	line := g.agentSays("garbage collected", 1)
+	line := g.agentLogs("garbage collected", 1)
 	for line.Fields["trigger"] != "diskPressure" {
 		t.Logf("%v", line.Fields)
-		line = g.agentSays("garbage collected", 2)
+		line = g.agentLogs("garbage collected", 2)
 	}
 	t.Logf("removed %v of %v, predicted %v bytes, freed %v, in %v", line.Fields["removed"], line.Fields["planned"], line.Fields["predicted"], line.Fields["freed"], line.Fields["took"])
 	g.condition("DiskPressure", false)

@@ -55,8 +55,8 @@ func TestAnAgentThatIsKilledInAPassFinishesIt(t *testing.T) {
 		}
 		return nil
 	})
-	g.same("what is left", containers(), []string{last})
-	line := g.agentSays("garbage collected", 1)
+	g.compareLists("what is left", containers(), []string{last})
+	line := g.agentLogs("garbage collected", 1)
 	t.Logf("the next pass: %v", line.Fields)
 	if line.Fields["removed"] != float64(left-1) {
 		t.Errorf("containers removed by the next pass = %v, want %d", line.Fields["removed"], left-1)

@@ -69,7 +69,7 @@ func (h *heart) longest(from, to int64) (gap time.Duration) {
 		if h.stamps[i] < from {
 			keep = i
 		} else if h.stamps[i-1] <= to {
-			gap = max(gap, since(h.stamps[i-1], h.stamps[i]))
+			gap = max(gap, elapsed(h.stamps[i-1], h.stamps[i]))
 		}
 	}
 	h.stamps = h.stamps[keep:]

@@ -62,12 +62,12 @@ func TestPromiseAClientsLieChangesNoVictim(t *testing.T) {
 	n.fillTo(110 * mib)
 	victim := n.run(leaks)
 	n.dies(victim)
-	n.memoryIsBack()
-	if line := n.agentSays("evicted", 2); line.Fields["signal"] != "memory.available" || line.Fields["uid"] != string(victim.Object.UID) {
+	n.expectMemoryAvailable()
+	if line := n.agentLogs("evicted", 2); line.Fields["signal"] != "memory.available" || line.Fields["uid"] != string(victim.Object.UID) {
 		t.Errorf("agent logged %v, want the eviction of %s for memory.available", line.Fields, victim)
 	}
-	if line := n.agentSays("pod object rejected, runtime has another pod", 1); line.Fields["object"] != "default/other" {
-		t.Errorf("the agent says %v", line.Fields)
+	if line := n.agentLogs("pod object rejected, runtime has another pod", 1); line.Fields["object"] != "default/other" {
+		t.Errorf("agent logged an unexpected line: %v", line.Fields)
 	}
 
 	truth := innocent.Object.DeepCopy()

@@ -48,7 +48,7 @@ func TestHostileStatusesFitTheAgentsMemory(t *testing.T) {
 		}
 		return nil
 	})
-	said := n.agentSays("pod status too large, ignored", 1)
+	said := n.agentLogs("pod status too large, ignored", 1)
 	if pod := said.Fields["pod"]; pod != "default/hostile" {
 		t.Errorf("agent logged an unread status of pod %v, want the hostile one", pod)
 	}
@@ -56,7 +56,7 @@ func TestHostileStatusesFitTheAgentsMemory(t *testing.T) {
 	n.fillTo(160 * mib)
 	leaker := n.run(hostileEnv(vm.NewPod("leaker", "16Mi", "", "alloc -rate 20Mi -size 4Gi"), 2))
 	n.dies(leaker)
-	line := n.agentSays("evicted", 1)
+	line := n.agentLogs("evicted", 1)
 	if got := line.Fields["victim"]; got != "default/leaker" {
 		t.Errorf("evicted pod in the agent's log = %v, want the leaker", got)
 	}

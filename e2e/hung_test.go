@@ -19,9 +19,9 @@ func (n *node) runtimeIsStopped() {
 	}
 }
 
-// leaksAway starts a pod that leaks, and waits until it has no process left and the memory is back,
+// leakAtFullSpeed starts a pod that leaks, and waits until it has no process left and the memory is back,
 // by the guest's own sampler. It calls meanwhile when the pod leaks.
-func (n *node) leaksAway(meanwhile func()) (*vm.Pod, guestapi.Sample) {
+func (n *node) leakAtFullSpeed(meanwhile func()) (*vm.Pod, guestapi.Sample) {
 	n.t.Helper()
 	p, stop := n.crossing("leaker", "alloc -rate 20Mi -size 4Gi", defaultThreshold)
 	meanwhile()
@@ -47,14 +47,14 @@ func TestAHungRuntimeDoesNotKeepTheMemory(t *testing.T) {
 	n.holding(vm.NewPod("burstable", "64Mi", "", "alloc -size 32Mi"), 32*mib)
 	n.fillTo(160 * mib)
 
-	first, well := n.leaksAway(func() {})
+	first, well := n.leakAtFullSpeed(func() {})
 	n.dies(first)
-	n.agentSays("evicted", 1)
+	n.agentLogs("evicted", 1)
 	if err := first.Remove(n.ctx); err != nil {
 		t.Fatal(err)
 	}
 
-	second, hung := n.leaksAway(func() {
+	second, hung := n.leakAtFullSpeed(func() {
 		if err := n.HangRuntime(n.ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -66,23 +66,23 @@ func TestAHungRuntimeDoesNotKeepTheMemory(t *testing.T) {
 		}
 	}
 	took := func(s guestapi.Sample) string {
-		return fmt.Sprintf("%v to empty, %v to memory back", since(s.Crossed, s.Empty), since(s.Crossed, s.Back))
+		return fmt.Sprintf("%v to empty, %v to memory back", elapsed(s.Crossed, s.Empty), elapsed(s.Crossed, s.Back))
 	}
 	t.Logf("crossed, with a runtime that answers: %s; with one that hangs: %s (sampled every %v at worst)",
-		took(well), took(hung), since(0, max(well.MaxGap, hung.MaxGap)))
+		took(well), took(hung), elapsed(0, max(well.MaxGap, hung.MaxGap)))
 
 	if err := n.ResumeRuntime(n.ctx); err != nil {
 		t.Fatal(err)
 	}
 	n.dies(second) // its sandbox is not ready, or removed
-	if line := n.agentSays("evicted", 2); line.Fields["uid"] != string(second.Object.UID) {
+	if line := n.agentLogs("evicted", 2); line.Fields["uid"] != string(second.Object.UID) {
 		t.Errorf("evicted pod in the agent's log = %v, want the second leaker", line.Fields)
 	}
 	if err := second.Remove(n.ctx); err != nil {
 		t.Fatal(err)
 	}
 
-	third, after := n.leaksAway(func() {})
+	third, after := n.leakAtFullSpeed(func() {})
 	n.dies(third)
 	t.Logf("afterwards: %s", took(after))
 }

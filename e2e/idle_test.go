@@ -67,7 +67,7 @@ func BenchmarkIdle(b *testing.B) {
 	if err := n.StopKubelet(n.ctx); err != nil {
 		b.Fatal(err)
 	}
-	n.untilWithin(15*time.Minute, "the agent has found out that no kubelet runs", func() error { // it waits 10 minutes for a restarting kubelet
+	n.untilLimit(15*time.Minute, "the agent has found out that no kubelet runs", func() error { // it waits 10 minutes for a restarting kubelet
 		for _, l := range n.agentLog() {
 			if l.Msg == "kubelet presence changed" && l.Fields["present"] == false {
 				return nil
@@ -81,7 +81,7 @@ func BenchmarkIdle(b *testing.B) {
 	addCost(t, "containerd without a kubelet", second["containerd"])
 	t.note("switches: of all threads, voluntary and not; system calls: counted by the tracepoint raw_syscalls:sys_enter in %v of their own", syscallWindow)
 	t.print()
-	once(b)
+	reportOnce(b)
 }
 
 // settle is how long a node is left alone before a measurement.
@@ -122,7 +122,7 @@ func (n *node) observe(window time.Duration, pids map[string]int) map[string]cos
 		n.t.Fatal(err)
 	}
 	out := map[string]cost{}
-	seconds := since(from, to).Seconds()
+	seconds := elapsed(from, to).Seconds()
 	for name, u := range after {
 		c := cost{
 			cpu: (u.CPU - before[name].CPU).Seconds() / seconds, anon: u.RSSAnon, rss: u.RSS, threads: len(u.Switches),

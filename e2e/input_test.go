@@ -84,7 +84,7 @@ func TestAKubeletsFileIsEnough(t *testing.T) {
 	n.startAgent("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncgroupDriver: cgroupfs\nevictionHard: {memory.available: 150Mi}\n")
 	n.fillTo(130 * mib)
 	n.dies(n.run(leaker()))
-	line := n.agentSays("evicted", 1)
+	line := n.agentLogs("evicted", 1)
 	if got := line.Fields["threshold"]; got != float64(150*mib) {
 		t.Errorf("threshold of the eviction = %v, want the file's", got)
 	}

@@ -10,8 +10,8 @@ import (
 	"jettison/e2e/vm"
 )
 
-// untilWithin works as until with a limit other than two minutes.
-func (n *node) untilWithin(limit time.Duration, what string, check func() error) {
+// untilLimit works as until with a limit other than two minutes.
+func (n *node) untilLimit(limit time.Duration, what string, check func() error) {
 	n.t.Helper()
 	if err := n.Eventually(n.ctx, limit, what, func(context.Context) error { return check() }); err != nil {
 		n.t.Fatal(err)
@@ -25,7 +25,7 @@ func TestKubeletsOwnConfiguration(t *testing.T) {
 		Config: "evictionHard: {memory.available: 300Mi, nodefs.available: 7%}\n", Args: []string{"--image-gc-high-threshold=93"},
 	})
 	n.startAgent("")
-	line := n.agentSays("started", 1)
+	line := n.agentLogs("started", 1)
 	thresholds, from := fmt.Sprint(line.Fields["thresholds"]), fmt.Sprint(line.Fields["config"])
 	for _, want := range []string{"memory.available<300Mi", "nodefs.available<7%"} {
 		if !strings.Contains(thresholds, want) {
@@ -51,10 +51,10 @@ func TestKubeletRestartsAllTheTime(t *testing.T) {
 	}
 	for _, l := range n.agentLog() {
 		if l.Msg == "kubelet presence changed" && l.Fields["present"] == false || l.Msg == "garbage collected" || l.Msg == "rotated logs" {
-			t.Errorf("%s %v", l.Msg, l.Fields)
+			t.Errorf("agent logged unexpected line %s %v", l.Msg, l.Fields)
 		}
 	}
-	if line := n.agentSays("started", 1); line.Fields["kubelet"] != true {
+	if line := n.agentLogs("started", 1); line.Fields["kubelet"] != true {
 		t.Errorf("unexpected state of the agent's log: %v", line.Fields)
 	}
 }

@@ -69,7 +69,7 @@ func (n *node) summary(text []byte) *statsapi.Summary {
 	n.t.Helper()
 	var s statsapi.Summary
 	if err := json.Unmarshal(text, &s); err != nil {
-		n.t.Fatalf("%v in %s", err, text)
+		n.t.Fatalf("decode the kubelet answer: %v in %s", err, text)
 	}
 	return &s
 }
@@ -104,7 +104,7 @@ func TestKubeletAndAgentAgree(t *testing.T) {
 	n := startKubeletNode(t, vm.KubeletOptions{})
 	names := n.idlePods()
 	n.startAgent(config("staticPodPath: " + vm.StaticPods))
-	if line := n.agentSays("started", 1); line.Fields["kubelet"] != true || line.Fields["disk"] != "observe" {
+	if line := n.agentLogs("started", 1); line.Fields["kubelet"] != true || line.Fields["disk"] != "observe" {
 		t.Errorf("agent with a kubelet still handles the disks: %v", line.Fields)
 	}
 	n.until("the agent knows the objects of the static pods", func() error {

@@ -29,9 +29,9 @@ func TestPromiseTheLeakerAloneIsEvicted(t *testing.T) {
 	n.startAgent(config(""))
 	leaker := leakerBesideOthers(n)
 	n.dies(leaker)
-	n.memoryIsBack()
-	line := n.agentSays("evicted", 1)
-	n.comesAndGoes("MemoryPressure", line)
+	n.expectMemoryAvailable()
+	line := n.agentLogs("evicted", 1)
+	n.expectConditionCycle("MemoryPressure", line)
 	if got := line.Fields["victim"]; got != "default/leaker" {
 		t.Errorf("evicted pod in the agent's log = %v, want the leaker", got)
 	}
@@ -55,7 +55,7 @@ func TestPageCacheGoesWithItsPod(t *testing.T) {
 	n.startAgent(config("evictionHard: {memory.available: %dMi}", limit/mib))
 	reader := n.run(vm.NewPod("reader", "", "", "thrash -size 280Mi /file"))
 	n.dies(reader)
-	line := n.agentSays("evicted", 1)
+	line := n.agentLogs("evicted", 1)
 	if got := line.Fields["victim"]; got != "default/reader" {
 		t.Errorf("evicted pod in the agent's log = %v, want the reader", got)
 	}
@@ -100,11 +100,11 @@ func TestPromiseADryRunKillsNothing(t *testing.T) {
 	n := startNode(t)
 	n.startAgent("", "--dry-run")
 	hog := n.fillTo(-20 * mib) // permanently below the threshold
-	line := n.agentSays("would evict", 1)
+	line := n.agentLogs("would evict", 1)
 	if got := line.Fields["victim"]; got != "default/ballast" {
 		t.Errorf("victim of the dry run = %v, want the hog", got)
 	}
-	n.agentSays("would evict", 2) // ten seconds later, still without an eviction
+	n.agentLogs("would evict", 2) // ten seconds later, still without an eviction
 	if err := hog.Check(n.ctx); err != nil {
 		t.Error(err)
 	}
@@ -123,8 +123,8 @@ func TestPromiseARestartOfTheRuntimeIsSurvived(t *testing.T) {
 	}
 	leaker := leakerBesideOthers(n)
 	n.dies(leaker)
-	n.agentSays("evicted", 1)
-	n.memoryIsBack()
+	n.agentLogs("evicted", 1)
+	n.expectMemoryAvailable()
 }
 
 // The runtime is down while a pod leaks. The agent reads from and kills through the kernel
@@ -142,9 +142,9 @@ func TestTheRuntimeIsDownAndTheLeakerGoesAllTheSame(t *testing.T) {
 	}
 	n.dies(leaker)
 	// It is the runtime that carries the log, so it is read only now.
-	n.agentSays("runtime unreachable, continuing with kernel data", 1)
-	n.agentSays("evicted", 1)
-	n.agentSays("runtime reachable again", 1)
+	n.agentLogs("runtime unreachable, continuing with kernel data", 1)
+	n.agentLogs("evicted", 1)
+	n.agentLogs("runtime reachable again", 1)
 }
 
 // The agent stops promptly, and starts again.
@@ -152,7 +152,7 @@ func TestTheAgentStopsWhenTold(t *testing.T) {
 	n := startNode(t)
 	n.startAgent("")
 	n.shell("kill -TERM " + n.mainProcess(n.agent.Pod))
-	n.agentSays("stopped", 1)
+	n.agentLogs("stopped", 1)
 	n.agent.Expected = vm.Dies
 	n.until("the agent's container is over", func() error { return n.agent.Ended(n.ctx, 0) })
 	if err := n.agent.Remove(n.ctx); err != nil {

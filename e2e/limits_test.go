@@ -35,7 +35,7 @@ func (n *node) noCondition() {
 	n.t.Helper()
 	for _, l := range n.agentLog() {
 		if l.Msg == "condition changed" {
-			n.t.Errorf("the agent says %v", l.Fields)
+			n.t.Errorf("agent logged an unexpected line: %v", l.Fields)
 		}
 	}
 }
@@ -61,8 +61,8 @@ func TestAnEmptyDirOverItsLimitEndsThePod(t *testing.T) {
 	if want := `Usage of EmptyDir volume "data" exceeds the limit "16Mi". `; line.Fields["message"] != want {
 		t.Errorf("eviction message = %q, want %q", line.Fields["message"], want)
 	}
-	n.nothingLeft(pods["over"])
-	n.isBack(rootDir, disk{available: before.available - (64+16)*mib}) // files of the two other pods, and logs
+	n.awaitNoLeftovers(pods["over"])
+	n.awaitFileSystem(rootDir, disk{available: before.available - (64+16)*mib}) // files of the two other pods, and logs
 	n.noCondition()
 }
 
@@ -86,7 +86,7 @@ func TestAContainerLogOverItsLimitEndsThePod(t *testing.T) {
 	if want := `Container main exceeded its local ephemeral storage limit "8Mi". `; line.Fields["message"] != want {
 		t.Errorf("eviction message = %q, want %q", line.Fields["message"], want)
 	}
-	n.nothingLeft(victim)
+	n.awaitNoLeftovers(victim)
 	for _, p := range []*vm.Pod{told, untold} {
 		n.until(p.String()+" has written three times the limit", func() error {
 			if size := n.number("wc -c < " + p.LogPath("main")); size < 24*mib {
@@ -112,7 +112,7 @@ func TestMemoryPrioritiesOfPodObjectsDecide(t *testing.T) {
 	n.putPods(important, plain)
 	n.fillTo(-30 * mib)
 	n.dies(plain)
-	n.memoryIsBack()
+	n.expectMemoryAvailable()
 	n.evictedFor("memory.available", plain)
 	n.condition("MemoryPressure", false)
 	s := n.state()

@@ -97,7 +97,7 @@ func BenchmarkMayhem(b *testing.B) {
 		b.Run(h.what, func(sub *testing.B) {
 			a.t = sub // a failure ends only this part
 			answer(t, h, a.repeat(h, trials(3)))
-			once(sub)
+			reportOnce(sub)
 		})
 	}
 	a.t = b

@@ -54,10 +54,10 @@ func (n *node) condition(condition string, status bool) vm.LogLine {
 // transition is evictionPressureTransitionPeriod of config.
 const transition = 2 * time.Second
 
-// comesAndGoes asserts that the agent set a condition before an eviction was complete, and waits
+// expectConditionCycle asserts that the agent set a condition before an eviction was complete, and waits
 // until it clears it, after the transition period. It may clear before the eviction completes: the
 // resource can be back before the last process has ended.
-func (n *node) comesAndGoes(condition string, evicted vm.LogLine) {
+func (n *node) expectConditionCycle(condition string, evicted vm.LogLine) {
 	n.t.Helper()
 	raised, cleared := n.condition(condition, true), n.condition(condition, false)
 	const late = 200 * time.Millisecond // the agent logs a new condition after the kill
@@ -66,9 +66,9 @@ func (n *node) comesAndGoes(condition string, evicted vm.LogLine) {
 	}
 }
 
-// toldAt returns the time at which a pod with the behaviour "on-sigterm /beat/sigterm" got its
+// sigtermTime returns the time at which a pod with the behaviour "on-sigterm /beat/sigterm" got its
 // SIGTERM, in nanoseconds of CLOCK_MONOTONIC. It waits for that.
-func (n *node) toldAt(p *vm.Pod) (at int64) {
+func (n *node) sigtermTime(p *vm.Pod) (at int64) {
 	n.t.Helper()
 	n.until(p.String()+" is told to end", func() error {
 		text, err := n.ReadFile(n.ctx, "/run/beats/"+string(p.Object.UID)+"/sigterm", 0)
@@ -80,8 +80,8 @@ func (n *node) toldAt(p *vm.Pod) (at int64) {
 	return at
 }
 
-// since returns the time between two instants of CLOCK_MONOTONIC.
-func since(from, to int64) time.Duration { return time.Duration(to - from) }
+// elapsed returns the time between two instants of CLOCK_MONOTONIC.
+func elapsed(from, to int64) time.Duration { return time.Duration(to - from) }
 
 // crossing starts a pod that will cross a threshold of memory.available, and the guest's sampler on
 // it.
@@ -108,14 +108,14 @@ evictionMaxPodGracePeriod: 30`, grace))
 	n.fillTo(soft - defaultThreshold + 90*mib)
 	holder, stop := n.crossing("holder", fmt.Sprintf("on-sigterm -after %v /beat/sigterm + alloc -rate 30Mi -size 160Mi", orderly), soft)
 	raised := n.condition("MemoryPressure", true)
-	told := n.toldAt(holder)
+	told := n.sigtermTime(holder)
 	n.dies(holder)
 	seen := stop()
 	// The sampler may be late by its largest gap.
-	if waited := since(seen.Crossed-seen.MaxGap, told); seen.Crossed == 0 || waited < grace || waited > grace+10*time.Second {
+	if waited := elapsed(seen.Crossed-seen.MaxGap, told); seen.Crossed == 0 || waited < grace || waited > grace+10*time.Second {
 		t.Errorf("SIGTERM came %v after the soft threshold was met, want %v", waited, grace)
 	}
-	if took := since(told, seen.Empty); took < orderly {
+	if took := elapsed(told, seen.Empty); took < orderly {
 		t.Errorf("pod died %v after SIGTERM, it needs %v", took, orderly)
 	}
 	if seen.Lowest < defaultThreshold {
@@ -148,25 +148,25 @@ evictionMaxPodGracePeriod: 60`, grace))
 	n.fillTo(soft - defaultThreshold + 60*mib)
 	leaker, stop := n.crossing("leaker", "on-sigterm /beat/sigterm + alloc -rate 20Mi -size 4Gi", defaultThreshold)
 	n.condition("MemoryPressure", true)
-	told := n.toldAt(leaker)
+	told := n.sigtermTime(leaker)
 	n.dies(leaker)
 	seen := stop()
-	n.memoryIsBack()
+	n.expectMemoryAvailable()
 	// If the agent is faster than the sampling interval, the sampler does not see the hard
 	// threshold met.
 	if seen.Crossed != 0 && seen.Crossed < told {
-		t.Errorf("hard threshold was met %v before the pod got SIGTERM", since(seen.Crossed, told))
+		t.Errorf("hard threshold was met %v before the pod got SIGTERM", elapsed(seen.Crossed, told))
 	}
-	if took := since(seen.Crossed, seen.Empty); seen.Crossed != 0 && (seen.Empty == 0 || took > 10*time.Second) {
+	if took := elapsed(seen.Crossed, seen.Empty); seen.Crossed != 0 && (seen.Empty == 0 || took > 10*time.Second) {
 		t.Errorf("pod died %v after the hard threshold was met", took)
 	}
-	if line := n.agentSays("grace period cut short", 1); line.Fields["victim"] != leaker.String() || line.Fields["threshold"] != float64(defaultThreshold) {
-		t.Errorf("cut short: %v", line.Fields)
+	if line := n.agentLogs("grace period cut short", 1); line.Fields["victim"] != leaker.String() || line.Fields["threshold"] != float64(defaultThreshold) {
+		t.Errorf("agent cut the grace period short: %v", line.Fields)
 	}
 	if err := n.Eventually(n.ctx, time.Minute, "the runtime knows how it ended", func(ctx context.Context) error { return leaker.Ended(ctx, 137) }); err != nil {
 		t.Error(err)
 	}
-	n.agentSays("evicted", 1)
+	n.agentLogs("evicted", 1)
 	n.condition("MemoryPressure", false)
-	t.Logf("SIGTERM, hard threshold %v later, dead %v after that", since(told, seen.Crossed), since(seen.Crossed, seen.Empty))
+	t.Logf("SIGTERM, hard threshold %v later, dead %v after that", elapsed(told, seen.Crossed), elapsed(seen.Crossed, seen.Empty))
 }

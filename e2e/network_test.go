@@ -25,7 +25,7 @@ func (n *node) traffic(p *vm.Pod) (received, sent int64) {
 	for i, to := range map[int]*int64{1: &received, 9: &sent} { // linux net/core/net-procfs.c
 		var err error
 		if *to, err = strconv.ParseInt(fields[i], 10, 64); err != nil {
-			n.t.Fatalf("%q: %v", line, err)
+			n.t.Fatalf("parse counters of eth0 in %q: %v", line, err)
 		}
 	}
 	return received, sent

@@ -96,11 +96,11 @@ func (n *node) startAgent(config string, args ...string) {
 	if n.agent, err = n.StartAgentAs(n.ctx, n.overlay, config, args...); err != nil {
 		n.t.Fatal(err)
 	}
-	n.agentSays("started", 1)
+	n.agentLogs("started", 1)
 }
 
-// agentSays waits for the count-th line of the agent's log with a message.
-func (n *node) agentSays(msg string, count int) vm.LogLine {
+// agentLogs waits for the count-th line of the agent's log with a message.
+func (n *node) agentLogs(msg string, count int) vm.LogLine {
 	n.t.Helper()
 	line, err := n.agent.WaitLog(n.ctx, 2*time.Minute, msg, count)
 	if err != nil {
@@ -173,8 +173,8 @@ func (n *node) dies(p *vm.Pod) {
 	}
 }
 
-// memoryIsBack asserts that more than the threshold is available.
-func (n *node) memoryIsBack() {
+// expectMemoryAvailable asserts that more than the threshold is available.
+func (n *node) expectMemoryAvailable() {
 	n.t.Helper()
 	m, err := n.Memory(n.ctx)
 	if err != nil {

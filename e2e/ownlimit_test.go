@@ -18,9 +18,9 @@ func TestPromiseAPodAtItsOwnLimitCostsNobodyElse(t *testing.T) {
 	n.holding(vm.NewPod("besteffort", "", "", "alloc -size 48Mi"), 48*mib) // ranked first for memory.available
 	thrasher := n.run(vm.NewPod("thrasher", "1Mi", "48Mi", "thrash -size 150Mi /file"))
 	thrasher.Expected = vm.Dies
-	n.agentSays("pod at its own memory limit", 1)
+	n.agentLogs("pod at its own memory limit", 1)
 	n.dies(thrasher)
-	line := n.agentSays("evicted", 1)
+	line := n.agentLogs("evicted", 1)
 	if line.Fields["victim"] != "default/thrasher" || line.Fields["signal"] != "memory.pressure.some" {
 		n.t.Errorf("agent evicted %v for %v, want only the thrashing pod", line.Fields["victim"], line.Fields["signal"])
 	}

@@ -36,7 +36,7 @@ func installed(t *testing.T, version, config string) *service {
 		t.Fatal(err)
 	}
 	s.shell(`sed -i 's/^JETTISON_ARGS=.*/JETTISON_ARGS="--log-format=json"/' /etc/default/jettison && systemctl enable --now jettison`)
-	s.says("started", 1)
+	s.awaitLog("started", 1)
 	return s
 }
 
@@ -54,8 +54,8 @@ func (s *service) dpkg(args ...string) {
 	s.shell("DEBIAN_FRONTEND=noninteractive dpkg " + strings.Join(args, " "))
 }
 
-// says waits for the count-th line of the service's log with a message.
-func (s *service) says(msg string, count int) (line vm.LogLine) {
+// awaitLog waits for the count-th line of the service's log with a message.
+func (s *service) awaitLog(msg string, count int) (line vm.LogLine) {
 	s.t.Helper()
 	s.until(fmt.Sprintf("the service logs %q for the %d. time", msg, count), func() error {
 		lines, err := s.ServiceLog(s.ctx)
@@ -73,8 +73,8 @@ func (s *service) says(msg string, count int) (line vm.LogLine) {
 	return line
 }
 
-// rungs asserts that a self-test passes every step: the unit's restrictions prevent none.
-func rungs(t *testing.T, line vm.LogLine) {
+// expectAllSteps asserts that a self-test passes every step: the unit's restrictions prevent none.
+func expectAllSteps(t *testing.T, line vm.LogLine) {
 	t.Helper()
 	for _, rung := range []string{"cgroup.kill", "pidfd", "cpu", "mrelease"} {
 		if got, _ := line.Fields[rung].(string); !strings.HasPrefix(got, "works") {
@@ -89,7 +89,7 @@ func rungs(t *testing.T, line vm.LogLine) {
 func TestTheDebLives(t *testing.T) {
 	const reserve = "writeAllocatable: true\nmemoryQoS: true\nkubeReserved: {memory: 100Mi}"
 	s := installed(t, "0.0.1", config(reserve))
-	if v := s.says("started", 1).Fields["version"]; v != "0.0.1" {
+	if v := s.awaitLog("started", 1).Fields["version"]; v != "0.0.1" {
 		t.Errorf("running version = %v, want the installed one", v)
 	}
 	s.run(s.known(vm.NewPod("guaranteed", "64Mi", "64Mi", "sleep"), 1, 0))
@@ -106,7 +106,7 @@ func TestTheDebLives(t *testing.T) {
 	limited(true)
 
 	s.dpkg("--install", s.bring("0.0.2"))
-	if v := s.says("started", 2).Fields["version"]; v != "0.0.2" {
+	if v := s.awaitLog("started", 2).Fields["version"]; v != "0.0.2" {
 		t.Errorf("running version after the upgrade = %v, want the new one", v)
 	}
 	if kept := s.shell("cat /etc/default/jettison /etc/jettison/config.yaml"); !strings.Contains(kept, "--log-format=json") || !strings.Contains(kept, reserve) {
@@ -115,7 +115,7 @@ func TestTheDebLives(t *testing.T) {
 	limited(true)
 
 	s.shell("systemctl kill --signal=KILL jettison")
-	s.says("started", 3)
+	s.awaitLog("started", 3)
 	if state := s.shell("systemctl is-enabled jettison; systemctl is-active jettison; true"); state != "enabled\nactive\n" {
 		t.Errorf("service state after the upgrade and a crash = %q", state)
 	}
@@ -124,13 +124,13 @@ func TestTheDebLives(t *testing.T) {
 	}
 
 	s.shell("systemctl stop jettison && echo 51380224 > /sys/fs/cgroup/system.slice/memory.min && systemctl start jettison")
-	s.says("started", 4)
+	s.awaitLog("started", 4)
 	s.dpkg("--remove", "jettison")
 	limited(false)
 	if kept := s.shell("ls /var/lib/jettison /etc/jettison/config.yaml /etc/default/jettison"); !strings.Contains(kept, "state.json") {
 		t.Errorf("configuration after a removal without purge = %s, want it kept", kept)
 	}
-	// The program that lies on the test node beside the package says what there still is to put back.
+	// The program is also installed outside the package, where it lists the settings to restore.
 	if left := s.shell("/usr/local/bin/jettison restore"); !strings.HasPrefix(left, "0 limits of pods restored, 0 of ") {
 		t.Errorf("the removal has left %s", left)
 	}
@@ -147,7 +147,7 @@ func TestTheDebLives(t *testing.T) {
 // the while.
 func TestASystemdNode(t *testing.T) {
 	s := installed(t, "0.0.1", config(""))
-	rungs(t, s.says("self-test finished", 1))
+	expectAllSteps(t, s.awaitLog("self-test finished", 1))
 	for _, l := range must(s.ServiceLog(s.ctx)) {
 		if level := l.Fields["level"]; level == "WARN" || level == "ERROR" {
 			if !strings.HasPrefix(l.Msg, "memory.available hard threshold smaller") {
@@ -155,24 +155,24 @@ func TestASystemdNode(t *testing.T) {
 			}
 		}
 	}
-	s.says("runtime events connected", 1)
+	s.awaitLog("runtime events connected", 1)
 	if _, err := s.Start(s.ctx, "/var/log/reloads.log", "/bin/sh", "-c", "while sleep 5; do systemctl daemon-reload && echo reloaded; done"); err != nil {
 		t.Fatal(err)
 	}
 	s.until("systemd has read its units anew", func() error { return s.reads("/var/log/reloads.log", "reloaded") })
 	victim := leakerBesideOthers(s.node)
 	victim.Expected = vm.Any // it might start again
-	line := s.says("evicted", 1)
+	line := s.awaitLog("evicted", 1)
 	// Immediately: the runtime may report the pod's end only after the hold-off.
 	if _, err := s.Run(s.ctx, victim.Object); err == nil || !strings.Contains(err.Error(), "jettison") {
 		t.Errorf("start directly after the eviction = %v, want the gate's rejection", err)
 	}
 	s.dies(victim)
-	s.memoryIsBack()
+	s.expectMemoryAvailable()
 	if line.Fields["victim"] != "default/leaker" {
 		t.Errorf("evicted pod in the agent's log = %v, want the leaker", line.Fields["victim"])
 	}
-	s.says("evicted pod refused", 1)
+	s.awaitLog("evicted pod refused", 1)
 	if out := s.shell("dmesg | grep 'jettison: evict' || true"); !strings.Contains(out, "default/leaker") {
 		t.Errorf("kernel log lines of the eviction = %q, want one", out)
 	}
@@ -204,7 +204,7 @@ func TestLeastPrivilege(t *testing.T) {
 	t.Run("rungs", func(t *testing.T) {
 		n := startNode(t)
 		n.startAgent("")
-		rungs(t, n.agentSays("self-test finished", 1))
+		expectAllSteps(t, n.agentLogs("self-test finished", 1))
 		for _, l := range n.agentLog() {
 			level := l.Fields["level"]
 			advice := strings.HasPrefix(l.Msg, "memory.available hard threshold smaller")
@@ -224,7 +224,7 @@ func TestLeastPrivilege(t *testing.T) {
 			n.startAgent("", "--ladder="+ladder)
 			began := time.Now()
 			n.dies(leakerBesideOthers(n))
-			n.memoryIsBack()
+			n.expectMemoryAvailable()
 			t.Logf("dead after %v", time.Since(began))
 		})
 	}

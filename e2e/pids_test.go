@@ -36,5 +36,5 @@ func TestAForkBombIsEvicted(t *testing.T) {
 	if after := n.tasks(); after > before+50 {
 		t.Errorf("%d tasks before the bomb, %d after its eviction", before, after)
 	}
-	n.comesAndGoes("PIDPressure", line)
+	n.expectConditionCycle("PIDPressure", line)
 }

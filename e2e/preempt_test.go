@@ -38,7 +38,7 @@ func (n *node) room() int64 {
 	answer, err := n.API().Admit(n.ctx, huge)
 	m := ofMemory.FindStringSubmatch(answer.Message)
 	if err != nil || m == nil {
-		n.t.Fatalf("%+v, %v", answer, err)
+		n.t.Fatalf("answer to a huge pod = %+v, error %v, want OutOfmemory", answer, err)
 	}
 	used, _ := strconv.ParseInt(m[1], 10, 64)
 	capacity, _ := strconv.ParseInt(m[2], 10, 64)
@@ -71,7 +71,7 @@ func (n *node) crowd() (pods map[string]*vm.Pod, room int64) {
 func TestPromiseACriticalPodPreemptsTheFewest(t *testing.T) {
 	n := startNode(t)
 	n.startAgent(config(""))
-	n.agentSays("runtime events connected", 1)
+	n.agentLogs("runtime events connected", 1)
 	pods, room := n.crowd()
 	request := fmt.Sprint(room + 150*mib)
 	critical := n.known(vm.NewPod("critical", request, "", "sleep"), 10, 2_000_000_000)
@@ -81,9 +81,9 @@ func TestPromiseACriticalPodPreemptsTheFewest(t *testing.T) {
 	}
 	_, err := n.Run(n.ctx, critical)
 	if err == nil || !strings.Contains(err.Error(), "preemption may free resources for it") {
-		t.Fatalf("%v", err)
+		t.Fatalf("start of the critical pod = %v, want an error that announces a preemption", err)
 	}
-	line := n.agentSays("preemption started", 1)
+	line := n.agentLogs("preemption started", 1)
 	if want := "[default/big]"; fmt.Sprint(line.Fields["victims"]) != want {
 		t.Errorf("victims of the preemption = %v, want %v", line.Fields["victims"], want)
 	}
@@ -91,7 +91,7 @@ func TestPromiseACriticalPodPreemptsTheFewest(t *testing.T) {
 	if _, err := n.Run(n.ctx, pods["big"].Object); err == nil || !strings.Contains(err.Error(), "Preempted in order to admit critical pod") {
 		t.Errorf("start of the victim directly after its preemption = %v, want a rejection", err)
 	}
-	n.agentSays("preemption succeeded", 1)
+	n.agentLogs("preemption succeeded", 1)
 	if s := n.state(); s.Gate.Preempted != 1 || len(s.Gate.Reserved) != 1 || s.Gate.Reserved[0].Pod.Name != "critical" {
 		t.Errorf("gate state after the preemption = %+v", s.Gate)
 	}
@@ -111,7 +111,7 @@ func TestPromiseACriticalPodPreemptsTheFewest(t *testing.T) {
 func TestRootPreemptsForAStaticPod(t *testing.T) {
 	n := startNode(t)
 	n.startAgent(config("preemption: false\nstaticPodPath: " + vm.StaticPods))
-	n.agentSays("runtime events connected", 1)
+	n.agentLogs("runtime events connected", 1)
 	pods, room := n.crowd()
 	const uid = "20000000-0000-4000-8000-000000000001"
 	text := fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: static, namespace: kube-system, uid: %s}\n"+
@@ -161,7 +161,7 @@ func TestRootPreemptsForAStaticPod(t *testing.T) {
 func TestACriticalPodWaitsForTheEndOfItsVictim(t *testing.T) {
 	n := startNode(t)
 	n.startAgent(config("maxPods: 2"))
-	n.agentSays("runtime events connected", 1)
+	n.agentLogs("runtime events connected", 1)
 	slow := n.run(n.known(vm.NewPod("slow", "", "", "on-sigterm -after 0 /beat/sigterm + sleep"), 1, 0)) // ends by the kill after its grace period alone
 	critical := n.known(vm.NewPod("critical", "", "", "sleep"), 2, 2_000_000_000)
 	slow.Expected = vm.Dies

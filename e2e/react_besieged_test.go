@@ -35,7 +35,7 @@ func BenchmarkReactBesieged(b *testing.B) {
 			t.sampled(o.Sample)
 			wrong.add(o.faults)
 			if o.Crossed != 0 && o.killed != 0 {
-				kill = append(kill, since(o.Crossed, max(o.killed, o.Crossed)))
+				kill = append(kill, elapsed(o.Crossed, max(o.killed, o.Crossed)))
 			}
 		}
 		name := map[bool]string{false: "quiet", true: "besieged"}[besieged]
@@ -47,7 +47,7 @@ func BenchmarkReactBesieged(b *testing.B) {
 	if float64(p50[true]) > maxBesieged*float64(p50[false]) || p50[false] == 0 {
 		b.Errorf("p50 to the kill is %v while the socket is besieged, %v while it is not", p50[true], p50[false])
 	}
-	once(b)
+	reportOnce(b)
 }
 
 // median returns p50 as spread has it, or 0 without values.

@@ -44,17 +44,17 @@ func BenchmarkReactChurn(b *testing.B) {
 			t.sampled(o.Sample)
 			wrong.add(o.faults)
 			if o.Crossed != 0 && o.killed != 0 {
-				kill = append(kill, since(o.Crossed, max(o.killed, o.Crossed)))
+				kill = append(kill, elapsed(o.Crossed, max(o.killed, o.Crossed)))
 			}
 			if o.Crossed != 0 && o.Back != 0 {
-				above = append(above, since(o.Crossed, o.Back))
+				above = append(above, elapsed(o.Crossed, o.Back))
 			}
 		}
 		k, a := spread(kill), spread(above)
 		t.row(name, k[0], k[1], k[3], a[0], a[1], a[3], len(outcomes[name]), wrong)
 	}
 	t.print()
-	once(b)
+	reportOnce(b)
 }
 
 // turns is the number of turns of each agent.
@@ -88,7 +88,7 @@ func (r *reactor) reacting(name string) *byAgent {
 	if r.agent, err = r.StartAgentFrom(r.ctx, olderProgram, config("")); err != nil {
 		r.t.Fatal(err)
 	}
-	r.agentSays("started", 1)
+	r.agentLogs("started", 1)
 	return &byAgent{reactor: r}
 }
 
@@ -102,7 +102,7 @@ func (r *reactor) churned(name string, count int) (out []outcome) {
 	for range count {
 		o := r.try(k, l)
 		fmt.Printf("-- %s: killed %v, empty %v, back %v, %v\n",
-			name, since(o.Crossed, o.killed), since(o.Crossed, o.Empty), since(o.Crossed, o.Back), o.faults)
+			name, elapsed(o.Crossed, o.killed), elapsed(o.Crossed, o.Empty), elapsed(o.Crossed, o.Back), o.faults)
 		out = append(out, o)
 	}
 	k.stop()

@@ -145,7 +145,7 @@ func (r *reactor) attempt(k killer, l load) (o outcome, ok bool) {
 		r.until("the victim listens", func() error { _, err := r.Shell(r.ctx, "test -p "+fifo); return err })
 	}
 	if l.holds > 0 {
-		r.settles(victim, l.holds)
+		r.awaitSettled(victim, l.holds)
 	}
 	defer r.bury(victim, k, l)
 	before := r.level(defaultThreshold+l.headroom, k.signal())
@@ -192,9 +192,9 @@ func (r *reactor) attempt(k killer, l load) (o outcome, ok bool) {
 // settled is the largest change of a settled cgroup's memory within a tenth of a second.
 const settled = 64 << 10
 
-// settles waits until a pod has so much memory and its memory is stable: later growth could cross
+// awaitSettled waits until a pod has so much memory and its memory is stable: later growth could cross
 // the threshold.
-func (r *reactor) settles(p *vm.Pod, size int64) {
+func (r *reactor) awaitSettled(p *vm.Pod, size int64) {
 	r.t.Helper()
 	last := int64(0)
 	r.until("the victim has its memory", func() error {

@@ -18,8 +18,8 @@ func TestARecordIsDecidedAgain(t *testing.T) {
 	n.startAgent("", "--record=/run/jettison/frames.jsonl.gz")
 	victim := leakerBesideOthers(n)
 	n.dies(victim)
-	n.memoryIsBack()
-	n.agentSays("evicted", 1)
+	n.expectMemoryAvailable()
+	n.agentLogs("evicted", 1)
 	var frames string
 	n.until("the record holds what the eviction did", func() error {
 		text, err := n.ReadFile(n.ctx, "/run/jettison/frames.jsonl.gz", 0)

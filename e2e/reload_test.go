@@ -73,7 +73,7 @@ func TestPromiseTheConfigurationChangesWhileItRuns(t *testing.T) {
 	hard := func(size int) string { return file(fmt.Sprintf("evictionHard: {memory.available: %dMi}", size)) }
 	n.configured("1", hard(low))
 	n.startAgent("")
-	n.agentSays("runtime events connected", 1)
+	n.agentLogs("runtime events connected", 1)
 	n.holding(vm.NewPod("burstable", "64Mi", "", "alloc -size 32Mi"), 32*mib)
 	n.fillTo(280 * mib)
 	leaks := func(name string) *vm.Pod { // the gate rejects BestEffort pods
@@ -81,47 +81,47 @@ func TestPromiseTheConfigurationChangesWhileItRuns(t *testing.T) {
 	}
 	first := leaks("first")
 	first.Expected = vm.Any // it is restarted
-	n.agentSays("evicted", 1)
-	n.keptOut(first)
+	n.agentLogs("evicted", 1)
+	n.expectHeldOff(first)
 
 	n.configured("2", file("evictionHrad: {memory.available: 220Mi}"))
-	line := n.agentSays("configuration reload failed", 1)
+	line := n.agentLogs("configuration reload failed", 1)
 	if why := fmt.Sprint(line.Fields["error"]); !strings.Contains(why, `unknown field "evictionHrad": did you mean "evictionHard"?`) {
 		t.Errorf("reason of the failed reload = %s, want the wrong field", why)
 	}
 	n.reloads(false, 0, 1)
 	n.threshold(low)
-	n.keptOut(first)
+	n.expectHeldOff(first)
 
 	n.configured("3", hard(high))
-	line = n.agentSays("configuration reloaded", 1)
+	line = n.agentLogs("configuration reloaded", 1)
 	if changed := fmt.Sprint(line.Fields["changed"]); changed != "[evictionHard]" {
 		t.Errorf("changed fields in the log = %s, want the threshold", changed)
 	}
 	n.reloads(true, 1, 1)
 	n.threshold(high)
-	n.keptOut(first)
+	n.expectHeldOff(first)
 
 	n.shell("kill -HUP " + n.mainProcess(n.agent.Pod)) // a requested reload without a change
-	n.agentSays("configuration reloaded", 2)
+	n.agentLogs("configuration reloaded", 2)
 	n.reloads(true, 2, 1)
-	n.keptOut(first)
+	n.expectHeldOff(first)
 
 	second := leaks("second")
 	stop := n.watchBelow(second, low*mib)
 	n.dies(second)
-	line = n.agentSays("evicted", 2)
+	line = n.agentLogs("evicted", 2)
 	if line.Fields["victim"] != second.String() || line.Fields["threshold"] != float64(high*mib) {
 		t.Errorf("agent logged %v, want the eviction by the new threshold", line.Fields)
 	}
 	if s := stop(); s.Crossed != 0 {
 		t.Errorf("lowest available memory = %d MiB: the earlier threshold was used", s.Lowest/mib)
 	}
-	n.keptOut(first)
+	n.expectHeldOff(first)
 }
 
-// keptOut asserts that the gate rejects an evicted pod.
-func (n *node) keptOut(p *vm.Pod) {
+// expectHeldOff asserts that the gate rejects an evicted pod.
+func (n *node) expectHeldOff(p *vm.Pod) {
 	n.t.Helper()
 	if _, err := n.Run(n.ctx, p.Object); err == nil || !strings.Contains(err.Error(), "low on resource: memory") {
 		n.t.Errorf("restart of evicted pod %s = %v, want a rejection", p, err)

@@ -25,7 +25,7 @@ evictionMaxPodGracePeriod: 60`)
 	n.holding(vm.NewPod("burstable", "64Mi", "", "alloc -size 32Mi"), 32*mib)
 	n.fillTo(soft - defaultThreshold + 90*mib)
 	holder, stop := n.crossing("holder", fmt.Sprintf("on-sigterm -after %v /beat/sigterm + alloc -rate 30Mi -size 160Mi", orderly), soft)
-	told := n.toldAt(holder)
+	told := n.sigtermTime(holder)
 	n.until("the eviction is kept", func() error { return n.reads("/var/lib/jettison/state.json", string(holder.Object.UID)) })
 
 	n.shell("kill -9 " + n.mainProcess(n.agent.Pod))
@@ -33,11 +33,11 @@ evictionMaxPodGracePeriod: 60`)
 		t.Fatal(err)
 	}
 	n.startAgent(settings)
-	if line := n.agentSays("resuming eviction", 1); line.Fields["uid"] != string(holder.Object.UID) {
+	if line := n.agentLogs("resuming eviction", 1); line.Fields["uid"] != string(holder.Object.UID) {
 		t.Errorf("it goes on with %v", line.Fields)
 	}
 	n.dies(holder)
-	if took := since(told, stop().Empty); took < orderly {
+	if took := elapsed(told, stop().Empty); took < orderly {
 		t.Errorf("pod died %v after SIGTERM, it needs %v", took, orderly)
 	}
 	n.evictedFor("memory.available", holder)

@@ -32,5 +32,5 @@ func TestRotatedLogsLoseNoLine(t *testing.T) {
 	if compressed == 0 || len(files) < 3 {
 		t.Errorf("log files = %v, want some compressed and one that is not", files)
 	}
-	t.Logf("%v; %v", files, n.agentSays("rotated logs", 1).Fields)
+	t.Logf("%v; %v", files, n.agentLogs("rotated logs", 1).Fields)
 }

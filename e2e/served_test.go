@@ -90,7 +90,7 @@ func TestKubeletAndTheSocketAgree(t *testing.T) {
 	n := startKubeletNode(t, vm.KubeletOptions{})
 	names := n.idlePods()
 	n.startAgent(config("staticPodPath: " + vm.StaticPods))
-	n.agentSays("started", 1)
+	n.agentLogs("started", 1)
 	if text := n.answers(api.PathMetrics); strings.Contains(text, "\nkubelet_") {
 		t.Errorf("the agent serves a metric name of the kubelet: %s", text)
 	}
@@ -187,7 +187,7 @@ func BenchmarkScrapes(b *testing.B) {
 			stop()
 			t.sampled(o.Sample)
 			if wrong[scraped].add(o.faults); o.Crossed != 0 && o.killed != 0 {
-				kills[scraped] = append(kills[scraped], since(o.Crossed, max(o.killed, o.Crossed)))
+				kills[scraped] = append(kills[scraped], elapsed(o.Crossed, max(o.killed, o.Crossed)))
 			}
 		}
 	}
@@ -208,7 +208,7 @@ func BenchmarkScrapes(b *testing.B) {
 	if !(p50 <= maxScrapedP50 && p95 <= maxScrapedP95) { // also true for NaN
 		b.Errorf("time to the kill with scrapers: p50 is %.2f and p95 %.2f of those without", p50, p95)
 	}
-	once(b)
+	reportOnce(b)
 }
 
 // scrapeCost prints the CPU cost of a scrape: the agent's usage with scrapers, less that without.

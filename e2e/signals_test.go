@@ -225,7 +225,7 @@ func TestPromiseMemorySignalsSurviveWhatHangs(t *testing.T) {
 		}
 		return nil
 	})
-	n.memoryIsBack()
+	n.expectMemoryAvailable()
 	if err := release(n.ctx); err != nil {
 		t.Fatal(err)
 	}

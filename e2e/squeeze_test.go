@@ -14,10 +14,10 @@ func (n *node) zram(size int64) {
 	n.shell(fmt.Sprintf("echo %d > /sys/block/zram0/disksize && busybox mkswap /dev/zram0 && busybox swapon /dev/zram0", size))
 }
 
-// squeezed returns the agent's count-th log line about a proactive reclaim.
-func (n *node) squeezed(count int) vm.LogLine {
+// reclaimLog returns the agent's count-th log line about a proactive reclaim.
+func (n *node) reclaimLog(count int) vm.LogLine {
 	n.t.Helper()
-	line := n.agentSays("reclaimed memory", count)
+	line := n.agentLogs("reclaimed memory", count)
 	n.t.Logf("asked for %.0f MiB of %v, %.0f MiB came back in %v, %.0f KiB were read in again", number(line, "requested")/mib, line.Fields["kind"],
 		number(line, "gain")/mib, line.Duration("took"), number(line, "refaulted")/1024)
 	return line
@@ -29,8 +29,8 @@ func number(l vm.LogLine, field string) float64 {
 	return v
 }
 
-// nobodyIsEvicted asserts that the agent has evicted no pod so far.
-func (n *node) nobodyIsEvicted() {
+// expectNoEviction asserts that the agent has evicted no pod so far.
+func (n *node) expectNoEviction() {
 	n.t.Helper()
 	for _, l := range n.agentLog() {
 		if l.Msg == "evicted" || l.Msg == "evicting" {
@@ -50,12 +50,12 @@ func TestSqueezingColdMemoryAvertsAnEviction(t *testing.T) {
 	// 50 MiB more than available, at no more than the 4 MiB a second at which an emulated CPU
 	// compresses while another node runs on the same machine.
 	n.holding(vm.NewPod("worker", "256Mi", "", "alloc -rate 3Mi -size 110Mi"), 100*mib)
-	line := n.squeezed(1)
+	line := n.reclaimLog(1)
 	if line.Fields["kind"] != "anonymous memory" || line.Fields["effective"] != true {
-		t.Errorf("%v", line.Fields)
+		t.Errorf("agent logged an unexpected line: %v", line.Fields)
 	}
-	n.memoryIsBack()
-	n.nobodyIsEvicted()
+	n.expectMemoryAvailable()
+	n.expectNoEviction()
 }
 
 // Without swap only page cache can be reclaimed, which already counts as available. The agent tries
@@ -67,7 +67,7 @@ func TestSqueezingTurnsItselfOffWithoutSwap(t *testing.T) {
 	n.shell("sync")
 	n.fillTo(defaultThreshold + 20*mib) // leaves twice the threshold when the worker starts, and half of that when it ends
 	n.holding(vm.NewPod("worker", "256Mi", "", "alloc -rate 4Mi -size 70Mi"), 60*mib)
-	line := n.agentSays("proactive reclaim paused", 1)
+	line := n.agentLogs("proactive reclaim paused", 1)
 	if line.Fields["kind"] != "page cache" || line.Duration("for") != 5*time.Minute {
 		t.Errorf("unexpected log line of the proactive reclaim: %v", line.Fields)
 	}
@@ -80,8 +80,8 @@ func TestSqueezingTurnsItselfOffWithoutSwap(t *testing.T) {
 	if vain < 2 {
 		t.Errorf("proactive reclaim disabled after %d reclaims that freed too little, want at least 2", vain)
 	}
-	n.memoryIsBack()
-	n.nobodyIsEvicted()
+	n.expectMemoryAvailable()
+	n.expectNoEviction()
 }
 
 // The agent ends a fast leak as fast as without swap: the kill does not wait for a reclaim in
@@ -97,12 +97,12 @@ func TestSqueezingDelaysNoKill(t *testing.T) {
 	stop := n.watch(leaker)
 	n.dies(leaker)
 	seen := stop()
-	n.memoryIsBack()
+	n.expectMemoryAvailable()
 	evicted := n.evictedFor("memory.available", leaker)
-	if took := since(seen.Crossed, seen.Empty); seen.Crossed != 0 && (seen.Empty == 0 || took > 2*time.Second) {
+	if took := elapsed(seen.Crossed, seen.Empty); seen.Crossed != 0 && (seen.Empty == 0 || took > 2*time.Second) {
 		t.Errorf("pod died %v after the threshold was met", took)
 	}
-	t.Logf("crossed to empty %v; %v", since(seen.Crossed, seen.Empty), evicted.Fields["crossedToKill"])
+	t.Logf("crossed to empty %v; %v", elapsed(seen.Crossed, seen.Empty), evicted.Fields["crossedToKill"])
 	for _, l := range n.agentLog() {
 		if l.Msg == "reclaimed memory" {
 			t.Logf("asked for %.0f MiB, stopped %v", number(l, "requested")/mib, l.Fields["stopped"])

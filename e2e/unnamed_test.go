@@ -31,12 +31,12 @@ func TestFilesWithoutANameAreTheirHolders(t *testing.T) {
 		began := time.Now()
 		holder := n.run(withEmptyDir(vm.NewPod(c.name, "32Mi", "", c.behaviour), "data", v1.EmptyDirVolumeSource{}))
 		holder.Expected = vm.Dies
-		line := n.agentSays("evicted", i+1)
+		line := n.agentLogs("evicted", i+1)
 		if line.Fields["signal"] != "nodefs.available" || line.Fields["victim"] != holder.String() {
 			t.Fatalf("agent logged %v, want the eviction of %s for nodefs.available", line.Fields, holder)
 		}
 		n.dies(holder)
-		n.isBack(rootDir, disk{available: before.available - 150*mib})
+		n.awaitFileSystem(rootDir, disk{available: before.available - 150*mib})
 		t.Logf("%s: evicted %.1f s after its start", c.name, time.Since(began).Seconds())
 	}
 	n.shell("test -s " + innocent.EmptyDir("data") + "/file")
@@ -53,7 +53,7 @@ func TestNoPodDiesForAFileOfTheNode(t *testing.T) {
 	n.writing("second", "fill -size 32Ki /data/file", "file")
 	time.Sleep(15 * time.Second) // the pods' usage is measured while the disk is quiet
 	n.shell("/usr/local/bin/workload fill -allocate -size 500Mi /root/file >/dev/null 2>&1 &")
-	n.agentSays("threshold met without eviction", 1)
+	n.agentLogs("threshold met without eviction", 1)
 	for deadline := time.Now().Add(40 * time.Second); time.Now().Before(deadline); time.Sleep(time.Second) {
 		for _, l := range n.agentLog() {
 			if l.Msg == "evicted" || l.Msg == "evicting" {

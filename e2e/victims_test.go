@@ -36,10 +36,10 @@ func TestPromiseSomePodsAreNeverVictims(t *testing.T) {
 	victim := n.run(tenant)
 
 	n.dies(victim)
-	n.memoryIsBack()
+	n.expectMemoryAvailable()
 	// Without protection each of these would rank first: they use more, and exceed their requests.
 	// (In the log the victim is first in the ranking.)
-	ranking, _ := n.agentSays("evicted", 1).Fields["ranking"].([]any)
+	ranking, _ := n.agentLogs("evicted", 1).Fields["ranking"].([]any)
 	used := map[any]float64{}
 	for _, r := range ranking {
 		row, _ := r.(map[string]any)
@@ -68,7 +68,7 @@ func TestPromiseAPodThatResistsGoesAsAWhole(t *testing.T) {
 	}
 	victim := n.run(pod)
 	n.dies(victim)
-	n.memoryIsBack()
+	n.expectMemoryAvailable()
 	n.until("the runtime calls each of its containers killed", func() error { return victim.Ended(n.ctx, 137) })
 }
 
@@ -82,9 +82,9 @@ func TestATmpfsHogIsEvicted(t *testing.T) {
 	hog := vm.NewPod("hog", "", "", "fill -rate 20Mi -size 56Mi /dev/shm/file + alloc -rate 10Mi -size 4Gi") // /dev/shm has 64 MiB
 	victim := n.run(hog)
 	n.dies(victim)
-	n.memoryIsBack()
-	// What lay in /dev/shm comes back, too, though nobody removes the sandbox: containerd keeps it mounted until then.
-	line := n.agentSays("unmounted pod shared memory", 1)
+	n.expectMemoryAvailable()
+	// The memory of files in /dev/shm returns, too, although containerd mounts it until the sandbox is removed.
+	line := n.agentLogs("unmounted pod shared memory", 1)
 	if bytes, _ := line.Fields["bytes"].(float64); line.Fields["uid"] != string(victim.Object.UID) || bytes < 32*mib {
 		t.Errorf("agent logged %v, want the hog's shared memory unmounted", line.Fields)
 	}
@@ -99,8 +99,8 @@ func TestALeakerOnANodeWithSystemdIsEvicted(t *testing.T) {
 	n.startAgent("")
 	victim := leakerBesideOthers(n)
 	n.dies(victim)
-	n.memoryIsBack()
-	line := n.agentSays("evicted", 1)
+	n.expectMemoryAvailable()
+	line := n.agentLogs("evicted", 1)
 	if got := line.Fields["victim"]; got != "default/leaker" {
 		t.Errorf("evicted pod in the agent's log = %v, want the leaker", got)
 	}
@@ -133,7 +133,7 @@ func TestPodsComeAndGoUnderTheAgent(t *testing.T) {
 	}
 	for _, l := range n.agentLog() {
 		if level := l.Fields["level"]; level == "ERROR" || l.Msg == "some pods could not be measured" || l.Msg == "source unreadable" && l.Fields["source"] == "memory" {
-			t.Errorf("the agent logs %v", l.Fields)
+			t.Errorf("agent logged an unexpected line: %v", l.Fields)
 		}
 	}
 }
@@ -171,5 +171,5 @@ func TestAStaticPodUnknownToTheRuntimeLives(t *testing.T) {
 	if err := n.StartContainerd(n.ctx); err != nil {
 		t.Fatal(err)
 	}
-	n.agentSays("evicted", 1)
+	n.agentLogs("evicted", 1)
 }

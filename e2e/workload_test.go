@@ -74,10 +74,10 @@ func TestAWorkloadEndsInOrder(t *testing.T) {
 	pod.Expected = vm.Any // its sandbox keeps running
 	n.until("it runs", func() error { return pod.Check(n.ctx) })
 	n.shell("kill -TERM " + n.mainProcess(pod))
-	told := n.toldAt(pod)
+	told := n.sigtermTime(pod)
 	n.until("it has ended", func() error { return pod.Ended(n.ctx, 0) })
 	after, err := n.Memory(n.ctx)
-	if err != nil || told < before.MonotonicNS || since(told, after.MonotonicNS) < 2*time.Second {
+	if err != nil || told < before.MonotonicNS || elapsed(told, after.MonotonicNS) < 2*time.Second {
 		t.Errorf("SIGTERM recorded at %d, want between %d and two seconds before %d (%v)", told, before.MonotonicNS, after.MonotonicNS, err)
 	}
 }

@@ -63,7 +63,7 @@ var overlays = map[string]struct {
 }{
 	"containerd":      {"/run/containerd", []string{"/run/containerd", "/var/run/containerd"}}, // kubeadm's kubelets name it by the latter
 	"crio":            {"/run/crio", []string{"/run/crio", "/var/run/crio"}},
-	"k3s":             {"/run/k3s/containerd", []string{"/run/containerd", "/run/k3s/containerd"}}, // rke2's kubelet likewise
+	"k3s":             {"/run/k3s/containerd", []string{"/run/containerd", "/run/k3s/containerd"}}, // as with rke2's kubelet
 	"least-privilege": {"/run/containerd", []string{"/run/containerd", "/var/run/containerd"}},
 }
 
@@ -125,7 +125,7 @@ func labelled(t *testing.T, r *rendered) {
 	} {
 		for _, key := range []string{"name", "component", "part-of", "managed-by"} {
 			if labels["app.kubernetes.io/"+key] == "" {
-				t.Errorf("%s: missing label app.kubernetes.io/%s", what, key)
+				t.Errorf("%s has no label app.kubernetes.io/%s", what, key)
 			}
 		}
 	}

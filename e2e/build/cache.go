@@ -61,7 +61,7 @@ func Cached(key string, say Say, build func(dir string) error) (string, error) {
 	}
 	start := time.Now()
 	say("making %s", key)
-	if err := patiently(key, say, func() error { return build(half) }); err != nil {
+	if err := withProgress(key, say, func() error { return build(half) }); err != nil {
 		return "", fmt.Errorf("make %s: %w", key, err)
 	}
 	if err := os.Rename(half, final); err != nil {
@@ -71,8 +71,8 @@ func Cached(key string, say Say, build func(dir string) error) (string, error) {
 	return final, nil
 }
 
-// patiently runs a function that may take minutes and reports progress every ten seconds.
-func patiently(what string, say Say, run func() error) error {
+// withProgress runs a function that may take minutes and reports progress every ten seconds.
+func withProgress(what string, say Say, run func() error) error {
 	start, done := time.Now(), make(chan error, 1)
 	go func() { done <- run() }()
 	tick := time.NewTicker(10 * time.Second)

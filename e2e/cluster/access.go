@@ -75,7 +75,7 @@ func (c *Cluster) config(p pair) *rest.Config {
 // As returns the configuration of a user in these groups, with a client certificate.
 func (c *Cluster) As(user string, groups ...string) *rest.Config {
 	c.t.Helper()
-	c.own()
+	c.requireOwnCluster()
 	p, err := c.ca.client(user, groups...)
 	if err != nil {
 		c.t.Fatal(err)
@@ -131,8 +131,8 @@ func Kubeconfig(c *rest.Config) ([]byte, error) {
 	})
 }
 
-// own skips a test that needs a cluster started here, with its processes and its authority's key.
-func (c *Cluster) own() {
+// requireOwnCluster skips a test that needs a cluster started here, with its processes and its authority's key.
+func (c *Cluster) requireOwnCluster() {
 	c.t.Helper()
 	if c.dir == "" {
 		c.t.Skip("needs a separate cluster: run make e2e-cluster")

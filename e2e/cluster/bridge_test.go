@@ -28,7 +28,7 @@ const steady = 20 * time.Second
 // owner replaces it, and no other pod changes.
 func TestPromiseAnEvictionIsSeenOnTheCluster(t *testing.T) {
 	c := Start(t, Options{Controllers: MostControllers, Scheduler: true})
-	c.own()
+	c.requireOwnCluster()
 	n := c.Join(NodeOptions{})
 	c.Deploy("shop", 3, "leak /leak")
 	c.Available("shop", 3)
@@ -43,13 +43,13 @@ func TestPromiseAnEvictionIsSeenOnTheCluster(t *testing.T) {
 	c.Available("shop", 3)
 	c.steady(sights, victim.UID)
 	for _, p := range before[1:] {
-		c.lives(p)
+		c.expectUnchanged(p)
 	}
 	if after := c.podsOf("default", "app=shop"); len(after) != 4 {
 		t.Errorf("pods of the Deployment = %d, want the evicted one and three", len(after))
 	}
-	c.whenTold(victim)
-	c.nodeTells(n)
+	c.logFailedDelay(victim)
+	c.expectNodeCondition(n)
 	out, err := c.Kubectl(t.Context(), "", "describe", "pod", victim.Name)
 	t.Logf("kubectl describe pod: %v\n%s", err, out)
 }
@@ -182,8 +182,8 @@ func (c *Cluster) hasEviction(p v1.Pod) {
 	})
 }
 
-// lives checks that a pod is unchanged.
-func (c *Cluster) lives(before v1.Pod) {
+// expectUnchanged checks that a pod is unchanged.
+func (c *Cluster) expectUnchanged(before v1.Pod) {
 	c.t.Helper()
 	after, err := c.Client.CoreV1().Pods(before.Namespace).Get(c.t.Context(), before.Name, metav1.GetOptions{})
 	if err != nil || after.UID != before.UID || restarts(*after) != restarts(before) || after.Status.Phase != v1.PodRunning {
@@ -267,8 +267,8 @@ func (c *Cluster) steady(s *sights, pod types.UID) {
 	c.t.Logf("states of the pod: %q", words)
 }
 
-// whenTold logs how long after the kill the pod was set to Failed, by the guest's clock.
-func (c *Cluster) whenTold(pod v1.Pod) {
+// logFailedDelay logs how long after the kill the pod was set to Failed, by the guest's clock.
+func (c *Cluster) logFailedDelay(pod v1.Pod) {
 	c.t.Helper()
 	bridge := c.podsOf("jettison-system", "app.kubernetes.io/name=jettison-bridge")[0]
 	text, err := c.Logs(c.t.Context(), bridge)
@@ -287,9 +287,9 @@ func (c *Cluster) whenTold(pod v1.Pod) {
 	}
 }
 
-// nodeTells checks the conditions and annotations that the bridge reports of its node after an
+// expectNodeCondition checks the conditions and annotations that the bridge reports of its node after an
 // eviction for memory.
-func (c *Cluster) nodeTells(n *Node) {
+func (c *Cluster) expectNodeCondition(n *Node) {
 	c.t.Helper()
 	c.Eventually(workloadDeadline, "the node's conditions and load are told", func(ctx context.Context) error {
 		node, err := c.Client.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{})

@@ -35,7 +35,7 @@ func startDescheduling(t testing.TB, nodes ...string) *descheduling {
 	t.Helper()
 	log, args := audited(t)
 	c := Start(t, Options{Controllers: MostControllers, Scheduler: true, Args: map[string][]string{APIServer: args}})
-	c.own()
+	c.requireOwnCluster()
 	out, err := c.Kubectl(t.Context(), "", "apply", "-k", filepath.Join(moduleRoot(t), "deploy/cluster/descheduler/deployment"))
 	if err == nil {
 		out, err = c.Kubectl(t.Context(), "", "-n", "kube-system", "delete", "deployment", "jettison-descheduler")
@@ -43,10 +43,10 @@ func startDescheduling(t testing.TB, nodes ...string) *descheduling {
 	if err != nil {
 		t.Fatalf("apply the descheduler's manifests: %v\n%s", err, out)
 	}
-	c.may(deschedulerAccount, "create", "", "pods/eviction", "")
-	c.may(deschedulerAccount, "create", "coordination.k8s.io", "leases", deschedulerAccount.namespace)
+	c.awaitPermission(deschedulerAccount, "create", "", "pods/eviction", "")
+	c.awaitPermission(deschedulerAccount, "create", "coordination.k8s.io", "leases", deschedulerAccount.namespace)
 	return &descheduling{
-		Cluster: c, t: t, log: log, program: buildCluster(t), conf: c.accountFile("descheduler", deschedulerAccount), members: c.members(nodes...),
+		Cluster: c, t: t, log: log, program: buildCluster(t), conf: c.accountFile("descheduler", deschedulerAccount), members: c.addMembers(nodes...),
 	}
 }
 
@@ -123,8 +123,8 @@ func (d *descheduling) act(policy string) (uids []string, log string) {
 	return uids, log
 }
 
-// does makes a dry run, asserts that a cycle then does exactly the same, and returns the plan.
-func (d *descheduling) does(policy string) planned {
+// dryRunAndRun makes a dry run, asserts that a cycle then does exactly the same, and returns the plan.
+func (d *descheduling) dryRunAndRun(policy string) planned {
 	d.t.Helper()
 	p := d.plan(policy)
 	if got, log := d.act(policy); !slices.Equal(got, p.uids()) {
@@ -145,8 +145,8 @@ func (d *descheduling) where(ctx context.Context, app string) (map[string]int, e
 	return out, err
 }
 
-// lie waits until a Deployment's pods are distributed over the nodes as wanted.
-func (d *descheduling) lie(app, how string, as func(on map[string]int) bool) {
+// awaitDistribution waits until a Deployment's pods are distributed over the nodes as wanted.
+func (d *descheduling) awaitDistribution(app, how string, as func(on map[string]int) bool) {
 	d.t.Helper()
 	d.Eventually(workloadDeadline, app+" lies so: "+how, func(ctx context.Context) error {
 		on, err := d.where(ctx, app)
@@ -192,7 +192,7 @@ func TestADryRunIsWhatIsDone(t *testing.T) {
 	d.budgetAllows("some", 1)
 	d.budgetAllows("kept", 0)
 	policy := d.policy("RemovePodsViolatingNodeTaints", "{}", "")
-	p := d.does(policy)
+	p := d.dryRunAndRun(policy)
 	of := map[string]int{}
 	for _, e := range p.Evictions {
 		app, _, _ := strings.Cut(e.Name, "-")
@@ -211,7 +211,7 @@ func TestADryRunIsWhatIsDone(t *testing.T) {
 	if why["kept"] != 3 || why["some"] != 2 {
 		t.Errorf("pods skipped because of budgets = %v: %v", why, p.Skipped)
 	}
-	d.lie("web", "off the tainted node", func(on map[string]int) bool { return on["a"] == 0 && on["b"]+on["c"] == 6 })
+	d.awaitDistribution("web", "off the tainted node", func(on map[string]int) bool { return on["a"] == 0 && on["b"]+on["c"] == 6 })
 
 	args := []string{
 		"deschedule", "--policy=" + policy, "--descheduling-interval=4s", "--leader-elect", "--leader-elect-lease-duration=8s",
@@ -219,7 +219,7 @@ func TestADryRunIsWhatIsDone(t *testing.T) {
 	}
 	one := d.replica(d.program, "one", deschedulerAccount, args...)
 	two := d.replica(d.program, "two", deschedulerAccount, args...)
-	d.lie("some", "off the tainted node, one after the other", func(on map[string]int) bool { return on["a"] == 0 && on["b"]+on["c"] == 3 })
+	d.awaitDistribution("some", "off the tainted node, one after the other", func(on map[string]int) bool { return on["a"] == 0 && on["b"]+on["c"] == 3 })
 	leads := func(r *replica) bool { return strings.Contains(r.log(), "descheduling cycle finished") }
 	if leads(one) == leads(two) {
 		t.Fatalf("want exactly one planning replica, logs: %s\n%s", one.log(), two.log())
@@ -229,13 +229,13 @@ func TestADryRunIsWhatIsDone(t *testing.T) {
 	}
 	d.Kill(one.name)
 	d.kubectl("taint", "node", "b", "test/away=yes:NoSchedule")
-	d.lie("web", "on the last node", func(on map[string]int) bool { return on["c"] == 6 })
-	d.lie("some", "on the last node", func(on map[string]int) bool { return on["c"] == 3 })
-	d.lie("kept", "where its budget keeps it", func(on map[string]int) bool { return on["a"] == 3 })
+	d.awaitDistribution("web", "on the last node", func(on map[string]int) bool { return on["c"] == 6 })
+	d.awaitDistribution("some", "on the last node", func(on map[string]int) bool { return on["c"] == 3 })
+	d.awaitDistribution("kept", "where its budget keeps it", func(on map[string]int) bool { return on["a"] == 3 })
 	if !leads(two) {
 		t.Errorf("the standby has not planned after the leader's end: %s", two.log())
 	}
-	evicted := only(d.log.wrote(deschedulerAccount), "create pods/eviction")
+	evicted := withPrefix(d.log.wrote(deschedulerAccount), "create pods/eviction")
 	if unique := slices.Compact(slices.Clone(evicted)); len(unique) != len(evicted) {
 		t.Errorf("evictions have a pod twice: %q", evicted)
 	}
@@ -318,24 +318,24 @@ func TestStrategiesEvict(t *testing.T) {
 		{ // last: from then on the scheduler fills nodes, which the strategy requires
 			app: "fill", strategy: "HighNodeUtilization", args: "{thresholds: {cpu: 30}}", replicas: 2, request: "300m", evicts: 2,
 			happens: func(d *descheduling, _ string) {
-				d.fills()
+				d.packNodes()
 				d.deploy(&strategyCase{app: "anchor", replicas: 1, request: "1500m", spec: func(s *v1.PodSpec) { s.NodeName = "b" }})
-				d.lie("anchor", "on b", func(on map[string]int) bool { return on["b"] == 1 })
+				d.awaitDistribution("anchor", "on b", func(on map[string]int) bool { return on["b"] == 1 })
 			},
 			lies: func(on map[string]int) bool { return on["b"] == 2 },
 		},
 	} {
-		t.Run(s.app, func(t *testing.T) { d.tries(t, &s) })
+		t.Run(s.app, func(t *testing.T) { d.runCase(t, &s) })
 	}
-	if refusals := only(d.log.wrote(deschedulerAccount), "create pods/eviction"); slices.ContainsFunc(refusals, func(s string) bool {
+	if refusals := withPrefix(d.log.wrote(deschedulerAccount), "create pods/eviction"); slices.ContainsFunc(refusals, func(s string) bool {
 		return !strings.HasSuffix(s, " 201")
 	}) {
 		t.Errorf("some evictions were rejected: %q", refusals)
 	}
 }
 
-// fills configures a scheduler that places pods on the most allocated node.
-func (d *descheduling) fills() {
+// packNodes configures a scheduler that places pods on the most allocated node.
+func (d *descheduling) packNodes() {
 	d.t.Helper()
 	config := filepath.Join(d.t.TempDir(), "scheduler.yaml")
 	text := fmt.Sprintf(`apiVersion: kubescheduler.config.k8s.io/v1
@@ -366,8 +366,8 @@ profiles:
 	}
 }
 
-// tries runs a case. Node a is the only one until its pods run.
-func (d *descheduling) tries(t *testing.T, s *strategyCase) {
+// runCase runs a case. Node a is the only one until its pods run.
+func (d *descheduling) runCase(t *testing.T, s *strategyCase) {
 	app := s.app
 	defer func(was testing.TB) { d.t, d.Cluster.t = was, was }(d.t)
 	d.t, d.Cluster.t = t, t
@@ -375,19 +375,19 @@ func (d *descheduling) tries(t *testing.T, s *strategyCase) {
 	d.kubectl("cordon", "b", "c")
 	noisy := d.place("noisy", "a", 0, 0)
 	d.deploy(s)
-	d.lie(app, "on a", func(on map[string]int) bool { return on["a"] == int(s.replicas) })
+	d.awaitDistribution(app, "on a", func(on map[string]int) bool { return on["a"] == int(s.replicas) })
 	d.kubectl("uncordon", "b", "c")
 	if s.happens != nil {
 		s.happens(d, app)
 	}
 	policy := d.policy(s.strategy, s.args, app)
-	p := d.does(policy)
+	p := d.dryRunAndRun(policy)
 	if len(p.Evictions) != s.evicts || slices.ContainsFunc(p.Evictions, func(e struct{ Name, UID, Node, Strategy string }) bool {
 		return e.Strategy != s.strategy || !strings.HasPrefix(e.Name, app+"-") || e.Node != "a"
 	}) {
 		t.Errorf("plan of the strategy = %+v, want evictions", p)
 	}
-	d.lie(app, "as the model allows", s.lies)
+	d.awaitDistribution(app, "as the model allows", s.lies)
 	if s.strategy != "PodLifeTime" { // its pods are all old again
 		if again := d.plan(policy); len(again.Evictions) > 0 {
 			t.Errorf("plan after the cycle = %v, want none", again.Evictions)
@@ -395,8 +395,8 @@ func (d *descheduling) tries(t *testing.T, s *strategyCase) {
 	}
 	d.kubectl("delete", "deployment", app)
 	d.kubectl("delete", "pod", "noisy", "--grace-period=0", "--force")
-	d.podGone(noisy)
-	d.lie(app, "nowhere", func(on map[string]int) bool { return len(on) == 0 })
+	d.awaitPodGone(noisy)
+	d.awaitDistribution(app, "nowhere", func(on map[string]int) bool { return len(on) == 0 })
 	d.kubectl("label", "node", "b", "disk-")
 	d.kubectl("patch", "node", "a", "-p", `{"spec": {"taints": null}}`)
 }

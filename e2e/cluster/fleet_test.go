@@ -83,7 +83,7 @@ func newFleet(t testing.TB, c *Cluster, nodes, pods int, grace time.Duration) *f
 		f.nodes, f.of[s.name] = append(f.nodes, s), s
 	}
 	f.each(f.nodes, func(ctx context.Context, s *sailor) error { return f.join(ctx, s, pods) })
-	f.sail()
+	f.startRenewals()
 	// Making them may take longer than a node may be silent.
 	began := time.Now()
 	if n := f.await(f.nodes, scaleSettle, func(s *sailor) bool { return s.renewed.After(began) }); n < nodes {
@@ -151,11 +151,11 @@ func (f *fleet) makePod(ctx context.Context, name, node string) error {
 	if err != nil {
 		return err
 	}
-	return f.runs(ctx, p)
+	return f.postRunning(ctx, p)
 }
 
-// runs posts a kubelet's status of a running pod.
-func (f *fleet) runs(ctx context.Context, p *v1.Pod) error {
+// postRunning posts a kubelet's status of a running pod.
+func (f *fleet) postRunning(ctx context.Context, p *v1.Pod) error {
 	at := metav1.Now()
 	p = p.DeepCopy()
 	p.Status.Phase, p.Status.StartTime = v1.PodRunning, &at
@@ -170,8 +170,8 @@ func (f *fleet) runs(ctx context.Context, p *v1.Pod) error {
 	return err
 }
 
-// sail starts the renewals and the watch.
-func (f *fleet) sail() {
+// startRenewals starts the renewals and the watch.
+func (f *fleet) startRenewals() {
 	ctx, cancel := context.WithCancel(f.t.Context())
 	var all sync.WaitGroup
 	list, err := f.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
@@ -331,8 +331,8 @@ func (f *fleet) note(n *v1.Node, at time.Time) {
 	}
 }
 
-// fall makes nodes silent, all at the same time.
-func (f *fleet) fall(all []*sailor) {
+// silence makes nodes silent, all at the same time.
+func (f *fleet) silence(all []*sailor) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.given = 0
@@ -368,9 +368,9 @@ func (f *fleet) await(all []*sailor, limit time.Duration, holds func(*sailor) bo
 	}
 }
 
-// rise makes nodes renew again, waits until they are untainted and Ready, and makes their pods run
+// resume makes nodes renew again, waits until they are untainted and Ready, and makes their pods run
 // again.
-func (f *fleet) rise(all []*sailor) (took time.Duration) {
+func (f *fleet) resume(all []*sailor) (took time.Duration) {
 	f.t.Helper()
 	began := time.Now()
 	f.each(all, func(ctx context.Context, s *sailor) error {
@@ -390,12 +390,12 @@ func (f *fleet) rise(all []*sailor) (took time.Duration) {
 		f.t.Errorf("of %d nodes that renew again %d are Ready and untainted", len(all), n)
 	}
 	took = time.Since(began)
-	f.podsRun()
+	f.markPodsReady()
 	return took
 }
 
-// podsRun makes all pods run that were marked as not ready. None may be terminating.
-func (f *fleet) podsRun() {
+// markPodsReady makes all pods run that were marked as not ready. None may be terminating.
+func (f *fleet) markPodsReady() {
 	f.t.Helper()
 	list, err := f.client.CoreV1().Pods("default").List(f.t.Context(), metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil {
@@ -412,7 +412,7 @@ func (f *fleet) podsRun() {
 	}
 	f.each(f.nodes, func(ctx context.Context, s *sailor) error {
 		for _, p := range marked[s.name] {
-			if err := f.runs(ctx, p); err != nil && !apierrors.IsConflict(err) {
+			if err := f.postRunning(ctx, p); err != nil && !apierrors.IsConflict(err) {
 				return err
 			}
 		}
@@ -420,8 +420,8 @@ func (f *fleet) podsRun() {
 	})
 }
 
-// wrongs returns the wrong taints on living nodes.
-func (f *fleet) wrongs() []string {
+// wrongTaints returns the wrong taints on living nodes.
+func (f *fleet) wrongTaints() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.wrong)

@@ -12,7 +12,7 @@ import (
 // soon as they are deleted. It is a part of the cluster by its name.
 func (c *Cluster) Hollow(name string) {
 	c.t.Helper()
-	c.own()
+	c.requireOwnCluster()
 	ports, err := freePorts(name)
 	if err != nil {
 		c.t.Fatal(err)

@@ -27,7 +27,7 @@ const hollowAtOnce = 50
 // have exit code 0.
 func TestNoWordOfAHollowKubeletIsTakenBack(t *testing.T) {
 	c := Start(t, Options{Controllers: MostControllers, Scheduler: true})
-	c.own()
+	c.requireOwnCluster()
 	runtime := c.hollowRuntime("hollow")
 	root, err := build.ModuleRoot(t.Context())
 	if err != nil {
@@ -41,7 +41,7 @@ func TestNoWordOfAHollowKubeletIsTakenBack(t *testing.T) {
 			t.Fatalf("delete the bridge's DaemonSet: %v\n%s", err, out)
 		}
 	}
-	a := speakForAnAgent(t)
+	a := startFakeAgent(t)
 	runBridge(t, c, a, "hollow")
 	batches := 0
 	for _, m := range []moment{
@@ -51,7 +51,7 @@ func TestNoWordOfAHollowKubeletIsTakenBack(t *testing.T) {
 		{wait: 300 * time.Millisecond, gently: true}, {wait: 300 * time.Millisecond, never: true, gently: true},
 	} {
 		for _, kept := range []bool{true, false} {
-			var f fate
+			var f outcomes
 			trials := trialsEach(t)
 			for left := trials; left > 0; left -= hollowAtOnce {
 				v := victims{name: fmt.Sprint("h", batches), count: min(left, hollowAtOnce), pull: v1.PullNever}
@@ -60,7 +60,7 @@ func TestNoWordOfAHollowKubeletIsTakenBack(t *testing.T) {
 				if kept {
 					v.keepOut = func([]v1.Pod) { runtime.image(c, false) }
 				}
-				c.batch(a, m, v, &f)
+				c.evictBatch(a, m, v, &f)
 				batches++
 			}
 			t.Logf("rejected %-5v %-53v %d pods: %v", kept, m, trials, &f)

@@ -15,7 +15,7 @@ import (
 // is evicted.
 func TestWhoIsEvictedByWhatTheAPIKnows(t *testing.T) {
 	c := Start(t, Options{Controllers: MostControllers, Scheduler: true})
-	c.own()
+	c.requireOwnCluster()
 	n := c.Join(NodeOptions{})
 	c.installBridge(n)
 
@@ -25,7 +25,7 @@ func TestWhoIsEvictedByWhatTheAPIKnows(t *testing.T) {
 	big := c.running("vault", "app=vault")
 	n.leak(t, first.UID, "60Mi")
 	c.hasEviction(c.awaitFailed(first))
-	c.lives(big)
+	c.expectUnchanged(big)
 	second := c.running("default", "job-name=batch")
 	if second.UID == first.UID {
 		t.Error("the Job has no replacement pod")

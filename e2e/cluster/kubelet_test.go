@@ -26,12 +26,12 @@ func TestAKubeletThatHangs(t *testing.T) {
 	program := installNodes(t, c)
 	n := c.Join(NodeOptions{})
 	c.Deploy("web", 2, "alloc -size 8Mi")
-	c.tolerates("web", patience)
+	c.setTolerationPeriod("web", patience)
 	c.Available("web", 2)
 	before := c.uids("web", n.Name)
 	c.Hollow("other")
 	r := c.replica(program, "nodes", nodeAccount, "nodes", "--config="+filepath.Join(moduleRoot(t), "deploy/cluster/config.yaml"), "--mode=replace", "--replace-quiet=1s")
-	c.leads(r)
+	c.awaitLeader(r)
 
 	hang := func(signal string) {
 		t.Helper()
@@ -41,10 +41,10 @@ func TestAKubeletThatHangs(t *testing.T) {
 	}
 	hang("STOP")
 	fell := time.Now()
-	tainted := executes(c.taintsAre(n.Name, unreachable...))
+	tainted := executes(c.awaitTaints(n.Name, unreachable...))
 	t.Logf("tainted %.1f s after its kubelet hung", tainted.Sub(fell).Seconds())
 	hang("CONT")
-	c.taintsAre(n.Name)
+	c.awaitTaints(n.Name)
 	c.Available("web", 2)
 	if after := c.uids("web", n.Name); len(after) != 2 || len(before) != 2 || after[0] != before[0] || after[1] != before[1] {
 		t.Fatalf("pods before the outage = %q, after = %q, want the same", before, after)
@@ -55,9 +55,9 @@ func TestAKubeletThatHangs(t *testing.T) {
 		t.Fatal(err)
 	}
 	hang("STOP")
-	tainted = executes(c.taintsAre(n.Name, unreachable...))
+	tainted = executes(c.awaitTaints(n.Name, unreachable...))
 	for i := range pods {
-		c.goes(&pods[i])
+		c.awaitTerminating(&pods[i])
 		is, err := c.Client.CoreV1().Pods("default").Get(t.Context(), pods[i].Name, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -75,9 +75,9 @@ func TestAKubeletThatHangs(t *testing.T) {
 	}
 	hang("CONT")
 	for i := range pods {
-		c.podGone(&pods[i])
+		c.awaitPodGone(&pods[i])
 	}
-	c.taintsAre(n.Name)
+	c.awaitTaints(n.Name)
 	for _, name := range []string{n.Name, "other"} {
 		c.Eventually(nodeDeadline, name+" is Ready", func(ctx context.Context) error { return c.nodeReady(ctx, name) })
 	}
@@ -90,8 +90,8 @@ func TestAKubeletThatHangs(t *testing.T) {
 	})
 }
 
-// tolerates sets how long a Deployment's pods tolerate a silent or not ready node.
-func (c *Cluster) tolerates(deployment string, patience time.Duration) {
+// setTolerationPeriod sets how long a Deployment's pods tolerate a silent or not ready node.
+func (c *Cluster) setTolerationPeriod(deployment string, patience time.Duration) {
 	c.t.Helper()
 	var of []string
 	for _, key := range []string{v1.TaintNodeUnreachable, v1.TaintNodeNotReady} {

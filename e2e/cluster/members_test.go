@@ -29,8 +29,8 @@ type members struct {
 	lives map[string]bool
 }
 
-// members adds nodes. Each has four CPUs and room for 110 pods.
-func (c *Cluster) members(names ...string) *members {
+// addMembers adds nodes. Each has four CPUs and room for 110 pods.
+func (c *Cluster) addMembers(names ...string) *members {
 	c.t.Helper()
 	m := &members{c: c, t: c.t, lives: map[string]bool{}}
 	m.join(names...)
@@ -96,9 +96,9 @@ func healthy() (out []v1.NodeCondition) {
 	return out
 }
 
-// fall makes nodes silent; rise makes them report again.
-func (m *members) fall(names ...string) { m.set(false, names...) }
-func (m *members) rise(names ...string) { m.set(true, names...) }
+// silence makes nodes silent; resume makes them report again.
+func (m *members) silence(names ...string) { m.set(false, names...) }
+func (m *members) resume(names ...string)  { m.set(true, names...) }
 
 func (m *members) set(lives bool, names ...string) {
 	m.mu.Lock()
@@ -238,8 +238,8 @@ func (c *Cluster) place(name, node string, tolerates, grace int64) *v1.Pod {
 	return p
 }
 
-// podsRun waits until these pods of namespace default are ready.
-func (c *Cluster) podsRun(names ...string) {
+// awaitPodsReady waits until these pods of namespace default are ready.
+func (c *Cluster) awaitPodsReady(names ...string) {
 	c.t.Helper()
 	for _, name := range names {
 		c.Eventually(startDeadline, "pod "+name+" runs", func(ctx context.Context) error {
@@ -252,8 +252,8 @@ func (c *Cluster) podsRun(names ...string) {
 	}
 }
 
-// podGone waits until no pod of this UID exists, and returns the time at which that was seen.
-func (c *Cluster) podGone(p *v1.Pod) time.Time {
+// awaitPodGone waits until no pod of this UID exists, and returns the time at which that was seen.
+func (c *Cluster) awaitPodGone(p *v1.Pod) time.Time {
 	c.t.Helper()
 	c.Eventually(startDeadline, "pod "+p.Name+" is gone", func(ctx context.Context) error {
 		is, err := c.Client.CoreV1().Pods(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
@@ -268,8 +268,8 @@ func (c *Cluster) podGone(p *v1.Pod) time.Time {
 	return time.Now()
 }
 
-// podStays fails the test if a pod is missing or terminating.
-func (c *Cluster) podStays(p *v1.Pod) *v1.Pod {
+// expectPodStays fails the test if a pod is missing or terminating.
+func (c *Cluster) expectPodStays(p *v1.Pod) *v1.Pod {
 	c.t.Helper()
 	is, err := c.Client.CoreV1().Pods(p.Namespace).Get(c.t.Context(), p.Name, metav1.GetOptions{})
 	if err != nil || is.UID != p.UID || is.DeletionTimestamp != nil {
@@ -278,9 +278,9 @@ func (c *Cluster) podStays(p *v1.Pod) *v1.Pod {
 	return is
 }
 
-// taintsAre waits until a node has exactly these taints, each as KEY[=VALUE]:EFFECT, sorted, and
+// awaitTaints waits until a node has exactly these taints, each as KEY[=VALUE]:EFFECT, sorted, and
 // returns the node.
-func (c *Cluster) taintsAre(node string, want ...string) (is *v1.Node) {
+func (c *Cluster) awaitTaints(node string, want ...string) (is *v1.Node) {
 	c.t.Helper()
 	c.Eventually(startDeadline, fmt.Sprintf("the taints of node %s are %q", node, want), func(ctx context.Context) (err error) {
 		if is, err = c.Client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{}); err != nil {

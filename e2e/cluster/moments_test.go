@@ -57,8 +57,8 @@ func (m moment) String() string {
 	return text
 }
 
-// fate counts the final states of evicted pods at the API server.
-type fate struct {
+// outcomes counts the final states of evicted pods at the API server.
+type outcomes struct {
 	failed int // set to Failed once, and Failed Evicted ever since
 	mute   int // of these: the API server had no exit codes of their containers
 	late   int // of these: exit codes came when the bridge left the status to the kubelet, and removed the reason
@@ -67,7 +67,7 @@ type fate struct {
 	vague  int // Failed without a reason in the end: their containers exited with 0, so their kubelet reports none
 }
 
-func (f *fate) String() string {
+func (f *outcomes) String() string {
 	return fmt.Sprintf("%d Failed, Evicted ever since (of %d it was told later how their containers ended, %d of them without a reason), "+
 		"%d had ended before, %d came back before and live, %d Failed without a reason, for they ended well",
 		f.failed, f.mute, f.late, f.ended, f.lived, f.vague)
@@ -80,7 +80,7 @@ func (f *fate) String() string {
 // a real agent rejects the pods' restarts.
 func TestNoWordIsTakenBack(t *testing.T) {
 	c := Start(t, Options{Controllers: MostControllers, Scheduler: true})
-	c.own()
+	c.requireOwnCluster()
 	n := c.Join(NodeOptions{})
 	root, err := build.ModuleRoot(t.Context())
 	if err != nil {
@@ -94,7 +94,7 @@ func TestNoWordIsTakenBack(t *testing.T) {
 		t.Fatalf("delete the bridge's DaemonSet: %v\n%s", err, out)
 	}
 	c.DaemonSetReady("kube-system", "jettison")
-	a := speakForAnAgent(t)
+	a := startFakeAgent(t)
 	runBridge(t, c, a, n.Name)
 	c.Eventually(workloadDeadline, "the bridge tells of pods", func(context.Context) error {
 		a.mu.Lock()
@@ -117,14 +117,14 @@ func TestNoWordIsTakenBack(t *testing.T) {
 				name = "held off"
 			}
 			t.Run(m.String()+", "+name, func(t *testing.T) {
-				var f fate
+				var f outcomes
 				for left := trials; left > 0; left -= mostAtOnce {
 					v := victims{name: fmt.Sprint("b", batches), count: min(left, mostAtOnce), pull: v1.PullIfNotPresent}
 					v.kill = func(pods []v1.Pod) time.Time { return n.kill(c, pods) }
 					if gate {
-						v.keepOut = func(pods []v1.Pod) { c.keptOut(n, pods) }
+						v.keepOut = func(pods []v1.Pod) { c.expectHeldOff(n, pods) }
 					}
-					c.batch(a, m, v, &f)
+					c.evictBatch(a, m, v, &f)
 					batches++
 				}
 				t.Logf("%d pods: %v", trials, &f)
@@ -176,14 +176,14 @@ type victims struct {
 	pull    v1.PullPolicy
 }
 
-// batch evicts pods that were made for it.
-func (c *Cluster) batch(a *spokenFor, m moment, v victims, f *fate) {
+// evictBatch evicts pods that were made for it.
+func (c *Cluster) evictBatch(a *fakeAgent, m moment, v victims, f *outcomes) {
 	c.t.Helper()
 	ctx := c.t.Context()
 	for i := range v.count {
-		c.bare(fmt.Sprintf("%s-%d", v.name, i), v.name, m.never, v.pull)
+		c.createBarePod(fmt.Sprintf("%s-%d", v.name, i), v.name, m.never, v.pull)
 	}
-	pods := c.allRun(v.name, v.count)
+	pods := c.awaitAllRunning(v.name, v.count)
 	if v.keepOut != nil {
 		v.keepOut(pods)
 	}
@@ -199,7 +199,7 @@ func (c *Cluster) batch(a *spokenFor, m moment, v victims, f *fate) {
 			case <-ctx.Done():
 			case <-time.After(m.wait): // the moment under test
 			}
-			a.tellKilled(&pods[i], killed)
+			a.reportKilledAt(&pods[i], killed)
 		})
 	}
 	words.Wait()
@@ -212,10 +212,10 @@ func (c *Cluster) batch(a *spokenFor, m moment, v victims, f *fate) {
 		return nil
 	})
 	for _, p := range pods {
-		c.judge(seen, p, m, eventsOf(a.told()), f)
+		c.judge(seen, p, m, eventsOf(a.reportedCount()), f)
 	}
 	if f.mute > 0 {
-		f.late += c.haveTheirWord(pods)
+		f.late += c.expectReasons(pods)
 	}
 	made := metav1.ListOptions{LabelSelector: "app=" + v.name}
 	if err := c.Client.CoreV1().Pods("default").DeleteCollection(ctx, *metav1.NewDeleteOptions(0), made); err != nil {
@@ -223,9 +223,9 @@ func (c *Cluster) batch(a *spokenFor, m moment, v victims, f *fate) {
 	}
 }
 
-// haveTheirWord waits until all failed pods have their containers' exit codes, and counts those
+// expectReasons waits until all failed pods have their containers' exit codes, and counts those
 // that lost their reason although their containers failed.
-func (c *Cluster) haveTheirWord(pods []v1.Pod) (late int) {
+func (c *Cluster) expectReasons(pods []v1.Pod) (late int) {
 	c.t.Helper()
 	c.Eventually(2*workloadDeadline, "it is told how all containers ended", func(ctx context.Context) error {
 		late = 0
@@ -250,7 +250,7 @@ func (c *Cluster) haveTheirWord(pods []v1.Pod) (late int) {
 }
 
 // judge determines the final state of a pod. patience is how long all its events may take.
-func (c *Cluster) judge(seen *sights, p v1.Pod, m moment, patience time.Duration, f *fate) {
+func (c *Cluster) judge(seen *sights, p v1.Pod, m moment, patience time.Duration, f *outcomes) {
 	c.t.Helper()
 	words, _ := seen.of(p.UID)
 	words = slices.DeleteFunc(words, func(w string) bool { return w == "Pending" })
@@ -288,8 +288,8 @@ func (c *Cluster) judge(seen *sights, p v1.Pod, m moment, patience time.Duration
 	}
 }
 
-// bare makes a pod without an owner.
-func (c *Cluster) bare(name, app string, never bool, pull v1.PullPolicy) {
+// createBarePod makes a pod without an owner.
+func (c *Cluster) createBarePod(name, app string, never bool, pull v1.PullPolicy) {
 	c.t.Helper()
 	grace, no, restart := int64(2), false, v1.RestartPolicyAlways
 	if never {
@@ -309,8 +309,8 @@ func (c *Cluster) bare(name, app string, never bool, pull v1.PullPolicy) {
 	}
 }
 
-// allRun waits until all pods run.
-func (c *Cluster) allRun(app string, count int) (out []v1.Pod) {
+// awaitAllRunning waits until all pods run.
+func (c *Cluster) awaitAllRunning(app string, count int) (out []v1.Pod) {
 	c.t.Helper()
 	c.Eventually(2*workloadDeadline, "all pods run", func(ctx context.Context) error {
 		pods, err := c.Pods(ctx, "default", "app="+app)
@@ -331,9 +331,9 @@ func (c *Cluster) allRun(app string, count int) (out []v1.Pod) {
 // stateFile is the path of the agent's state on its node.
 const stateFile = "/var/lib/jettison/state.json"
 
-// keptOut makes the agent on the node reject pods as after their evictions: a new agent reads that
+// expectHeldOff makes the agent on the node reject pods as after their evictions: a new agent reads that
 // from the state of the earlier one.
-func (c *Cluster) keptOut(n *Node, pods []v1.Pod) {
+func (c *Cluster) expectHeldOff(n *Node, pods []v1.Pod) {
 	c.t.Helper()
 	type holdOff struct {
 		UID    string    `json:"uid"`

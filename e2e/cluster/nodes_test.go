@@ -30,14 +30,14 @@ var unreachable = []string{"node.kubernetes.io/unreachable:NoExecute", "node.kub
 // builds the program.
 func installNodes(t testing.TB, c *Cluster) (program string) {
 	t.Helper()
-	c.own()
+	c.requireOwnCluster()
 	c.defaultAccount()
 	if out, err := c.Kubectl(t.Context(), "", "apply", "-k", filepath.Join(moduleRoot(t), "deploy/cluster")); err != nil {
 		t.Fatalf("apply the manifests of jettison-cluster: %v\n%s", err, out)
 	}
-	c.may(nodeAccount, "patch", "", "nodes", "")
-	c.may(nodeAccount, "watch", "coordination.k8s.io", "leases", v1.NamespaceNodeLease)
-	c.may(nodeAccount, "create", "coordination.k8s.io", "leases", nodeAccount.namespace)
+	c.awaitPermission(nodeAccount, "patch", "", "nodes", "")
+	c.awaitPermission(nodeAccount, "watch", "coordination.k8s.io", "leases", v1.NamespaceNodeLease)
+	c.awaitPermission(nodeAccount, "create", "coordination.k8s.io", "leases", nodeAccount.namespace)
 	return buildCluster(t)
 }
 
@@ -78,8 +78,8 @@ func (r *replica) status() (s nodesStatus, complaint string, ok bool) {
 	return s, "", true
 }
 
-// leads waits until one of these replicas is the leader.
-func (c *Cluster) leads(of ...*replica) (leader *replica) {
+// awaitLeader waits until one of these replicas is the leader.
+func (c *Cluster) awaitLeader(of ...*replica) (leader *replica) {
 	c.t.Helper()
 	c.Eventually(startDeadline, "a replica leads", func(context.Context) error {
 		last := ""
@@ -113,14 +113,14 @@ func TestANodeFallsSilent(t *testing.T) {
 	log, args := audited(t)
 	c := Start(t, Options{Args: map[string][]string{APIServer: args}})
 	program := installNodes(t, c)
-	m := c.members("a", "b", "c")
+	m := c.addMembers("a", "b", "c")
 	soon, going := c.place("soon", "a", 3, 0), c.place("going", "a", 3, 600)
 	late, ever := c.place("late", "a", 45, 0), c.place("ever", "a", forever, 0)
 	neighbour := c.place("neighbour", "c", 0, 0)
-	c.podsRun("soon", "going", "late", "ever", "neighbour")
+	c.awaitPodsReady("soon", "going", "late", "ever", "neighbour")
 	one := c.replica(program, "one", nodeAccount, nodesArgs(t)...)
 	two := c.replica(program, "two", nodeAccount, nodesArgs(t)...)
-	leader := c.leads(one, two)
+	leader := c.awaitLeader(one, two)
 	other := one
 	if leader == one {
 		other = two
@@ -129,9 +129,9 @@ func TestANodeFallsSilent(t *testing.T) {
 		t.Errorf("standby's answer to status = %q", complaint)
 	}
 
-	m.fall("a")
+	m.silence("a")
 	fell := time.Now()
-	tainted := executes(c.taintsAre("a", unreachable...))
+	tainted := executes(c.awaitTaints("a", unreachable...))
 	t.Logf("tainted %.1f s after it fell silent", tainted.Sub(fell).Seconds())
 	for _, what := range []string{"Ready", "MemoryPressure", "DiskPressure", "PIDPressure"} {
 		n, err := c.Client.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{})
@@ -141,41 +141,41 @@ func TestANodeFallsSilent(t *testing.T) {
 			t.Errorf("condition %s of the silent node: %v, %v", what, n.Status.Conditions, err)
 		}
 	}
-	if at := c.podGone(soon); at.Before(tainted.Add(3 * time.Second)) {
+	if at := c.awaitPodGone(soon); at.Before(tainted.Add(3 * time.Second)) {
 		t.Errorf("first pod is deleted %v after the taint", at.Sub(tainted))
 	}
-	c.goes(going)
-	c.podStays(late)
-	if podReady(c.podStays(ever)) {
+	c.awaitTerminating(going)
+	c.expectPodStays(late)
+	if podReady(c.expectPodStays(ever)) {
 		t.Error("a pod of a silent node is ready")
 	}
 	explains(t, leader, "default/late", tainted.Add(45*time.Second))
 
 	c.Kill(leader.name)
-	at := c.podGone(late)
+	at := c.awaitPodGone(late)
 	t.Logf("the replica of one that was killed deletes %.1f s after the deadline", at.Sub(tainted.Add(45*time.Second)).Seconds())
 	if at.Before(tainted.Add(45 * time.Second)) {
 		t.Errorf("second pod is deleted %v after the taint", at.Sub(tainted))
 	}
-	c.leads(other)
-	m.rise("a")
-	c.taintsAre("a")
-	c.podGone(going)
-	c.podStays(ever)
-	c.podsRun("ever")
+	c.awaitLeader(other)
+	m.resume("a")
+	c.awaitTaints("a")
+	c.awaitPodGone(going)
+	c.expectPodStays(ever)
+	c.awaitPodsReady("ever")
 
 	comesBackBefore(t, c, m)
-	c.podStays(neighbour)
+	c.expectPodStays(neighbour)
 	c.Again(leader.name)
 	began := time.Now()
 	other.stop()
-	c.leads(leader)
+	c.awaitLeader(leader)
 	// Without releasing the Lease it takes 15 s.
 	took := time.Since(began)
 	if t.Logf("a leader that is stopped is followed after %.1f s", took.Seconds()); took > 10*time.Second {
 		t.Error("the stopped leader has not released its Lease")
 	}
-	deleted := only(log.wrote(nodeAccount), "delete")
+	deleted := withPrefix(log.wrote(nodeAccount), "delete")
 	if want := []string{"delete pods going 200", "delete pods late 200", "delete pods soon 200"}; !slices.Equal(deleted, want) {
 		t.Errorf("deletes by the program = %q, want %q", deleted, want)
 	}
@@ -187,25 +187,25 @@ func TestALeaderThatHangs(t *testing.T) {
 	log, args := audited(t)
 	c := Start(t, Options{Args: map[string][]string{APIServer: args}})
 	program := installNodes(t, c)
-	m := c.members("a", "b", "c")
+	m := c.addMembers("a", "b", "c")
 	late, later := c.place("late", "a", 40, 0), c.place("later", "a", 70, 0)
-	c.podsRun("late", "later")
+	c.awaitPodsReady("late", "later")
 	one := c.replica(program, "one", nodeAccount, nodesArgs(t)...)
 	two := c.replica(program, "two", nodeAccount, nodesArgs(t)...)
-	leader := c.leads(one, two)
+	leader := c.awaitLeader(one, two)
 	other := one
 	if leader == one {
 		other = two
 	}
-	m.fall("a")
-	tainted := executes(c.taintsAre("a", unreachable...))
+	m.silence("a")
+	tainted := executes(c.awaitTaints("a", unreachable...))
 	c.Pause(leader.name)
 	paused := time.Now()
-	if at := c.podGone(late); at.Before(tainted.Add(40 * time.Second)) {
+	if at := c.awaitPodGone(late); at.Before(tainted.Add(40 * time.Second)) {
 		t.Errorf("pod is deleted %v after the taint", at.Sub(tainted))
 	}
 	c.Resume(leader.name)
-	c.podGone(later)
+	c.awaitPodGone(later)
 	c.Eventually(startDeadline, "the one that hung follows", func(context.Context) error {
 		if _, complaint, ok := leader.status(); ok || !strings.Contains(complaint, "ask the leader, ") {
 			return fmt.Errorf("resumed replica is leader: %v, answers %q", ok, complaint)
@@ -222,14 +222,14 @@ func TestALeaderThatHangs(t *testing.T) {
 	if !known {
 		t.Error("the log of the resumed replica lacks the lost leadership")
 	}
-	if deleted := only(log.wrote(nodeAccount), "delete"); !slices.Equal(deleted, []string{"delete pods late 200", "delete pods later 200"}) {
+	if deleted := withPrefix(log.wrote(nodeAccount), "delete"); !slices.Equal(deleted, []string{"delete pods late 200", "delete pods later 200"}) {
 		t.Errorf("deletes by both replicas = %q, want each pod once", deleted)
 	}
-	c.leads(other)
+	c.awaitLeader(other)
 }
 
-// goes waits until a pod is terminating with the reason in its conditions.
-func (c *Cluster) goes(p *v1.Pod) {
+// awaitTerminating waits until a pod is terminating with the reason in its conditions.
+func (c *Cluster) awaitTerminating(p *v1.Pod) {
 	c.t.Helper()
 	c.Eventually(startDeadline, "pod "+p.Name+" goes", func(ctx context.Context) error {
 		is, err := c.Client.CoreV1().Pods(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
@@ -254,7 +254,7 @@ func explains(t *testing.T, r *replica, pod string, deadline time.Time) {
 		Pods []struct{ Deadline *time.Time }
 	}
 	if err := json.Unmarshal([]byte(out), &e); code != 0 || err != nil {
-		t.Fatalf("explain %s: exit code %d: %s %v", pod, code, complaint, err)
+		t.Fatalf("jettison-cluster nodes explain %s failed: exit code %d: %s %v", pod, code, complaint, err)
 	}
 	if len(e.Pods) != 1 || e.Pods[0].Deadline == nil || !e.Pods[0].Deadline.Equal(deadline) {
 		t.Errorf("explain %s: %s, want the deadline %v", pod, out, deadline)
@@ -266,11 +266,11 @@ func explains(t *testing.T, r *replica, pod string, deadline time.Time) {
 func comesBackBefore(t *testing.T, c *Cluster, m *members) {
 	t.Helper()
 	before := c.place("before", "b", 20, 0)
-	c.podsRun("before")
-	m.fall("b")
-	tainted := executes(c.taintsAre("b", unreachable...))
-	m.rise("b")
-	c.taintsAre("b")
+	c.awaitPodsReady("before")
+	m.silence("b")
+	tainted := executes(c.awaitTaints("b", unreachable...))
+	m.resume("b")
+	c.awaitTaints("b")
 	c.Eventually(startDeadline, "it is said that nothing comes of it", func(ctx context.Context) error {
 		events, err := c.Client.CoreV1().Events("default").List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=before"})
 		if err != nil {
@@ -286,7 +286,7 @@ func comesBackBefore(t *testing.T, c *Cluster, m *members) {
 		return fmt.Errorf("events of the node = %q", found)
 	})
 	<-time.After(time.Until(tainted.Add(21 * time.Second)))
-	c.podStays(before)
+	c.expectPodStays(before)
 }
 
 // Mode observe logs the writes that it would make, and writes nothing: no Lease, no event, no node
@@ -295,13 +295,13 @@ func TestObservingWritesNothing(t *testing.T) {
 	log, args := audited(t)
 	c := Start(t, Options{Args: map[string][]string{APIServer: args}})
 	program := installNodes(t, c)
-	m := c.members("a", "b", "c")
+	m := c.addMembers("a", "b", "c")
 	c.place("p", "a", 0, 0)
 	c.place("q", "c", 0, 0)
-	c.podsRun("p")
-	c.podsRun("q")
+	c.awaitPodsReady("p")
+	c.awaitPodsReady("q")
 	eye := c.replica(program, "eye", nodeAccount, nodesArgs(t, "--mode=observe")...)
-	m.fall("a", "c")
+	m.silence("a", "c")
 	if out, err := c.Kubectl(t.Context(), "", "taint", "node", "c", "maintenance=now:NoExecute"); err != nil {
 		t.Fatal(out, err)
 	}
@@ -380,31 +380,31 @@ func TestBesideTheControllerManager(t *testing.T) {
 		APIServer: args, ControllerManager: {"--node-monitor-grace-period=8s", "--node-monitor-period=1s", "--node-eviction-rate=10"},
 	}})
 	program := installNodes(t, c)
-	m := c.members("alive", "dead", "failing", "foreign", "odd", "u", "v", "w", "x", "y", "z")
+	m := c.addMembers("alive", "dead", "failing", "foreign", "odd", "u", "v", "w", "x", "y", "z")
 	stuck, held := c.place("stuck", "dead", 0, 600), c.place("held", "alive", 0, 600)
-	c.podsRun("stuck", "held")
+	c.awaitPodsReady("stuck", "held")
 	k := &checks{answers: map[string]string{"dead": "dead since noon", "foreign": "alive", "alive": "alive", "odd": "deadly"}, asked: map[string]int{}}
 	server := httptest.NewServer(k)
 	t.Cleanup(server.Close)
 	fence := c.replica(program, "fence", nodeAccount,
 		nodesArgs(t, "--mode=fence", "--fence-url="+server.URL+"/?node={node}", "--fence-after=1s", "--fence-every=1s")...)
-	m.fall("alive", "dead", "failing", "foreign", "odd")
+	m.silence("alive", "dead", "failing", "foreign", "odd")
 	foreign := "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
 	if out, err := c.Kubectl(t.Context(), "", "taint", "node", "foreign", foreign); err != nil {
 		t.Fatal(out, err)
 	}
-	c.taintsAre("dead", append([]string{"node.kubernetes.io/out-of-service=jettison:NoExecute"}, unreachable...)...)
+	c.awaitTaints("dead", append([]string{"node.kubernetes.io/out-of-service=jettison:NoExecute"}, unreachable...)...)
 	for _, name := range []string{"alive", "failing", "odd"} {
 		c.Eventually(startDeadline, name+" was asked about again and again", k.often(name, 3))
-		c.taintsAre(name, unreachable...)
+		c.awaitTaints(name, unreachable...)
 	}
-	c.podGone(stuck) // deleted by the pod garbage collector
+	c.awaitPodGone(stuck) // deleted by the pod garbage collector
 	if is, err := c.Client.CoreV1().Pods("default").Get(t.Context(), "held", metav1.GetOptions{}); err != nil || is.UID != held.UID {
 		t.Errorf("pod of a node without the out-of-service taint is gone: %v", err)
 	}
-	m.rise("dead", "foreign")
-	c.taintsAre("dead")
-	c.taintsAre("foreign", foreign)
+	m.resume("dead", "foreign")
+	c.awaitTaints("dead")
+	c.awaitTaints("foreign", foreign)
 	fence.stop()
 	if wrote, want := log.wrote(nodeAccount), []string{"patch nodes dead 200", "patch nodes dead 200"}; !slices.Equal(wrote, want) {
 		t.Errorf("writes in mode fence = %q, want %q", wrote, want)
@@ -413,8 +413,8 @@ func TestBesideTheControllerManager(t *testing.T) {
 		t.Errorf("checks of nodes that are tainted already, or ready = %d, want 0", n)
 	}
 
-	m.fall("w")
-	c.taintsAre("w", unreachable...)
+	m.silence("w")
+	c.awaitTaints("w", unreachable...)
 	rival := c.replica(program, "rival", nodeAccount, nodesArgs(t, "--replace-quiet=30s")...)
 	said := func(what string) {
 		t.Helper()
@@ -429,17 +429,17 @@ func TestBesideTheControllerManager(t *testing.T) {
 	if s, complaint, ok := rival.status(); !ok || !strings.Contains(s.Held, "kube-controller-manager") || len(s.Nodes) == 0 {
 		t.Errorf("status of the replica: %s: %+v", complaint, s)
 	}
-	m.rise("w")
-	c.taintsAre("w") // removed by the other controller
+	m.resume("w")
+	c.awaitTaints("w") // removed by the other controller
 	if wrote := log.wrote(nodeAccount); len(wrote) != 2 {
 		t.Errorf("writes alongside the controllers = %q, want none", wrote)
 	}
-	m.fall("x")
-	c.taintsAre("x", unreachable...)
+	m.silence("x")
+	c.awaitTaints("x", unreachable...)
 	c.Kill(ControllerManager)
 	said("no other taint controller active, starting writes")
-	m.rise("x")
-	c.taintsAre("x")
+	m.resume("x")
+	c.awaitTaints("x")
 	if wrote := log.wrote(nodeAccount); len(wrote) < 3 {
 		t.Errorf("writes in mode replace = %q", wrote)
 	}
@@ -452,12 +452,12 @@ func TestBudgetsAndPressure(t *testing.T) {
 	log, args := audited(t)
 	c := Start(t, Options{Controllers: MostControllers, Args: map[string][]string{APIServer: args}})
 	program := installNodes(t, c)
-	m := c.members("a", "b", "c")
+	m := c.addMembers("a", "b", "c")
 	var pods []*v1.Pod
 	for name, least := range map[string]int32{"free": 1, "kept": 2, "lifted": 2} {
 		c.budget(name, least)
 		pods = append(pods, c.place(name+"-1", "a", 1, 0), c.place(name+"-2", "b", 1, 0))
-		c.podsRun(name+"-1", name+"-2")
+		c.awaitPodsReady(name+"-1", name+"-2")
 		c.Eventually(startDeadline, "budget "+name+" is known", func(ctx context.Context) error {
 			b, err := c.Client.PolicyV1().PodDisruptionBudgets("default").Get(ctx, name, metav1.GetOptions{})
 			if err == nil && b.Status.CurrentHealthy != 2 {
@@ -470,21 +470,21 @@ func TestBudgetsAndPressure(t *testing.T) {
 	for _, p := range pods {
 		of[p.Name] = p
 	}
-	pressed(t, c, "b", time.Now().Add(-20*time.Minute)) // of a bridge that no longer runs
+	reportPressure(t, c, "b", time.Now().Add(-20*time.Minute)) // of a bridge that no longer runs
 	const limit = 45 * time.Second
 	r := c.replica(program, "r", nodeAccount, nodesArgs(t, "--respect-pdb", "--pdb-timeout="+limit.String())...)
-	c.leads(r)
-	pressed(t, c, "c", time.Now())
-	c.taintsAre("c", "status-taint.cluster-autoscaler.kubernetes.io/jettison-memory-pressure:PreferNoSchedule")
-	c.taintsAre("b")
+	c.awaitLeader(r)
+	reportPressure(t, c, "c", time.Now())
+	c.awaitTaints("c", "status-taint.cluster-autoscaler.kubernetes.io/jettison-memory-pressure:PreferNoSchedule")
+	c.awaitTaints("b")
 	if err := patchNode(t.Context(), c.Client, "c", `{"status": {"conditions": [{"type": "JettisonMemoryPressure", "status": "False"}]}}`); err != nil {
 		t.Fatal(err)
 	}
-	c.taintsAre("c")
+	c.awaitTaints("c")
 
-	m.fall("a")
-	tainted := executes(c.taintsAre("a", unreachable...))
-	c.podGone(of["free-1"])
+	m.silence("a")
+	tainted := executes(c.awaitTaints("a", unreachable...))
+	c.awaitPodGone(of["free-1"])
 	asked := func(pod, how string) {
 		t.Helper()
 		c.Eventually(startDeadline, "the eviction of "+pod+" was answered "+how, func(context.Context) error {
@@ -499,8 +499,8 @@ func TestBudgetsAndPressure(t *testing.T) {
 	if err := c.Client.PolicyV1().PodDisruptionBudgets("default").Delete(t.Context(), "lifted", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	c.podGone(of["lifted-1"])
-	if at := c.podGone(of["kept-1"]); at.Before(tainted.Add(time.Second + limit)) {
+	c.awaitPodGone(of["lifted-1"])
+	if at := c.awaitPodGone(of["kept-1"]); at.Before(tainted.Add(time.Second + limit)) {
 		t.Errorf("pod with a budget is deleted after %v, want %v", at.Sub(tainted), limit)
 	}
 	wrote := log.wrote(nodeAccount)
@@ -509,11 +509,11 @@ func TestBudgetsAndPressure(t *testing.T) {
 			t.Errorf("writes of the program lack %s: %q", want, wrote)
 		}
 	}
-	if deleted := only(wrote, "delete"); !slices.Equal(deleted, []string{"delete pods kept-1 200"}) {
+	if deleted := withPrefix(wrote, "delete"); !slices.Equal(deleted, []string{"delete pods kept-1 200"}) {
 		t.Errorf("deletes = %q, want only the pod past its limit", deleted)
 	}
 	for _, name := range []string{"free-2", "kept-2", "lifted-2"} {
-		c.podStays(of[name])
+		c.expectPodStays(of[name])
 	}
 }
 
@@ -532,9 +532,9 @@ func (c *Cluster) budget(name string, least int32) {
 	}
 }
 
-// pressed posts a bridge's conditions of a node under memory pressure, with a heartbeat of this
+// reportPressure posts a bridge's conditions of a node under memory pressure, with a heartbeat of this
 // time.
-func pressed(t *testing.T, c *Cluster, node string, at time.Time) {
+func reportPressure(t *testing.T, c *Cluster, node string, at time.Time) {
 	t.Helper()
 	text, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []v1.NodeCondition{{
 		Type: "JettisonMemoryPressure", Status: v1.ConditionTrue, Reason: "r", LastHeartbeatTime: metav1.NewTime(at), LastTransitionTime: metav1.NewTime(at),

@@ -98,7 +98,7 @@ func measureNodes(b *testing.B, nodes, pods int) {
 	s.lists()
 	s.print()
 	b.Logf("renewals over a second late: %d, failed: %d", s.f.late.Load(), s.f.lost.Load())
-	for _, why := range s.f.wrongs() {
+	for _, why := range s.f.wrongTaints() {
 		b.Error(why)
 	}
 }
@@ -123,8 +123,8 @@ func (s *scale) end(x *controller) {
 	s.c.processes = slices.Delete(s.c.processes, i, i+1)
 }
 
-// say adds a figure to the table.
-func (s *scale) say(x *controller, row, format string, args ...any) {
+// report adds a figure to the table.
+func (s *scale) report(x *controller, row, format string, args ...any) {
 	if !slices.Contains(s.rows, row) {
 		s.rows = append(s.rows, row)
 	}
@@ -150,21 +150,21 @@ func (s *scale) rest() {
 	}
 	for _, x := range s.both {
 		busy := share(x.name)
-		s.say(x, "at rest: CPU, % of a core", "%.2f", busy)
+		s.report(x, "at rest: CPU, % of a core", "%.2f", busy)
 		s.metric(x, "rest-cpu-%", busy)
 		resident := mebibytes(s.c.pid(x.name), "VmRSS")
-		s.say(x, "at rest: RSS, MiB", "%.0f", resident)
+		s.report(x, "at rest: RSS, MiB", "%.0f", resident)
 		s.metric(x, "rest-rss-MiB", resident)
-		s.say(x, "at rest: of it anonymous, MiB", "%.0f", mebibytes(s.c.pid(x.name), "RssAnon"))
-		asked := s.asked(x, from, to)
-		s.say(x, "at rest: requests a second, watches aside", "%.2f", float64(len(asked))/to.Sub(from).Seconds())
+		s.report(x, "at rest: of it anonymous, MiB", "%.0f", mebibytes(s.c.pid(x.name), "RssAnon"))
+		asked := s.requestsBetween(x, from, to)
+		s.report(x, "at rest: requests a second, watches aside", "%.2f", float64(len(asked))/to.Sub(from).Seconds())
 		s.b.Logf("requests of %s at rest: %v", x.name, counted(asked))
 	}
 	s.b.Logf("at rest: the API server uses %.0f %% of a core, etcd %.0f %%", share(APIServer), share(Etcd))
 }
 
-// asked returns the requests of a controller in an interval, without watches.
-func (s *scale) asked(x *controller, from, to time.Time) (out []request) {
+// requestsBetween returns the requests of a controller in an interval, without watches.
+func (s *scale) requestsBetween(x *controller, from, to time.Time) (out []request) {
 	for _, user := range x.users {
 		for _, r := range s.log.of(user) {
 			if r.RequestReceivedTimestamp.After(from) && r.RequestReceivedTimestamp.Before(to) && r.Verb != "watch" {
@@ -201,7 +201,7 @@ func (s *scale) storms(x *controller) {
 	s.storm(x, "a tenth dies", tenth)
 	s.storm(x, "a zone dies", zone)
 	s.doom(x)
-	s.say(x, "RSS, MiB, at most", "%.0f", mebibytes(s.c.pid(x.name), "VmHWM"))
+	s.report(x, "RSS, MiB, at most", "%.0f", mebibytes(s.c.pid(x.name), "VmHWM"))
 }
 
 // gale counts requests and CPU time during an event.
@@ -218,9 +218,9 @@ func (s *scale) gale(x *controller, what string) *gale {
 }
 
 func (g *gale) end() {
-	g.s.say(g.x, g.what+": CPU, s", "%.1f", (cpu(g.s.b, g.s.c.pid(g.x.name)) - g.cpu).Seconds())
-	asked := g.s.asked(g.x, g.from, time.Now())
-	g.s.say(g.x, g.what+": requests", "%d", len(asked))
+	g.s.report(g.x, g.what+": CPU, s", "%.1f", (cpu(g.s.b, g.s.c.pid(g.x.name)) - g.cpu).Seconds())
+	asked := g.s.requestsBetween(g.x, g.from, time.Now())
+	g.s.report(g.x, g.what+": requests", "%d", len(asked))
 	g.s.b.Logf("requests of %s when %s: %v", g.x.name, g.what, counted(asked))
 }
 
@@ -228,7 +228,7 @@ func (g *gale) end() {
 // than the rate allows.
 func (s *scale) storm(x *controller, what string, dead []*sailor) {
 	g := s.gale(x, what)
-	s.f.fall(dead)
+	s.f.silence(dead)
 	limit := scaleGrace + time.Duration(len(dead))*time.Second/scaleRate + 3*time.Minute
 	if n := s.f.await(dead, limit, func(n *sailor) bool { return !n.executed.IsZero() && !n.unknown.IsZero() }); n < len(dead) {
 		s.b.Errorf("%s, %s: of %d dead nodes %d are tainted", x.name, what, len(dead), n)
@@ -245,7 +245,7 @@ func (s *scale) storm(x *controller, what string, dead []*sailor) {
 		s.b.Errorf("%s, %s: %d NoExecute taints for %d nodes, want one each", x.name, what, given, len(dead))
 	}
 	g.end()
-	s.say(x, what+": back to well, s", "%.1f", s.f.rise(dead).Seconds())
+	s.report(x, what+": back to well, s", "%.1f", s.f.resume(dead).Seconds())
 }
 
 // lateness returns how long after its silence was due each node is Unknown and tainted, and how
@@ -281,10 +281,10 @@ func (s *scale) lateness(dead []*sailor) (unknown, tainted, beyond []time.Durati
 func (s *scale) doom(x *controller) {
 	const what = "all die"
 	g := s.gale(x, what)
-	s.f.fall(s.f.nodes)
+	s.f.silence(s.f.nodes)
 	limit := scaleGrace + 5*time.Minute
 	found := s.f.await(s.f.nodes, limit, func(n *sailor) bool { return !n.unknown.IsZero() })
-	s.say(x, what+": Unknown within five minutes", "%d", found)
+	s.report(x, what+": Unknown within five minutes", "%d", found)
 	s.f.mu.Lock()
 	var unknown []time.Duration
 	for _, n := range s.f.nodes {
@@ -305,14 +305,14 @@ func (s *scale) doom(x *controller) {
 	given := s.f.given
 	s.f.mu.Unlock()
 	s.delays(x, what+": silence due to Unknown", unknown)
-	s.say(x, what+": NoExecute taints given, kept", "%d, %d", given, kept)
+	s.report(x, what+": NoExecute taints given, kept", "%d, %d", given, kept)
 	g.end()
-	s.say(x, what+": back to well, s", "%.1f", s.f.rise(s.f.nodes).Seconds())
+	s.report(x, what+": back to well, s", "%.1f", s.f.resume(s.f.nodes).Seconds())
 }
 
 // delays adds p50, p99 and the longest.
 func (s *scale) delays(x *controller, row string, all []time.Duration) {
-	s.say(x, row+", s: p50, p99, max", "%.2f, %.2f, %.2f", at(all, 0.5).Seconds(), at(all, 0.99).Seconds(), at(all, 1).Seconds())
+	s.report(x, row+", s: p50, p99, max", "%.2f, %.2f, %.2f", at(all, 0.5).Seconds(), at(all, 0.99).Seconds(), at(all, 1).Seconds())
 }
 
 // at returns a quantile by the nearest rank.
@@ -341,7 +341,7 @@ func (s *scale) lists() {
 		if x.name != ControllerManager {
 			starts = 2
 		}
-		s.say(x, "lists of pods after the start", "%d", n-starts)
+		s.report(x, "lists of pods after the start", "%d", n-starts)
 	}
 }
 

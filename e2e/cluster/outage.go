@@ -10,7 +10,7 @@ import (
 // find returns the index of a part, running or ended, by its name.
 func (c *Cluster) find(name string) int {
 	c.t.Helper()
-	c.own()
+	c.requireOwnCluster()
 	i := slices.IndexFunc(c.processes, func(p *process) bool { return p.name == name })
 	if i < 0 {
 		c.t.Fatalf("the cluster has no part %s", name)

@@ -18,18 +18,18 @@ import (
 // runs.
 func TestWhatAnOwnerBringsBackIsHeldOff(t *testing.T) {
 	c := Start(t, Options{Controllers: MostControllers, Scheduler: true})
-	c.own()
+	c.requireOwnCluster()
 	n := c.Join(NodeOptions{})
 	c.installBridge(n)
 	seen := c.watch("default")
 	for _, kind := range []string{"DaemonSet", "StatefulSet"} {
 		app := strings.ToLower(kind)
-		c.owned(kind, app, "leak /leak")
+		c.createOwner(kind, app, "leak /leak")
 		victim := c.running("default", "app="+app)
 		var before time.Duration
 		for times := 1; times <= 2; times++ {
 			n.leak(t, victim.UID, "60Mi")
-			next, out := c.back(n, kind, app, victim, times)
+			next, out := c.awaitReplacement(n, kind, app, victim, times)
 			words, _ := seen.of(victim.UID)
 			if words = slices.Compact(words); words[len(words)-1] != "Failed Evicted" {
 				t.Errorf("%s: unexpected states of the evicted pod: %q", kind, words)
@@ -43,9 +43,9 @@ func TestWhatAnOwnerBringsBackIsHeldOff(t *testing.T) {
 	}
 }
 
-// back waits until an owner's next pod runs, which must be after its hold-off. out is the time from
+// awaitReplacement waits until an owner's next pod runs, which must be after its hold-off. out is the time from
 // the eviction until then.
-func (c *Cluster) back(n *Node, kind, app string, victim v1.Pod, times int) (next v1.Pod, out time.Duration) {
+func (c *Cluster) awaitReplacement(n *Node, kind, app string, victim v1.Pod, times int) (next v1.Pod, out time.Duration) {
 	c.t.Helper()
 	var until, began time.Time
 	c.Eventually(2*workloadDeadline, "another pod of the "+kind+" runs", func(ctx context.Context) error {
@@ -84,8 +84,8 @@ func (c *Cluster) back(n *Node, kind, app string, victim v1.Pod, times int) (nex
 	return next, until.Sub(began)
 }
 
-// owned makes a DaemonSet or a StatefulSet of one pod in namespace default.
-func (c *Cluster) owned(kind, name, behaviour string) {
+// createOwner makes a DaemonSet or a StatefulSet of one pod in namespace default.
+func (c *Cluster) createOwner(kind, name, behaviour string) {
 	c.t.Helper()
 	ctx, labels, grace, one := c.t.Context(), map[string]string{"app": name}, int64(2), int32(1)
 	meta, selector := metav1.ObjectMeta{Name: name, Labels: labels}, &metav1.LabelSelector{MatchLabels: labels}
@@ -112,7 +112,7 @@ func (c *Cluster) owned(kind, name, behaviour string) {
 // is evicted.
 func TestTheKubeletEvictsAtTheSameTime(t *testing.T) {
 	c := Start(t, Options{Controllers: MostControllers, Scheduler: true})
-	c.own()
+	c.requireOwnCluster()
 	n := c.Join(NodeOptions{MiB: 2048, Config: "evictionHard: {memory.available: 400Mi}\n"})
 	c.Deploy("shop", 3, "leak /leak")
 	c.Available("shop", 3)
@@ -136,7 +136,7 @@ func TestTheKubeletEvictsAtTheSameTime(t *testing.T) {
 	failed := c.awaitFailed(all[0])
 	c.steady(seen, all[0].UID)
 	for _, p := range all[1:] {
-		c.lives(p)
+		c.expectUnchanged(p)
 	}
 	s, err := n.API().State(t.Context())
 	if err != nil {

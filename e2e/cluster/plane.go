@@ -95,7 +95,7 @@ func Start(t testing.TB, o Options) *Cluster {
 		if err == nil {
 			t.Cleanup(func() {
 				if t.Failed() {
-					t.Log(c.tails())
+					t.Log(c.logTails())
 				}
 				if err := c.stop(); err != nil {
 					t.Error(err)
@@ -263,8 +263,8 @@ func (c *Cluster) stop() (err error) {
 	return errors.Join(err, os.RemoveAll(c.dir))
 }
 
-// tails returns the ends of the parts' logs.
-func (c *Cluster) tails() string {
+// logTails returns the ends of the parts' logs.
+func (c *Cluster) logTails() string {
 	var out strings.Builder
 	for _, p := range c.processes {
 		fmt.Fprintf(&out, "log of %s:\n%s\n", p.name, p.tail())
@@ -305,7 +305,7 @@ func (c *Cluster) Eventually(limit time.Duration, what string, check func(ctx co
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			c.t.Fatalf("waited %v until %s: %v", limit, what, last)
+			c.t.Fatalf("waited %v, want %s within that time: %v", limit, what, last)
 		}
 	}
 }

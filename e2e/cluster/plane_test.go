@@ -36,7 +36,7 @@ func client(t testing.TB, c *rest.Config) kubernetes.Interface {
 // token bound to a node names the node.
 func TestTheAPIServerKnowsWhoAsks(t *testing.T) {
 	c := Start(t, Options{})
-	c.own()
+	c.requireOwnCluster()
 	version, err := c.Client.Discovery().ServerVersion()
 	if err != nil || version.GitVersion != build.KubernetesVersion || version.Minor != "36" {
 		t.Fatalf("version of the API server = %v, %v", version, err)
@@ -79,7 +79,7 @@ func TestTheAPIServerKnowsWhoAsks(t *testing.T) {
 // data.
 func TestOutagesOfTheAPIServer(t *testing.T) {
 	c := Start(t, Options{})
-	c.own()
+	c.requireOwnCluster()
 	object := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kept"}}
 	if _, err := c.Client.CoreV1().ConfigMaps("default").Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -112,7 +112,7 @@ func TestOutagesOfTheAPIServer(t *testing.T) {
 // All parts, and a node with a fake runtime.
 func TestAHollowNodeRunsADeployment(t *testing.T) {
 	c := Start(t, Options{Controllers: MostControllers, Scheduler: true})
-	c.own()
+	c.requireOwnCluster()
 	c.Hollow("hollow")
 	c.Deploy("web", 2, "sleep")
 	c.Available("web", 2)

@@ -62,8 +62,8 @@ func command(t testing.TB, program string, args ...string) (stdout, stderr strin
 	return out.String(), complaint.String(), cmd.ProcessState.ExitCode()
 }
 
-// may waits until an account's roles allow a verb. The account itself sends no request.
-func (c *Cluster) may(as account, verb, group, resource, namespace string) {
+// awaitPermission waits until an account's roles allow a verb. The account itself sends no request.
+func (c *Cluster) awaitPermission(as account, verb, group, resource, namespace string) {
 	c.t.Helper()
 	resource, part, _ := strings.Cut(resource, "/")
 	c.Eventually(startDeadline, fmt.Sprintf("%s may %s %s", as.name, verb, resource), func(ctx context.Context) error {
@@ -125,7 +125,7 @@ type replica struct {
 // replica starts a replica as an account, and returns when it is ready.
 func (c *Cluster) replica(program, name string, as account, args ...string) *replica {
 	c.t.Helper()
-	c.own()
+	c.requireOwnCluster()
 	ports, err := freePorts(name)
 	if err != nil {
 		c.t.Fatal(err)
@@ -267,8 +267,8 @@ func (a *audit) wrote(as account) (out []string) {
 	return out
 }
 
-// only returns the lines with a prefix.
-func only(lines []string, prefix string) (out []string) {
+// withPrefix returns the lines with a prefix.
+func withPrefix(lines []string, prefix string) (out []string) {
 	for _, l := range lines {
 		if strings.HasPrefix(l, prefix) {
 			out = append(out, l)

@@ -31,7 +31,7 @@ const (
 // has nodes n1 and n2.
 func installBridge(t testing.TB, c *Cluster) {
 	t.Helper()
-	c.own()
+	c.requireOwnCluster()
 	root, err := build.ModuleRoot(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -242,8 +242,8 @@ func TestWhatABridgeMayWriteToPods(t *testing.T) {
 			t.Errorf("write of a bridge: %s: %v, want %q", p.what, err, p.refused)
 		}
 	}
-	leavesOthersAlone(t, c, own)
-	leavesNoTraces(t, c, own)
+	expectOtherPodsRejected(t, c, own)
+	expectGrowthRejected(t, c, own)
 }
 
 // After a bridge has set a pod to Failed, all clients may add to its status. No client, with any
@@ -357,8 +357,8 @@ func TestWhatHasFailedByABridgeStaysSo(t *testing.T) {
 	}
 }
 
-// leavesNoTraces tries to enlarge a pod and a node with each write, by new names of field managers.
-func leavesNoTraces(t *testing.T, c *Cluster, own kubernetes.Interface) {
+// expectGrowthRejected tries to enlarge a pod and a node with each write, by new names of field managers.
+func expectGrowthRejected(t *testing.T, c *Cluster, own kubernetes.Interface) {
 	t.Helper()
 	runningPod(t, c, "applied", "n1", nil)
 	ctx, force := t.Context(), true
@@ -389,8 +389,8 @@ func leavesNoTraces(t *testing.T, c *Cluster, own kubernetes.Interface) {
 	}
 }
 
-// leavesOthersAlone tries pods of other nodes.
-func leavesOthersAlone(t *testing.T, c *Cluster, own kubernetes.Interface) {
+// expectOtherPodsRejected tries pods of other nodes.
+func expectOtherPodsRejected(t *testing.T, c *Cluster, own kubernetes.Interface) {
 	t.Helper()
 	runningPod(t, c, "elsewhere", "n2", nil)
 	if err := patchPod(t.Context(), own, "elsewhere", evict(t, nil)); !denied(err, "of its own node") {

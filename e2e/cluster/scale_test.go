@@ -57,7 +57,7 @@ func measure(b *testing.B, bridges int) {
 	runMany(b, c, nodes)
 	c.Eventually(10*time.Minute, "every agent knows its pods", func(ctx context.Context) error {
 		for _, n := range nodes {
-			if err := n.agent.knows(podsEach)(ctx); err != nil {
+			if err := n.agent.hasPods(podsEach)(ctx); err != nil {
 				return fmt.Errorf("%s: %w", n.name, err)
 			}
 		}
@@ -101,7 +101,7 @@ func (t *table) add(what string, is any) { *t = append(*t, [2]string{what, fmt.S
 // manyNode is a node without a machine.
 type manyNode struct {
 	name, token string
-	agent       *spokenFor
+	agent       *fakeAgent
 	pods        []*v1.Pod
 }
 
@@ -110,7 +110,7 @@ func manyNodes(b *testing.B, c *Cluster, how int) []*manyNode {
 	b.Helper()
 	nodes := make([]*manyNode, how)
 	for i := range nodes {
-		nodes[i] = &manyNode{name: fmt.Sprintf("m%04d", i), agent: speakForAnAgent(b)}
+		nodes[i] = &manyNode{name: fmt.Sprintf("m%04d", i), agent: startFakeAgent(b)}
 	}
 	next, failed := make(chan *manyNode), make(chan error, len(nodes))
 	var workers sync.WaitGroup
@@ -233,7 +233,7 @@ func evictAtOnce(b *testing.B, c *Cluster, nodes []*manyNode) (took []time.Durat
 	told := map[string]time.Time{}
 	for _, n := range nodes {
 		told[n.pods[0].Name] = time.Now()
-		n.agent.tell(n.pods[0])
+		n.agent.reportEvicted(n.pods[0])
 	}
 	late := time.After(5 * time.Minute)
 	for len(told) > 0 {
@@ -261,9 +261,9 @@ func measured(b *testing.B, c *Cluster) (pid int) {
 	for i := range podsOfOne {
 		runningPod(b, c, fmt.Sprint("one-", i), "n1", nil)
 	}
-	a := speakForAnAgent(b)
+	a := startFakeAgent(b)
 	pid = runBridge(b, c, a, "n1").pid
-	c.Eventually(10*time.Minute, "its agent knows its pods", a.knows(podsOfOne+1)) // one existed before
+	c.Eventually(10*time.Minute, "its agent knows its pods", a.hasPods(podsOfOne+1)) // one existed before
 	return pid
 }
 

@@ -37,7 +37,7 @@ func main() {
 	stop()
 	switch {
 	case interrupted:
-		d.say("interrupted: the node is switched off, nothing is left behind")
+		d.print("interrupted: the node is switched off, nothing is left behind")
 		os.Exit(130)
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "demo:", err)
@@ -59,7 +59,7 @@ type demo struct {
 	seen []pictured // of the node's memory, by the guest's clock
 }
 
-func (d *demo) say(format string, args ...any) {
+func (d *demo) print(format string, args ...any) {
 	if d.bar {
 		fmt.Fprintln(d.out)
 		d.bar = false
@@ -68,16 +68,16 @@ func (d *demo) say(format string, args ...any) {
 }
 
 // progress prints the progress of slow steps.
-func (d *demo) progress(format string, args ...any) { d.say("  "+format, args...) }
+func (d *demo) progress(format string, args ...any) { d.print("  "+format, args...) }
 
 func (d *demo) run(ctx context.Context) error {
-	d.say("booting a throw-away node: a virtual machine with containerd (the first time its parts are built, some minutes)")
+	d.print("booting a throw-away node: a virtual machine with containerd (the first time its parts are built, some minutes)")
 	n, err := vm.Boot(ctx, vm.Options{Kernel: os.Getenv("JETTISON_KERNEL"), Say: d.progress})
 	if err != nil {
 		return err
 	}
 	defer n.Close()
-	d.say("starting the agent, as its DaemonSet would")
+	d.print("starting the agent, as its DaemonSet would")
 	agent, err := n.StartAgent(ctx, "")
 	if err != nil {
 		return err
@@ -98,7 +98,7 @@ func (d *demo) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.tell(line)
+	d.printLine(line)
 	if err := d.survivors(ctx, n, pods); err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (d *demo) startPods(ctx context.Context, n *vm.Node) (pods []*vm.Pod, err e
 		}
 		var p *vm.Pod
 		if p, err = n.Run(ctx, object); err == nil {
-			d.say("pod %-12s %-10s  %s", object.Name, p.QOS, what)
+			d.print("pod %-12s %-10s  %s", object.Name, p.QOS, what)
 			pods = append(pods, p)
 			_, err = d.memory(ctx, n)
 		}
@@ -129,7 +129,7 @@ func (d *demo) startPods(ctx context.Context, n *vm.Node) (pods []*vm.Pod, err e
 
 // watch draws the available memory until the agent has logged its eviction.
 func (d *demo) watch(ctx context.Context, n *vm.Node, agent *vm.Agent) (line vm.LogLine, err error) {
-	d.say("memory available, the threshold at 100 MiB:")
+	d.print("memory available, the threshold at 100 MiB:")
 	crossed := false
 	deadline := time.Now().Add(3 * time.Minute)
 	for tick := time.NewTicker(250 * time.Millisecond); ; {
@@ -145,7 +145,7 @@ func (d *demo) watch(ctx context.Context, n *vm.Node, agent *vm.Agent) (line vm.
 		d.draw(m)
 		if m.Available() < threshold && !crossed {
 			crossed = true
-			d.say("the threshold is crossed")
+			d.print("the threshold is crossed")
 		}
 		lines, err := agent.Log(ctx)
 		if err != nil {
@@ -154,7 +154,7 @@ func (d *demo) watch(ctx context.Context, n *vm.Node, agent *vm.Agent) (line vm.
 		for _, l := range lines {
 			if l.Msg == "evicted" {
 				if !crossed { // crossed and back between two bars
-					d.say("the threshold is crossed")
+					d.print("the threshold is crossed")
 				}
 				return l, nil
 			}
@@ -187,15 +187,15 @@ func (d *demo) draw(m guestapi.Memory) {
 	fmt.Fprintf(d.out, "%5.1f s  %s %4d MiB %s", time.Since(d.began).Seconds(), string(bar), m.Available()/mib, end)
 }
 
-// tell prints the agent's log line as text.
-func (d *demo) tell(line vm.LogLine) {
+// printLine prints the agent's log line as text.
+func (d *demo) printLine(line vm.LogLine) {
 	f := line.Fields
 	number := func(key string) float64 { v, _ := f[key].(float64); return v }
-	d.say("evicted %v: %v", f["victim"], f["reason"])
-	d.say("  signal %v: %.0f MiB observed, threshold %.0f MiB", f["signal"], number("observed")/mib, number("threshold")/mib)
-	d.say("  crossed to killed      %8.1f ms", float64(line.Duration("crossedToKill"))/1e6)
-	d.say("  killed to memory back  %8.1f ms, %.0f MiB available again", float64(line.Duration("killToMemoryBack"))/1e6, number("available")/mib)
-	d.say("the ranking, first victim first:")
+	d.print("evicted %v: %v", f["victim"], f["reason"])
+	d.print("  signal %v: %.0f MiB observed, threshold %.0f MiB", f["signal"], number("observed")/mib, number("threshold")/mib)
+	d.print("  crossed to killed      %8.1f ms", float64(line.Duration("crossedToKill"))/1e6)
+	d.print("  killed to memory back  %8.1f ms, %.0f MiB available again", float64(line.Duration("killToMemoryBack"))/1e6, number("available")/mib)
+	d.print("the ranking, first victim first:")
 	fmt.Fprintf(d.out, "           %-28s %-11s %9s %9s  %s\n", "POD", "QOS", "USES", "REQUESTS", "BECAUSE")
 	rows, _ := f["ranking"].([]any)
 	for i, r := range rows {
@@ -226,12 +226,12 @@ func (d *demo) survivors(ctx context.Context, n *vm.Node, pods []*vm.Pod) error 
 	if err := leaker.WaitDead(ctx); err != nil {
 		return err
 	}
-	d.say("leaker is gone, by the word of the kernel (cgroup.events) and of the runtime (sandbox not ready)")
+	d.print("leaker is gone, by the word of the kernel (cgroup.events) and of the runtime (sandbox not ready)")
 	for _, p := range pods[:len(pods)-1] {
 		if err := p.Check(ctx); err != nil {
 			return err
 		}
-		d.say("%-12s still running", p.Object.Name)
+		d.print("%-12s still running", p.Object.Name)
 	}
 	if faults := n.Audit(ctx, false); len(faults) > 0 {
 		return errors.Join(faults...)
@@ -240,7 +240,7 @@ func (d *demo) survivors(ctx context.Context, n *vm.Node, pods []*vm.Pod) error 
 	if err != nil {
 		return err
 	}
-	d.say("no OOM kill by the kernel; %d MiB available.", m.Available()/mib)
+	d.print("no OOM kill by the kernel; %d MiB available.", m.Available()/mib)
 	return nil
 }
 
@@ -279,6 +279,6 @@ func (d *demo) draws(ctx context.Context, n *vm.Node, line vm.LogLine) error {
 	if err := errors.Join(p.svg(f), f.Close()); err != nil {
 		return err
 	}
-	d.say("the run as a picture: %s. The node is switched off.", pictureFile)
+	d.print("the run as a picture: %s. The node is switched off.", pictureFile)
 	return nil
 }

@@ -30,7 +30,7 @@ func run(looks int) *picture {
 	return p
 }
 
-func drawn(t *testing.T, p *picture) string {
+func svgOf(t *testing.T, p *picture) string {
 	t.Helper()
 	var b bytes.Buffer
 	if err := p.svg(&b); err != nil {
@@ -52,7 +52,7 @@ const maxPicture = 30_000
 // nothing.
 func TestThePicture(t *testing.T) {
 	for _, looks := range []int{2, 120, 5000} {
-		text := drawn(t, run(looks))
+		text := svgOf(t, run(looks))
 		if len(text) > maxPicture {
 			t.Errorf("picture of %d samples has %d bytes", looks, len(text))
 		}
@@ -88,7 +88,7 @@ func TestThePictureHasTheLowest(t *testing.T) {
 	p := run(5000)
 	p.Samples[3001].Available = 3 * mib
 	want := regexp.QuoteMeta(strconv.FormatFloat(math.Round(p.y(3*mib)*10)/10, 'f', 1, 64))
-	if !regexp.MustCompile(` ` + want + `L`).MatchString(drawn(t, p)) {
+	if !regexp.MustCompile(` ` + want + `L`).MatchString(svgOf(t, p)) {
 		t.Errorf("picture has no point at %s", want)
 	}
 }
@@ -97,7 +97,7 @@ func TestThePictureHasTheLowest(t *testing.T) {
 func TestThePictureOfWhatIsHostile(t *testing.T) {
 	p := run(10)
 	p.Victim, p.Title = `<script>"&`, `<b>`
-	if text := drawn(t, p); strings.Contains(text, "<script") || strings.Contains(text, "<b>") {
+	if text := svgOf(t, p); strings.Contains(text, "<script") || strings.Contains(text, "<b>") {
 		t.Error(text)
 	}
 	if err := (&picture{}).svg(io.Discard); err == nil {

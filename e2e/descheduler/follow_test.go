@@ -14,7 +14,7 @@ import (
 	"jettison/cluster/deschedule"
 )
 
-// mending reverts a defect of the descheduler: by a policy or a snapshot that it judges correctly.
+// correction reverts a defect of the descheduler: by a policy or a snapshot that it judges correctly.
 type mending struct {
 	by         string
 	strategies []string // strategies that it can affect; nil: all

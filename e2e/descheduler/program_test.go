@@ -246,7 +246,7 @@ func built(b *testing.B, dir string) {
 		cmd.Stderr = os.Stderr // also prints downloads
 		out, err := cmd.Output()
 		if err != nil {
-			b.Fatalf("build with go %v: %v", args, err)
+			b.Fatalf("go %v failed to build the program: %v", args, err)
 		}
 		return strings.TrimSpace(string(out))
 	}
@@ -320,7 +320,7 @@ func runProgram(b *testing.B, a *server, program string, args []string) {
 	close(over)
 	resident := <-most
 	if err != nil {
-		b.Fatalf("run the program: %v\n%s", err, out.Bytes()[max(0, out.Len()-4000):])
+		b.Fatalf("descheduler program failed to run: %v\n%s", err, out.Bytes()[max(0, out.Len()-4000):])
 	}
 	b.ReportMetric(time.Since(began).Seconds(), "s")
 	b.ReportMetric((cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds(), "cpu-s")

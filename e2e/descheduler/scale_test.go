@@ -239,7 +239,7 @@ func alone(b *testing.B, side string, nodes int) {
 	self.Stderr = os.Stderr
 	out, err := self.Output()
 	if err != nil {
-		b.Fatalf("run one side: %v\n%s", err, out)
+		b.Fatalf("one side of the comparison failed: %v\n%s", err, out)
 	}
 	_, line, ok := bytes.Cut(out, []byte("\nmeasured "))
 	line, _, _ = bytes.Cut(line, []byte("\n"))

@@ -115,7 +115,7 @@ func setUp() error {
 	if err := mountImageDisk(); err != nil {
 		return err
 	}
-	if err := appears("/sys/class/net/eth0", 30*time.Second); err != nil {
+	if err := awaitFile("/sys/class/net/eth0", 30*time.Second); err != nil {
 		return err
 	}
 	for _, line := range []string{
@@ -204,9 +204,9 @@ func reap() {
 	}
 }
 
-// appears waits for a file of the kernel: if systemd loads the modules, a driver may still be
+// awaitFile waits for a file of the kernel: if systemd loads the modules, a driver may still be
 // initializing.
-func appears(path string, limit time.Duration) error {
+func awaitFile(path string, limit time.Duration) error {
 	for end := time.Now().Add(limit); ; time.Sleep(10 * time.Millisecond) {
 		if _, err := os.Stat(path); err == nil {
 			return nil

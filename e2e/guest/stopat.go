@@ -107,18 +107,18 @@ func (s *stopper) wait() error {
 			if s.reached(tid) {
 				continue // it stays stopped
 			}
-			s.goOn(tid, 0)
+			s.continueThread(tid, 0)
 		case event == eventStop && signal != unix.SIGTRAP: // a signal stopped the thread group, which waits for SIGCONT
 			_ = ptrace(unix.PTRACE_LISTEN, tid, 0, 0)
 		case event != 0:
-			s.goOn(tid, 0)
+			s.continueThread(tid, 0)
 		default:
-			s.goOn(tid, int(signal))
+			s.continueThread(tid, int(signal))
 		}
 	}
 }
 
-func (s *stopper) goOn(tid, signal int) {
+func (s *stopper) continueThread(tid, signal int) {
 	if s.stopped { // no more requests to them
 		_ = unix.PtraceCont(tid, signal)
 		return

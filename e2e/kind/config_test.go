@@ -29,7 +29,7 @@ func TestTheConfigurationIsKinds(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c.APIVersion != "kind.x-k8s.io/v1alpha4" || c.Kind != "Cluster" || c.Name != "jettison" {
-		t.Errorf("apiVersion %s, kind %s, name %q", c.APIVersion, c.Kind, c.Name)
+		t.Errorf("cluster.yaml has apiVersion %s, kind %s, name %q", c.APIVersion, c.Kind, c.Name)
 	}
 	if len(c.Nodes) != 1 || c.Nodes[0].Role != v1alpha4.ControlPlaneRole {
 		t.Errorf("nodes %+v, want one of the control plane: with a second one kind taints the first", c.Nodes)

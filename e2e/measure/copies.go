@@ -86,7 +86,7 @@ func isSum(a, b string) func(ast.Node) bool {
 var integer = regexp.MustCompile(`^(u?int(32|64)?|time\.Duration)$`)
 
 // isInteger reports whether a parameter's type is an integer type, or a type parameter of the
-// function that stands for nothing else.
+// function with no other use.
 func isInteger(d *ast.FuncDecl, kind ast.Expr) bool {
 	text := types.ExprString(kind)
 	if d.Type.TypeParams != nil {

@@ -31,7 +31,7 @@ import (
 // the caller after each call but the last. Files is how many distinct files the reader enters.
 // Returns is how often a call leads from one file to another that was left before. Back is how
 // often the reader returns to a caller in another file: these are counted apart, for a call costs
-// one wherever it leads outside its file.
+// one whichever other file has the callee.
 
 // step is one line.
 type step struct {

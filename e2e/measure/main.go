@@ -4,7 +4,7 @@
 //
 //	main.go      flags, and the table
 //	tree.go      the Go files of a folder or of a commit
-//	rooms.go     folders below internal, and who imports whom
+//	rooms.go     folders below internal, and their imports
 //	size.go      lines of files and functions
 //	types.go     fields and methods of types
 //	copies.go    what is written several times

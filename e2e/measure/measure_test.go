@@ -210,7 +210,7 @@ func TestMeasureCommit(t *testing.T) {
 		{"-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false", "commit", "-qm", "x"},
 	} {
 		if out, err := exec.Command("git", append([]string{"-C", dir}, args...)...).CombinedOutput(); err != nil {
-			t.Fatalf("git %v: %v\n%s", args, err, out)
+			t.Fatalf("git %v failed in the test repository: %v\n%s", args, err, out)
 		}
 	}
 	if err := os.RemoveAll(filepath.Join(dir, "internal/cli")); err != nil {
@@ -232,7 +232,7 @@ func TestMeasureCommit(t *testing.T) {
 func TestJourneyThatIsMalformed(t *testing.T) {
 	for _, text := range []string{"a F\n    b G\n", " a F\n", "  a F\n", "a\n", "a F |\n", "a b F\n"} {
 		if _, err := parseJourney(text); err == nil {
-			t.Errorf("parse %q: no error", text)
+			t.Errorf("parseJourney(%q) = no error, want one", text)
 		}
 	}
 }
@@ -241,7 +241,7 @@ func TestJourneyThatIsMalformed(t *testing.T) {
 func TestJourneys(t *testing.T) {
 	names, err := filepath.Glob("journeys/*/*.txt")
 	if err != nil || len(names) == 0 {
-		t.Fatalf("journeys: %v, error %v", names, err)
+		t.Fatalf("journeys of the tree = %v, error %v", names, err)
 	}
 	for _, name := range names {
 		text, err := os.ReadFile(name)
@@ -249,7 +249,7 @@ func TestJourneys(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := parseJourney(string(text)); err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("journey %s is not valid: %v", name, err)
 		}
 	}
 }

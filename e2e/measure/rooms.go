@@ -14,7 +14,7 @@ var levels = map[string]int{
 	"agent": 2, "cli": 2, "bridge": 2, "cluster": 2, "pods": 2,
 }
 
-// graph is who imports whom.
+// graph has the imports of each room.
 type graph map[string]map[string]bool
 
 func (g graph) add(from string) {

@@ -29,7 +29,7 @@ func (t *tree) structs(visit func(f *file, name string, s *ast.StructType)) {
 }
 
 // fieldsOf counts the fields of a type, found by the last element of its package's path and its
-// name wherever that package lies. An embedded field counts one.
+// name in whichever folder that package is. An embedded field counts one.
 func fieldsOf(t *tree, base, name string) string {
 	figure := na
 	t.structs(func(f *file, of string, s *ast.StructType) {

@@ -112,7 +112,7 @@ func (a *tally) play(t *testing.T, line *timeline) {
 		a.count(d.why, fmt.Sprintf("  pod %s goes here at %v, there at %v", d.uid, d.ours, d.theirs), &lines)
 	}
 	if len(lines) > 0 {
-		t.Errorf("seed %d: unexplained differences:\n%s\n%s", line.seed, strings.Join(lines, "\n"), c.story())
+		t.Errorf("seed %d has unexplained differences from upstream:\n%s\n%s", line.seed, strings.Join(lines, "\n"), c.story())
 	}
 }
 

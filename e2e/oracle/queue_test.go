@@ -232,7 +232,7 @@ func (c *comparison) until(side int, zone string, at time.Duration) time.Duratio
 	return c.line.end
 }
 
-// String is how a finding is told.
+// String returns a finding as text.
 func (f finding) String() string {
 	why := f.why
 	if why == "" {

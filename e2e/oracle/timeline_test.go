@@ -84,7 +84,7 @@ func (l *timeline) add(at time.Duration, do func(store)) {
 	l.changes = append(l.changes, change{at: at + happens, do: do})
 }
 
-// says adds a write of a kubelet.
+// addWrite adds a write of a kubelet.
 func (l *timeline) says(at time.Duration, do func(store)) {
 	l.changes = append(l.changes, change{at: at + happens, kubelet: true, do: do})
 }

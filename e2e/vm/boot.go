@@ -205,7 +205,7 @@ func (n *Node) powerOn(ctx context.Context, o Options, image *image) error {
 	drive := func(file string) string { return "file=" + file + ",if=virtio,format=raw,snapshot=on,cache=unsafe" }
 	root := drive(image.disk)
 	if o.Disk != "" {
-		root = keptDrive(o.Disk)
+		root = persistentDrive(o.Disk)
 	}
 	args := []string{
 		"-M", "q35", "-cpu", "max", "-accel", "tcg,thread=single", "-smp", strconv.Itoa(o.CPUs), "-m", strconv.Itoa(o.MiB),

@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// keptDrive returns the QEMU argument of a disk with its own write cache, whose power can be cut.
+// persistentDrive returns the QEMU argument of a disk with its own write cache, whose power can be cut.
 // cache=writeback announces the cache to the guest, so the guest flushes data that must survive.
 // QEMU answers a flush when the file has the data.
 //
@@ -19,7 +19,9 @@ import (
 //
 // The host's page cache survives: QEMU dies, not this machine. With snapshot=on all data would be
 // lost. cache=unsafe ignores flushes, so flushed data would be lost, too.
-func keptDrive(file string) string { return "file=" + file + ",if=virtio,format=qcow2,cache=writeback" }
+func persistentDrive(file string) string {
+	return "file=" + file + ",if=virtio,format=qcow2,cache=writeback"
+}
 
 // overlay makes a qcow2 file, version 3, that is empty on top of a raw image
 // (docs/interop/qcow2.txt of QEMU). qemu-img would do the same, but is in another package.

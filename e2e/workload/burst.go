@@ -58,9 +58,9 @@ func burst(args []string) error {
 	select {}
 }
 
-// herd starts processes that first only wait and then, all at the same time, allocate memory. They
+// processGroup starts processes that first only wait and then, all at the same time, allocate memory. They
 // are forked without exec, as in bomb.
-func herd(args []string) error {
+func processGroup(args []string) error {
 	f := flag.NewFlagSet("herd", flag.ContinueOnError)
 	count := f.Int("count", 10, "")
 	each := size(1 << 20)
@@ -93,7 +93,7 @@ func herd(args []string) error {
 
 // gather forks and returns in the first process only, with the number of its children. Each child
 // waits until the gate is closed everywhere, allocates its share and sleeps. The restrictions of
-// detonate apply.
+// forkGenerations apply.
 //
 //go:norace
 func gather(count int, share []byte, gate, keep int, nap *unix.Timespec) (made int) {

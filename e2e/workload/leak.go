@@ -81,8 +81,8 @@ func leakUntil(told <-chan struct{}, rate int64) {
 	}
 }
 
-// again runs one behaviour in a separate process, and restarts it each time that it is killed.
-func again(args []string) error {
+// supervise runs one behaviour in a separate process, and restarts it each time that it is killed.
+func supervise(args []string) error {
 	for {
 		child := exec.Command("/proc/self/exe", args...)
 		child.Stderr = os.Stderr

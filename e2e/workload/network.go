@@ -44,7 +44,7 @@ func discard(address string) error {
 }
 
 func send(amount int64, address string) error {
-	conn, err := dialPatiently(address, time.Minute)
+	conn, err := dialRetrying(address, time.Minute)
 	if err != nil {
 		return err
 	}
@@ -62,8 +62,8 @@ func send(amount int64, address string) error {
 	select {}
 }
 
-// dialPatiently waits for the other end, which may be started later.
-func dialPatiently(address string, limit time.Duration) (net.Conn, error) {
+// dialRetrying waits for the other end, which may be started later.
+func dialRetrying(address string, limit time.Duration) (net.Conn, error) {
 	for deadline := time.Now().Add(limit); ; time.Sleep(100 * time.Millisecond) {
 		conn, err := net.DialTimeout("tcp", address, time.Second)
 		if err == nil || time.Now().After(deadline) {

@@ -79,16 +79,16 @@ func bomb(args []string) error {
 		return err
 	}
 	hour := unix.Timespec{Sec: 3600}
-	detonate(*generations, &hour)
+	forkGenerations(*generations, &hour)
 	select {}
 }
 
-// detonate forks, in the children too, and returns in the first process only; the others sleep. A
+// forkGenerations forks, in the children too, and returns in the first process only; the others sleep. A
 // child of a Go program has one thread and no scheduler: this code may not allocate, grow the stack
 // or call the runtime.
 //
 //go:norace
-func detonate(generations int, nap *unix.Timespec) {
+func forkGenerations(generations int, nap *unix.Timespec) {
 	child := false
 	for ; generations > 0; generations-- {
 		pid, _, errno := syscall.RawSyscall6(syscall.SYS_CLONE, uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)

@@ -26,8 +26,8 @@ type phrase struct {
 // letters matches what a regular expression has to find as it is written.
 var letters = regexp.MustCompile(`^[a-z' ,]+`)
 
-// needed returns texts of which each match of a pattern has one. It knows alternatives that begin with a word, after \b or not.
-func needed(pattern string) (out []string) {
+// requiredTexts returns texts of which each match of a pattern has one. It knows alternatives that begin with a word, after \b or not.
+func requiredTexts(pattern string) (out []string) {
 	depth, from := 0, 0
 	parts := []string{}
 	for i, c := range pattern {
@@ -120,7 +120,7 @@ func parsePhrase(line string) (phrase, error) {
 	if err != nil {
 		return phrase{}, err
 	}
-	return phrase{name: name, match: match, needs: needed(strings.ToLower(pattern)), instead: instead}, nil
+	return phrase{name: name, match: match, needs: requiredTexts(strings.ToLower(pattern)), instead: instead}, nil
 }
 
 // parseException returns nil for a line that has another form, or a phrase that is not in the list.
@@ -158,7 +158,7 @@ func (c *Checker) banned(r *Report, path, text string, line func(offset int) int
 		}
 		for _, m := range p.match.FindAllStringIndex(text, -1) {
 			if !c.Banned.allowed(path, p.name) {
-				r.add(path, line(m[0]), BannedPhrase, "%q, write: %s (%s)", text[m[0]:m[1]], p.instead, around(text, m[0], m[1]))
+				r.add(path, line(m[0]), BannedPhrase, "%q, write: %s (%s)", text[m[0]:m[1]], p.instead, context(text, m[0], m[1]))
 			}
 		}
 	}

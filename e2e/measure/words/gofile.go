@@ -34,7 +34,7 @@ func (c *Checker) goFile(r *Report, path string, text []byte) error {
 			line := p.lineAt(at[0])
 			if !slices.Contains(begun, line) {
 				begun = append(begun, line)
-				r.add(path, line, FreeRelative, "%s", around(prose, at[0], at[1]))
+				r.add(path, line, FreeRelative, "%s", context(prose, at[0], at[1]))
 			}
 		}
 		r.FreeLines += len(begun)

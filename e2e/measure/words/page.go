@@ -48,7 +48,7 @@ func (c *Checker) page(r *Report, path, text string) {
 }
 
 func shortened(text string) string {
-	words := strings.Fields(visible(text))
+	words := strings.Fields(maskCode(text))
 	if len(words) > 12 {
 		words = append(words[:12], "...")
 	}

@@ -44,8 +44,8 @@ func (p *passage) lineAt(offset int) int {
 	return p.lines[max(i, 0)]
 }
 
-// around returns a place with the words next to it.
-func around(text string, from, to int) string {
+// context returns a place with the words next to it.
+func context(text string, from, to int) string {
 	from, to = max(0, from-25), min(len(text), to+25)
 	for from > 0 && text[from-1] != ' ' {
 		from--
@@ -53,13 +53,13 @@ func around(text string, from, to int) string {
 	for to < len(text) && text[to] != ' ' {
 		to++
 	}
-	return visible(text[from:to])
+	return maskCode(text[from:to])
 }
 
 var blinded = regexp.MustCompile(string(blind) + "+")
 
-// visible replaces each piece of code by a mark.
-func visible(text string) string { return blinded.ReplaceAllString(text, "`...`") }
+// maskCode replaces each piece of code by a mark.
+func maskCode(text string) string { return blinded.ReplaceAllString(text, "`...`") }
 
 // nominal matches a word that can begin a free relative, with the words before and after it.
 var nominal = regexp.MustCompile(`(?i)(?:([a-z']+) )?\b(what|whatever|who|whoever|whom|whomever|that which) +([a-z']+)`)

@@ -150,7 +150,7 @@ func TestNeeded(t *testing.T) {
 		{`\b(?:is|are) there\b`, nil},
 		{`, for (?:it|they)`, []string{","}},
 	} {
-		if got := needed(c.pattern); !slices.Equal(got, c.want) {
+		if got := requiredTexts(c.pattern); !slices.Equal(got, c.want) {
 			t.Errorf("needed(%q) = %q, want %q", c.pattern, got, c.want)
 		}
 	}

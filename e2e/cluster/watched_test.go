@@ -53,7 +53,7 @@ func BenchmarkSeen(b *testing.B) {
 		}
 	}
 	c := Start(b, Options{Controllers: MostControllers, Scheduler: true})
-	c.own()
+	c.requireOwnCluster()
 	n := c.Join(NodeOptions{})
 	c.installBridge(n)
 	for range b.N {
@@ -61,7 +61,7 @@ func BenchmarkSeen(b *testing.B) {
 		for i := range trials {
 			for turn := range apiStates { // each state is first equally often
 				j := (i + turn) % len(apiStates)
-				c.seeOne(n, apiStates[j], fmt.Sprintf("leaker-%d-%d", i, j), &all[j])
+				c.watchOne(n, apiStates[j], fmt.Sprintf("leaker-%d-%d", i, j), &all[j])
 			}
 		}
 		for j, state := range apiStates {
@@ -74,9 +74,9 @@ func BenchmarkSeen(b *testing.B) {
 	}
 }
 
-// seeOne makes a pod leak in a state of the API server, and reads the times from its record and the
+// watchOne makes a pod leak in a state of the API server, and reads the times from its record and the
 // bridge's log.
-func (c *Cluster) seeOne(n *Node, state apiState, name string, s *seen) {
+func (c *Cluster) watchOne(n *Node, state apiState, name string, s *seen) {
 	c.t.Helper()
 	ctx := c.t.Context()
 	c.leaker(name)
@@ -99,7 +99,7 @@ func (c *Cluster) seeOne(n *Node, state apiState, name string, s *seen) {
 	state.heals(c)
 	c.awaitFailed(pod)
 	c.Eventually(workloadDeadline, "the bridge tells when "+name+" was failed", func(ctx context.Context) error {
-		took, err := c.toldAfter(ctx, pod)
+		took, err := c.failedDelay(ctx, pod)
 		if err == nil {
 			s.failed = append(s.failed, took)
 		}
@@ -147,8 +147,8 @@ func (c *Cluster) leaker(name string) {
 // toldAs matches the bridge's log line about a pod set to Failed.
 var toldAs = regexp.MustCompile(`msg="pod set to Failed".* after=(\S+)`)
 
-// toldAfter returns how long after its kill a pod was set to Failed, by the bridge's log.
-func (c *Cluster) toldAfter(ctx context.Context, pod v1.Pod) (time.Duration, error) {
+// failedDelay returns how long after its kill a pod was set to Failed, by the bridge's log.
+func (c *Cluster) failedDelay(ctx context.Context, pod v1.Pod) (time.Duration, error) {
 	pods, err := c.Pods(ctx, bridgeNamespace, "app.kubernetes.io/name=jettison-bridge")
 	if err != nil || len(pods) == 0 {
 		return 0, fmt.Errorf("%d bridge pods (%w)", len(pods), err)

@@ -14,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Clients of besiege. A disconnected one reconnects after that on average. The test is about slow
+// Clients of flood. A disconnected one reconnects after that on average. The test is about slow
 // clients, not quick ones: their use of the one CPU of an emulated node would distort it.
 const (
-	besiegers = 1000
+	clients   = 1000
 	comeAgain = 20 * time.Second
 	// sendBuffer is the kernel's send buffer of a client, in bytes. With the default of 208 KiB a
 	// hundred large bodies would use and free more memory of the node than the trials leave, and an
@@ -25,10 +25,10 @@ const (
 	sendBuffer = 4 << 10
 )
 
-// besiege connects many clients to the agent's socket. Each requests an admission and sends at most
+// flood connects many clients to the agent's socket. Each requests an admission and sends at most
 // half of the request. Most are slow, and each tenth sends a body of 10 MB. It prints a line when
 // each has connected.
-func besiege(args []string) error {
+func flood(args []string) error {
 	if len(args) != 1 {
 		return errors.New("want a socket")
 	}
@@ -39,8 +39,8 @@ func besiege(args []string) error {
 		return fmt.Appendf(nil, "POST /v1/admit HTTP/1.1\r\nHost: j\r\nContent-Length: %d\r\n\r\n%s", size,
 			`{"metadata":{"uid":"`+strings.Repeat("x", size/2))
 	}
-	came, slow, large := make(chan error, besiegers), half(200), half(10<<20) // shared, because the node has little memory
-	for i := range besiegers {
+	came, slow, large := make(chan error, clients), half(200), half(10<<20) // shared, because the node has little memory
+	for i := range clients {
 		text := slow
 		if i%10 == 0 {
 			text = large
@@ -61,7 +61,7 @@ func besiege(args []string) error {
 			}
 		}()
 	}
-	for range besiegers {
+	for range clients {
 		if err := <-came; err != nil {
 			return err
 		}

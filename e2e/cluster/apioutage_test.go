@@ -22,7 +22,7 @@ const away = 10 * time.Minute
 // restarted first. Each of the four has one event, and the Deployment has its pods.
 func TestWhatIsEvictedWhileTheAPIIsAwayIsTold(t *testing.T) {
 	c := Start(t, Options{Controllers: MostControllers, Scheduler: true})
-	c.own()
+	c.requireOwnCluster()
 	n := c.Join(NodeOptions{})
 	c.Deploy("shop", 4, "leak /leak")
 	c.Available("shop", 4)
@@ -36,12 +36,12 @@ func TestWhatIsEvictedWhileTheAPIIsAwayIsTold(t *testing.T) {
 		c.evicted(n, i+1)
 	}
 	for _, p := range all[:3] {
-		c.comesBack(n, p)
+		c.awaitReturn(n, p)
 	}
 	<-back
 	c.Again(APIServer)
 	for _, p := range all[:3] {
-		if c.settled(p) {
+		if c.awaitOutcome(p) {
 			t.Errorf("pod %s had restarted and is Failed, want it running", p.Name)
 		}
 	}
@@ -53,17 +53,17 @@ func TestWhatIsEvictedWhileTheAPIIsAwayIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Resume(APIServer)
-	if !c.settled(all[3]) {
-		c.cameBackFirst(all[3])
+	if !c.awaitOutcome(all[3]) {
+		c.expectReturnBeforeFailed(all[3])
 	}
 
 	c.Available("shop", 4)
-	c.eachOnce(all)
+	c.expectOneEventEach(all)
 }
 
-// cameBackFirst checks that a surviving evicted pod restarted before a bridge could set it to
+// expectReturnBeforeFailed checks that a surviving evicted pod restarted before a bridge could set it to
 // Failed.
-func (c *Cluster) cameBackFirst(pod v1.Pod) {
+func (c *Cluster) expectReturnBeforeFailed(pod v1.Pod) {
 	c.t.Helper()
 	is, err := c.Client.CoreV1().Pods(pod.Namespace).Get(c.t.Context(), pod.Name, metav1.GetOptions{})
 	if err != nil {
@@ -77,8 +77,8 @@ func (c *Cluster) cameBackFirst(pod v1.Pod) {
 	}
 }
 
-// comesBack waits until the node's kernel shows a process of an evicted pod again.
-func (c *Cluster) comesBack(n *Node, pod v1.Pod) {
+// awaitReturn waits until the node's kernel shows a process of an evicted pod again.
+func (c *Cluster) awaitReturn(n *Node, pod v1.Pod) {
 	c.t.Helper()
 	c.Eventually(away, pod.Name+" runs again", func(ctx context.Context) error {
 		out, err := n.Shell(ctx, fmt.Sprintf(`for f in $(find /sys/fs/cgroup -path '*pod%s*' -o -path '*pod%s*' | grep 'cgroup.procs$'); do
@@ -91,8 +91,8 @@ func (c *Cluster) comesBack(n *Node, pod v1.Pod) {
 	})
 }
 
-// settled waits until the API server has the outcome of an evicted pod: Failed or recovered.
-func (c *Cluster) settled(pod v1.Pod) (failed bool) {
+// awaitOutcome waits until the API server has the outcome of an evicted pod: Failed or recovered.
+func (c *Cluster) awaitOutcome(pod v1.Pod) (failed bool) {
 	c.t.Helper()
 	var is v1.Pod
 	c.Eventually(workloadDeadline, pod.Name+" is Failed, or told to live", func(ctx context.Context) error {
@@ -131,8 +131,8 @@ func (c *Cluster) evicted(n *Node, count int) {
 	})
 }
 
-// eachOnce checks that each of these pods has one event of its eviction.
-func (c *Cluster) eachOnce(pods []v1.Pod) {
+// expectOneEventEach checks that each of these pods has one event of its eviction.
+func (c *Cluster) expectOneEventEach(pods []v1.Pod) {
 	c.t.Helper()
 	var want []string
 	for _, p := range pods {

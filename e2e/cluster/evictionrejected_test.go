@@ -108,8 +108,8 @@ func (d *descheduling) answers() map[string][]int {
 	return out
 }
 
-// noted makes a policy report failed evictions as events.
-func (d *descheduling) noted(policy string) string {
+// withEvents makes a policy report failed evictions as events.
+func (d *descheduling) withEvents(policy string) string {
 	d.t.Helper()
 	text, err := os.ReadFile(policy)
 	if err == nil {
@@ -134,9 +134,9 @@ func TestAWebhookRefuses(t *testing.T) {
 	d.guarded(refuses)
 	d.members.join("b")
 	d.kubectl("taint", "node", "a", "test/away=yes:NoSchedule")
-	policy := d.noted(d.policy("RemovePodsViolatingNodeTaints", "{}", ""))
+	policy := d.withEvents(d.policy("RemovePodsViolatingNodeTaints", "{}", ""))
 	r := d.replica(d.program, "one", deschedulerAccount, "deschedule", "--policy="+policy, "--descheduling-interval=2s", "--log-json")
-	d.lie("web", "off the tainted node", func(on map[string]int) bool { return on["b"] == 4 })
+	d.awaitDistribution("web", "off the tainted node", func(on map[string]int) bool { return on["b"] == 4 })
 	cycles := func() int { return strings.Count(r.log(), `"descheduling cycle finished"`) }
 	before := cycles()
 	d.Eventually(startDeadline, "three more cycles", func(context.Context) error {
@@ -201,7 +201,7 @@ func TestTheAPIFails(t *testing.T) {
 	failed(3) // the plan uses the last known state
 	d.Again(APIServer)
 	d.kubectl("delete", "validatingwebhookconfiguration", "guard")
-	d.lie("web", "off the tainted node", func(on map[string]int) bool { return on["b"] == 6 })
+	d.awaitDistribution("web", "off the tainted node", func(on map[string]int) bool { return on["b"] == 6 })
 	done := 0
 	for _, code := range d.answers()["web"] {
 		if code == http.StatusCreated {

@@ -29,9 +29,9 @@ import (
 	"jettison/api"
 )
 
-// between is a proxy between a bridge and the API server. It delays requests, answers them itself,
+// proxy is a proxy between a bridge and the API server. It delays requests, answers them itself,
 // and drops watches. All other answers are the API server's.
-type between struct {
+type proxy struct {
 	config *rest.Config // of a bridge that connects to the proxy
 
 	mu      sync.Mutex
@@ -57,8 +57,8 @@ type answer struct {
 	release    chan struct{} // nil with code 0: hangs until the bridge gives up
 }
 
-// standBetween starts a proxy between a node's bridge and the API server.
-func standBetween(t *testing.T, c *Cluster, node string) *between {
+// startProxy starts a proxy between a node's bridge and the API server.
+func startProxy(t *testing.T, c *Cluster, node string) *proxy {
 	t.Helper()
 	config := c.Bearer(c.NodeToken(bridgeNamespace, bridgeAccount, node))
 	to, err := url.Parse(config.Host)
@@ -73,7 +73,7 @@ func standBetween(t *testing.T, c *Cluster, node string) *between {
 		Transport:     &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}},
 		ErrorHandler:  func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) }, // the connection breaks off
 	}
-	b := &between{answers: map[string][]answer{}, asked: map[string]int{}, watches: map[int]context.CancelFunc{}}
+	b := &proxy{answers: map[string][]answer{}, asked: map[string]int{}, watches: map[int]context.CancelFunc{}}
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { b.serve(w, r, forward) }))
 	p, err := c.ca.server("127.0.0.1")
 	if err != nil {
@@ -93,8 +93,8 @@ func standBetween(t *testing.T, c *Cluster, node string) *between {
 
 var statusOfPod = regexp.MustCompile(`^/api/v1/namespaces/default/pods/([^/]+)/status$`)
 
-// what returns the name of a request.
-func what(r *http.Request) string {
+// requestName returns the name of a request.
+func requestName(r *http.Request) string {
 	if m := statusOfPod.FindStringSubmatch(r.URL.Path); m != nil && r.Method == http.MethodPatch {
 		return patchesOf + m[1]
 	}
@@ -110,8 +110,8 @@ func what(r *http.Request) string {
 	return "other"
 }
 
-func (b *between) serve(w http.ResponseWriter, r *http.Request, forward http.Handler) {
-	asks := what(r)
+func (b *proxy) serve(w http.ResponseWriter, r *http.Request, forward http.Handler) {
+	asks := requestName(r)
 	b.mu.Lock()
 	b.asked[asks]++
 	var a answer
@@ -130,7 +130,7 @@ func (b *between) serve(w http.ResponseWriter, r *http.Request, forward http.Han
 	}
 	select {
 	case <-a.release:
-	case <-gaveUp(r): // a nil release: the request hangs
+	case <-clientGone(r): // a nil release: the request hangs
 		return
 	}
 	if asks == watches {
@@ -141,9 +141,9 @@ func (b *between) serve(w http.ResponseWriter, r *http.Request, forward http.Han
 	forward.ServeHTTP(w, r)
 }
 
-// gaveUp is closed when the client has closed the connection, which a server notices after reading
+// clientGone is closed when the client has closed the connection, which a server notices after reading
 // the whole request.
-func gaveUp(r *http.Request) <-chan struct{} {
+func clientGone(r *http.Request) <-chan struct{} {
 	body, err := io.ReadAll(r.Body)
 	if err == nil {
 		r.Body = io.NopCloser(bytes.NewReader(body))
@@ -159,7 +159,7 @@ var passes = func() chan struct{} {
 }()
 
 // watched registers a watch for drop until it has ended.
-func (b *between) watched(cancel context.CancelFunc) (ended func()) {
+func (b *proxy) watched(cancel context.CancelFunc) (ended func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.served++
@@ -174,7 +174,7 @@ func (b *between) watched(cancel context.CancelFunc) (ended func()) {
 }
 
 // drop closes all watches.
-func (b *between) drop() {
+func (b *proxy) drop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, cancel := range b.watches {
@@ -183,14 +183,14 @@ func (b *between) drop() {
 }
 
 // next sets the answers to the next requests of a kind.
-func (b *between) next(asks string, answers ...answer) {
+func (b *proxy) next(asks string, answers ...answer) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.answers[asks] = append(b.answers[asks], answers...)
 }
 
 // times returns the number of requests of a kind.
-func (b *between) times(asks string) int {
+func (b *proxy) times(asks string) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.asked[asks]
@@ -218,9 +218,9 @@ func refuse(w http.ResponseWriter, a answer) {
 // sets it to Failed is in flight. The bridge fails only the victim, and only if it still runs. It
 // reports each outcome once.
 func TestAPodThatChangesWhileItsPatchIsInFlight(t *testing.T) {
-	c, a := Start(t, Options{}), speakForAnAgent(t)
+	c, a := Start(t, Options{}), startFakeAgent(t)
 	installBridge(t, c)
-	b := standBetween(t, c, "n1")
+	b := startProxy(t, c, "n1")
 	runBridgeBy(t, a, "n1", b.config)
 	pods := c.Client.CoreV1().Pods("default")
 	type change struct {
@@ -265,10 +265,10 @@ func TestAPodThatChangesWhileItsPatchIsInFlight(t *testing.T) {
 	} {
 		test := func(t *testing.T, name string, waited bool) {
 			p := runningPod(t, c, name, "n1", nil)
-			c.Eventually(startDeadline, "the bridge knows the pod", a.knowsOf(p))
+			c.Eventually(startDeadline, "the bridge knows the pod", a.hasPod(p))
 			held := answer{arrived: make(chan struct{}), release: make(chan struct{})}
 			b.next(patchesOf+p.Name, held)
-			r := a.tell(p)
+			r := a.reportEvicted(p)
 			select {
 			case <-held.arrived:
 			case <-time.After(startDeadline):
@@ -282,8 +282,8 @@ func TestAPodThatChangesWhileItsPatchIsInFlight(t *testing.T) {
 					return nil
 				})
 				other := runningPod(t, c, name+"-other", "n1", nil)
-				c.Eventually(startDeadline, "the bridge knows the other pod", a.knowsOf(other))
-				c.Eventually(startDeadline, "the other is failed", evicted(c, a.tell(other)))
+				c.Eventually(startDeadline, "the bridge knows the other pod", a.hasPod(other))
+				c.Eventually(startDeadline, "the other is failed", evicted(c, a.reportEvicted(other)))
 			}
 			if err := one.then(t.Context(), p.DeepCopy()); err != nil {
 				t.Fatal(err)
@@ -340,9 +340,9 @@ func (c *Cluster) hasEvents(r api.Record, reasons ...string) {
 // The API server answers 409, 410, 429, 500, 503, not at all, or drops the watch, while a bridge
 // reports a pod's eviction. The bridge logs the failure and reports the eviction once.
 func TestWhatAnAPIServerMayAnswer(t *testing.T) {
-	c, a := Start(t, Options{}), speakForAnAgent(t)
+	c, a := Start(t, Options{}), startFakeAgent(t)
 	installBridge(t, c)
-	b := standBetween(t, c, "n1")
+	b := startProxy(t, c, "n1")
 	bridge := runBridgeBy(t, a, "n1", b.config)
 	for _, one := range []struct {
 		name   string
@@ -380,8 +380,8 @@ func TestWhatAnAPIServerMayAnswer(t *testing.T) {
 				})
 			}
 			p := runningPod(t, c, one.name, "n1", nil)
-			c.Eventually(startDeadline, "the bridge knows the pod", a.knowsOf(p))
-			r := a.tell(p)
+			c.Eventually(startDeadline, "the bridge knows the pod", a.hasPod(p))
+			r := a.reportEvicted(p)
 			c.Eventually(startDeadline, one.name+" is told", evicted(c, r))
 			// One more if the pod changed after the bridge read it, which the API server rejects.
 			if n, want := b.times(patchesOf+one.name), 1+len(one.status); n < want || n > want+1 {

@@ -25,9 +25,9 @@ import (
 	"jettison/e2e/build"
 )
 
-// spokenFor is an agent simulated by a test, on a socket: it serves records and a state, and keeps
+// fakeAgent is an agent simulated by a test, on a socket: it serves records and a state, and keeps
 // the pod objects that it receives.
-type spokenFor struct {
+type fakeAgent struct {
 	t      testing.TB
 	socket string
 
@@ -38,13 +38,13 @@ type spokenFor struct {
 	version uint64
 }
 
-func speakForAnAgent(t testing.TB) *spokenFor {
+func startFakeAgent(t testing.TB) *fakeAgent {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "b") // a socket's path is short
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &spokenFor{t: t, socket: filepath.Join(dir, "s"), changed: make(chan struct{}), pods: map[string]*v1.Pod{}}
+	a := &fakeAgent{t: t, socket: filepath.Join(dir, "s"), changed: make(chan struct{}), pods: map[string]*v1.Pod{}}
 	l, err := net.Listen("unix", a.socket)
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +59,7 @@ func speakForAnAgent(t testing.TB) *spokenFor {
 	return a
 }
 
-func (a *spokenFor) change(f func()) {
+func (a *fakeAgent) change(f func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	f()
@@ -67,11 +67,11 @@ func (a *spokenFor) change(f func()) {
 	a.changed = make(chan struct{})
 }
 
-// tell reports a pod as evicted, without processes left.
-func (a *spokenFor) tell(p *v1.Pod) api.Record { return a.tellKilled(p, time.Now()) }
+// reportEvicted reports a pod as evicted, without processes left.
+func (a *fakeAgent) reportEvicted(p *v1.Pod) api.Record { return a.reportKilledAt(p, time.Now()) }
 
-// tellKilled works as tell, for a pod that was killed at an earlier time.
-func (a *spokenFor) tellKilled(p *v1.Pod, at time.Time) api.Record {
+// reportKilledAt works as reportEvicted, for a pod that was killed at an earlier time.
+func (a *fakeAgent) reportKilledAt(p *v1.Pod, at time.Time) api.Record {
 	now, killed := api.Stamp{Time: time.Now()}, api.Stamp{Time: at}
 	r := api.Record{
 		Version: api.RecordVersion, Outcome: api.OutcomeBack, Signal: "memory.available", Threshold: "memory.available<100Mi",
@@ -86,7 +86,7 @@ func (a *spokenFor) tellKilled(p *v1.Pod, at time.Time) api.Record {
 	return r
 }
 
-func (a *spokenFor) knows(pods int) func(context.Context) error {
+func (a *fakeAgent) hasPods(pods int) func(context.Context) error {
 	return func(context.Context) error {
 		a.mu.Lock()
 		defer a.mu.Unlock()
@@ -97,15 +97,15 @@ func (a *spokenFor) knows(pods int) func(context.Context) error {
 	}
 }
 
-// told returns the number of reported evictions.
-func (a *spokenFor) told() int {
+// reportedCount returns the number of reported evictions.
+func (a *fakeAgent) reportedCount() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return len(a.records)
 }
 
-// knowsOf returns a check that the agent has received a pod.
-func (a *spokenFor) knowsOf(p *v1.Pod) func(context.Context) error {
+// hasPod returns a check that the agent has received a pod.
+func (a *fakeAgent) hasPod(p *v1.Pod) func(context.Context) error {
 	return func(context.Context) error {
 		a.mu.Lock()
 		defer a.mu.Unlock()
@@ -116,7 +116,7 @@ func (a *spokenFor) knowsOf(p *v1.Pod) func(context.Context) error {
 	}
 }
 
-func (a *spokenFor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (a *fakeAgent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.URL.Path == api.PathRecords:
 		a.follow(w, r)
@@ -150,7 +150,7 @@ func (a *spokenFor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (a *spokenFor) follow(w http.ResponseWriter, r *http.Request) {
+func (a *fakeAgent) follow(w http.ResponseWriter, r *http.Request) {
 	after, encode, at := r.URL.Query().Get("after"), json.NewEncoder(w), 0
 	a.mu.Lock()
 	for {
@@ -184,13 +184,13 @@ type bridgeRun struct {
 
 // runBridge builds the bridge and runs it for a node, with a token bound to it. It ends with the
 // test, or by kill.
-func runBridge(t testing.TB, c *Cluster, a *spokenFor, node string) *bridgeRun {
+func runBridge(t testing.TB, c *Cluster, a *fakeAgent, node string) *bridgeRun {
 	t.Helper()
 	return runBridgeBy(t, a, node, c.Bearer(c.NodeToken(bridgeNamespace, bridgeAccount, node)))
 }
 
 // runBridgeBy works as runBridge, with another configuration for the API server.
-func runBridgeBy(t testing.TB, a *spokenFor, node string, config *rest.Config) *bridgeRun {
+func runBridgeBy(t testing.TB, a *fakeAgent, node string, config *rest.Config) *bridgeRun {
 	t.Helper()
 	root, err := build.ModuleRoot(t.Context())
 	if err != nil {
@@ -268,7 +268,7 @@ func evicted(c *Cluster, records ...api.Record) func(context.Context) error {
 // agent, and the agent's evictions to the API server, including those during an outage of the API
 // server or of the bridge. No other pod changes.
 func TestABridgeTellsTheAPI(t *testing.T) {
-	c, a := Start(t, Options{}), speakForAnAgent(t)
+	c, a := Start(t, Options{}), startFakeAgent(t)
 	installBridge(t, c) // leaves a pod on n1
 	const pods = 24
 	var all []*v1.Pod
@@ -277,31 +277,31 @@ func TestABridgeTellsTheAPI(t *testing.T) {
 	}
 	elsewhere := runningPod(t, c, "elsewhere", "n2", nil)
 	bridge := runBridge(t, c, a, "n1")
-	c.Eventually(startDeadline, "the agent knows the pods of its node", a.knows(pods+1))
+	c.Eventually(startDeadline, "the agent knows the pods of its node", a.hasPods(pods+1))
 	if p := a.pods[string(all[0].UID)]; p.Spec.Priority == nil || len(p.Spec.Containers[0].Env) != 0 {
 		t.Errorf("pod spec at the agent = %+v", p.Spec)
 	}
 
-	howSoon(t, c, a, all[:20])
+	logFailedDelays(t, c, a, all[:20])
 	t.Log("its resident set: ", memory(bridge.pid))
 	c.Kill(APIServer)
-	while := []api.Record{a.tell(all[20]), a.tell(all[21])}
+	while := []api.Record{a.reportEvicted(all[20]), a.reportEvicted(all[21])}
 	c.Again(APIServer)
 	c.Eventually(startDeadline, "what was evicted while the API server was dead is told", evicted(c, while...))
 	bridge.kill()
-	while = []api.Record{a.tell(all[22]), a.tell(all[23])}
+	while = []api.Record{a.reportEvicted(all[22]), a.reportEvicted(all[23])}
 	runBridge(t, c, a, "n1")
 	c.Eventually(startDeadline, "what was evicted while the bridge was dead is told", evicted(c, while...))
 
-	c.nodeIsTold()
+	c.awaitNodeReport()
 	is, err := c.Client.CoreV1().Pods("default").Get(t.Context(), "elsewhere", metav1.GetOptions{})
 	if err != nil || is.ResourceVersion != elsewhere.ResourceVersion {
 		t.Errorf("pod of another node has changed: %v, %v", is, err)
 	}
 }
 
-// howSoon logs how long each of these pods takes to be Failed after its record is reported.
-func howSoon(t *testing.T, c *Cluster, a *spokenFor, pods []*v1.Pod) {
+// logFailedDelays logs how long each of these pods takes to be Failed after its record is reported.
+func logFailedDelays(t *testing.T, c *Cluster, a *fakeAgent, pods []*v1.Pod) {
 	t.Helper()
 	var took []time.Duration
 	for _, p := range pods {
@@ -310,7 +310,7 @@ func howSoon(t *testing.T, c *Cluster, a *spokenFor, pods []*v1.Pod) {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		r := a.tell(p)
+		r := a.reportEvicted(p)
 		for e := range w.ResultChan() {
 			if is, ok := e.Object.(*v1.Pod); ok && is.Status.Phase == v1.PodFailed {
 				break
@@ -324,8 +324,8 @@ func howSoon(t *testing.T, c *Cluster, a *spokenFor, pods []*v1.Pod) {
 	t.Logf("from a record to Failed at the API: p50 %v, max %v of %d", took[len(took)/2], took[len(took)-1], len(took))
 }
 
-// nodeIsTold waits until the API server has the bridge's report of its node.
-func (c *Cluster) nodeIsTold() {
+// awaitNodeReport waits until the API server has the bridge's report of its node.
+func (c *Cluster) awaitNodeReport() {
 	c.t.Helper()
 	c.Eventually(startDeadline, "the node has conditions and a load", func(ctx context.Context) error {
 		n, err := c.Client.CoreV1().Nodes().Get(ctx, "n1", metav1.GetOptions{})

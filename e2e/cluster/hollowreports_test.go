@@ -46,7 +46,7 @@ const (
 // minute. Otherwise the kubelet would retry every ten seconds for as long as the pod exists.
 func TestNoHollowKubeletIsRefusedForEver(t *testing.T) {
 	c := Start(t, Options{Controllers: MostControllers, Scheduler: true})
-	c.own()
+	c.requireOwnCluster()
 	runtime := c.hollowRuntime("hollow")
 	root, err := build.ModuleRoot(t.Context())
 	if err != nil {
@@ -60,7 +60,7 @@ func TestNoHollowKubeletIsRefusedForEver(t *testing.T) {
 			t.Fatalf("delete the bridge's DaemonSet: %v\n%s", err, out)
 		}
 	}
-	a := speakForAnAgent(t)
+	a := startFakeAgent(t)
 	runBridge(t, c, a, "hollow")
 	runtime.image(c, true)
 	trials := trialsEach(t)
@@ -70,9 +70,9 @@ func TestNoHollowKubeletIsRefusedForEver(t *testing.T) {
 			c.endingPod(fmt.Sprintf("%s-%d", e.name, i), &e)
 		}
 		if e.init {
-			pods = c.allStart(e.name, trials)
+			pods = c.awaitAllInitializing(e.name, trials)
 		} else {
-			pods = c.allRun(e.name, trials)
+			pods = c.awaitAllRunning(e.name, trials)
 		}
 		seen := c.watch("default")
 		killed := runtime.kill(c, pods, e.gently)
@@ -86,7 +86,7 @@ func TestNoHollowKubeletIsRefusedForEver(t *testing.T) {
 					}
 					time.Sleep(e.wait) // the moment under test
 				}
-				a.tellKilled(&pods[i], killed)
+				a.reportKilledAt(&pods[i], killed)
 			})
 		}
 		words.Wait()
@@ -153,8 +153,8 @@ func (c *Cluster) endingPod(name string, e *ending) {
 	}
 }
 
-// allStart waits until the init containers of all pods run.
-func (c *Cluster) allStart(app string, count int) (out []v1.Pod) {
+// awaitAllInitializing waits until the init containers of all pods run.
+func (c *Cluster) awaitAllInitializing(app string, count int) (out []v1.Pod) {
 	c.t.Helper()
 	c.Eventually(2*workloadDeadline, "all pods start", func(ctx context.Context) error {
 		pods, err := c.Pods(ctx, "default", "app="+app)

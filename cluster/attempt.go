@@ -40,7 +40,8 @@ func (a *Attempt) End(now time.Time, ok bool) {
 // Failed reports whether the last write failed.
 func (a *Attempt) Failed() bool { return a.failures > 0 }
 
-// NextToken returns the earliest time of the next write; the zero time: a write is in flight.
+// Next returns the earliest time of the next write, at least now; the zero time: a write is in
+// flight.
 func (a *Attempt) Next(now time.Time) time.Time {
 	switch {
 	case a.inFlight:

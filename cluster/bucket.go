@@ -8,18 +8,18 @@ import (
 // NoLimit is the rate per second from which a bucket limits nothing: API calls are slower.
 const NoLimit = 1000
 
-// maxCredit is the maximum delay of a caller for which the next token is not delayed. Callers
-// take each token a little late. The delays would add up: at 20 tokens per second, 5 ms each
+// maxCredit bounds the lateness of a waiting caller that does not delay the next token. Callers
+// take each token a little late, and the delays would add up: at 20 tokens per second, 5 ms each
 // reduce the rate by a tenth.
 const maxCredit = 500 * time.Millisecond
 
-// Bucket is a rate limit that hands out one token at a time. Unused tokens are not saved, except
-// for callers that waited, up to maxCredit. A rate of 0 hands out none. Within any period d, at
-// most rate*(d+maxCredit)+1 tokens are handed out, even if the rate changes.
+// Bucket is a rate limit that hands out one token at a time. It does not save unused tokens; a
+// caller that waited gets up to maxCredit back. With rate 0 it hands out no tokens. Within any
+// period d, at most rate*(d+maxCredit)+1 tokens are handed out, even if the rate changes.
 type Bucket struct {
 	rate    float64
 	ready   time.Time // earliest time of the next token, at this rate
-	waiting bool      // a caller waits for it
+	waiting bool      // a caller waits for the next token
 }
 
 // NewBucket returns a bucket with a token at now. If last is set, the first token is due one
@@ -51,10 +51,10 @@ func (b *Bucket) SetRate(now time.Time, rate float64) {
 	if rate == b.rate {
 		return
 	}
-	had := b.rate > 0 && !now.Before(b.ready)
+	available := b.rate > 0 && !now.Before(b.ready)
 	b.rate, b.waiting = rate, false
 	switch {
-	case had || rate == 0:
+	case available || rate == 0:
 		b.ready = now
 	default:
 		b.ready = now.Add(interval(rate))

@@ -10,8 +10,8 @@ import (
 	"jettison/cluster/model"
 )
 
-// Resources of thresholds that jettison agents report for their nodes, in addition to the
-// requests of pods. All are percentages; higher is worse.
+// Resource names in thresholds for the load that jettison agents report for their nodes. All values
+// are percentages; higher is worse.
 const (
 	AgentWorkingSet v1.ResourceName = "jettison/working-set" // of the node's memory
 	// 100 minus the percentage left until the node evicts
@@ -47,8 +47,8 @@ func isAgentResource(name v1.ResourceName) bool {
 }
 
 // agentValue returns an agent resource of a node in hundredths of a percent. The value is unknown
-// if the report is too old, from the future, or older than the last eviction from the node: it
-// would include pods that are gone.
+// if the report is older than AgentLoadAge, as far in the future, or older than the last eviction
+// from the node: such a report includes evicted pods.
 func (p *planner) agentValue(node string, name v1.ResourceName) (value int64, known bool) {
 	load, ok := p.input.Agents[node]
 	if !ok || p.now.Sub(load.At) > AgentLoadAge || load.At.Sub(p.now) > AgentLoadAge ||

@@ -6,8 +6,8 @@ import (
 	"jettison/cluster/model"
 )
 
-// antiAffinity evicts pods that run with pods their own required anti-affinity excludes, node by
-// node, in eviction order. An evicted pod no longer conflicts with others.
+// antiAffinity evicts pods that violate their own required anti-affinity, node by node, in eviction
+// order. One eviction may resolve the conflicts of other pods.
 func antiAffinity(r *run, args any) {
 	a := args.(*AntiAffinityArgs)
 	selects := a.filter()

@@ -72,8 +72,8 @@ type RemoveFailedPodsArgs struct {
 	IncludingInitContainers bool     `json:"includingInitContainers,omitempty"`
 }
 
-// NodeTaintsArgs are those of RemovePodsViolatingNodeTaints. A taint is named by its key, or by
-// key=value.
+// NodeTaintsArgs are the arguments of RemovePodsViolatingNodeTaints. An entry of the lists is a
+// taint's key, or key=value.
 type NodeTaintsArgs struct {
 	metav1.TypeMeta `json:",inline"`
 	Selected        `json:",inline"`
@@ -89,7 +89,7 @@ const (
 	PreferredAffinity = "preferredDuringSchedulingIgnoredDuringExecution"
 )
 
-// NodeAffinityArgs are those of RemovePodsViolatingNodeAffinity.
+// NodeAffinityArgs are the arguments of RemovePodsViolatingNodeAffinity.
 type NodeAffinityArgs struct {
 	metav1.TypeMeta `json:",inline"`
 	Selected        `json:",inline"`
@@ -186,7 +186,8 @@ const (
 	MandatoryNoEviction = "Mandatory"
 )
 
-// DefaultEvictorArgs select the pods that no strategy of a profile may evict.
+// DefaultEvictorArgs are the arguments of DefaultEvictor, which decides which pods the strategies
+// of a profile may evict.
 type DefaultEvictorArgs struct {
 	metav1.TypeMeta `json:",inline"`
 

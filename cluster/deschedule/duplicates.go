@@ -11,20 +11,20 @@ import (
 	"jettison/cluster/model"
 )
 
-// group is a set of duplicates: pods with the same owners and images. A pod of several owners
-// belongs only to the group of all of them, so it counts once.
+// group is a set of duplicates: pods with the same owners and images. A pod with several owners
+// belongs only to the group with the same set of owners, so it counts once.
 type group struct {
 	key    groupKey
 	byNode map[*model.Node][]*model.Pod
 	count  int
-	// pods of the group on the selected nodes, including those that preEvictionFilter keeps
+	// pods of the group on the selected nodes, including those that preEvictionFilter protects
 	allByNode map[*model.Node]int
 	// Cluster.Changes when allByNode was counted
 	version int
 }
 
-// groupKey identifies a group: namespace, and the only owner and image of the usual pod. others
-// holds the sorted owners and images of a pod that has several.
+// groupKey identifies a group. A pod with one owner and one container sets kind, owner and image.
+// Any other pod sets others to its sorted owners and images.
 type groupKey struct{ namespace, kind, owner, image, others string }
 
 // duplicates evicts pods of an owner from nodes that have more than their share, if another node
@@ -57,8 +57,8 @@ func duplicates(r *run, args any) {
 	}
 }
 
-// ownersSharingNode reports by Pod.OwnerNumber which owners have two pods on the same node. It
-// spares the strategy most other pods.
+// ownersSharingNode reports by Pod.OwnerNumber which owners have two pods on the same node. The
+// strategy skips the pods of all other owners.
 func (r *run) ownersSharingNode() []bool {
 	// number of the last node with a pod of the owner
 	out, last := make([]bool, r.cluster.Owners()+1), make([]int32, r.cluster.Owners()+1)
@@ -168,8 +168,8 @@ func (r *run) trimGroup(g *group) outcome {
 	return podKept
 }
 
-// countTargets returns how many nodes accept the pods of the group that share their node with
-// another pod of the group. Pods that only one node accepts do not count.
+// countTargets returns the number of nodes that accept a duplicate: a pod that shares its node with
+// another pod of the group. It ignores pods that only one node accepts.
 func (r *run) countTargets(g *group) int {
 	isTarget, accepting := make([]bool, len(r.nodes)), make([]int, 0, len(r.nodes))
 	checked := map[string]bool{}
@@ -197,8 +197,8 @@ func (r *run) countTargets(g *group) int {
 		}
 	}
 	count := 0
-	for _, is := range isTarget {
-		if is {
+	for _, target := range isTarget {
+		if target {
 			count++
 		}
 	}

@@ -28,14 +28,13 @@ const (
 	totalLimitReached                // the pod and all others stay
 )
 
-// proposal is an eviction that a strategy asks for.
+// proposal is an eviction that a strategy requests.
 type proposal struct {
 	pod     *model.Pod
 	reason  string
 	against []string
-	// improves reports whether the strategy gains if the replacement runs on node to; nil: any
-	// node will do. The pod stays if no feasible node improves anything; noGain is then the
-	// reason.
+	// improves reports whether the strategy gains if the replacement runs on node to; nil: any node
+	// is an improvement. If no feasible node is one, the pod stays, with noGain as the reason.
 	improves func(to *model.Node) bool
 	noGain   string
 	// explain sets reason and against lazily, only for an eviction that happens; nil: both are
@@ -59,8 +58,7 @@ func (w *proposal) addAgainst(count int, line func(i int) string) {
 // evictionLoop is the reason for keeping a pod if a strategy would evict its replacement again.
 const evictionLoop = "eviction loop: %s would evict the replacement pod again"
 
-// evict carries out a proposal in the model unless a limit, a budget or the placement rules it
-// out.
+// evict carries out a proposal in the model unless a limit, a budget or the placement forbids it.
 func (r *run) evict(w *proposal) outcome {
 	pod := w.pod
 	key := pod.Key()
@@ -126,8 +124,8 @@ func (r *run) evict(w *proposal) outcome {
 	return podEvicted
 }
 
-// restoreOriginal puts the original pod back in place of its replacement, as in the plan that is
-// made next. Otherwise pods that conflict only with the replacement would be pinned, too.
+// restoreOriginal puts the original pod back in place of its replacement, as the next plan will
+// have it. Otherwise pods that conflict only with the replacement would be pinned, too.
 func (r *run) restoreOriginal(replacement *model.Pod) {
 	original := replacement.Replaces
 	n := r.cluster.Find(original.Spec.NodeName)
@@ -199,25 +197,25 @@ func replacementName(name string) string { return name + replacementSuffix }
 
 const replacementSuffix = "+next"
 
-// replacement returns the pod that the owner creates in place of an evicted one. It returns nil
-// for a pod without an owner, and for a pod that has ended: that one was replaced before.
+// replacement returns the pod that the owner creates in place of an evicted one. It returns nil for
+// a pod without an owner, and for an ended pod, which was replaced before.
 func (r *run) replacement(pod *model.Pod, to *model.Node) *model.Pod {
 	if len(pod.OwnerReferences) == 0 || pod.Ended {
 		return nil
 	}
-	made := *pod.Pod
-	made.Name = replacementName(made.Name)
-	if made.UID != "" {
-		made.UID += types.UID(replacementSuffix)
+	object := *pod.Pod
+	object.Name = replacementName(object.Name)
+	if object.UID != "" {
+		object.UID += types.UID(replacementSuffix)
 	}
-	made.CreationTimestamp, made.DeletionTimestamp = metav1.NewTime(r.now), nil
-	made.Spec.NodeName = ""
-	made.Status = v1.PodStatus{Phase: v1.PodRunning, QOSClass: pod.Status.QOSClass,
-		StartTime: &made.CreationTimestamp}
+	object.CreationTimestamp, object.DeletionTimestamp = metav1.NewTime(r.now), nil
+	object.Spec.NodeName = ""
+	object.Status = v1.PodStatus{Phase: v1.PodRunning, QOSClass: pod.Status.QOSClass,
+		StartTime: &object.CreationTimestamp}
 	if to == nil {
-		made.Status.Phase = v1.PodPending
+		object.Status.Phase = v1.PodPending
 	}
-	out := r.cluster.NewPod(&made)
+	out := r.cluster.NewPod(&object)
 	out.Replaces = pod
 	return out
 }

@@ -326,14 +326,14 @@ func (e *evictor) checkArguments(p *model.Pod) string {
 		if start == nil {
 			return fmt.Sprintf("pod has not started, minPodAge is %v", age.Duration)
 		}
-		if is := e.now.Sub(start.Time); is < age.Duration {
-			return fmt.Sprintf("pod age %v is less than minPodAge %v", is.Round(time.Second), age.Duration)
+		if podAge := e.now.Sub(start.Time); podAge < age.Duration {
+			return fmt.Sprintf("pod age %v is less than minPodAge %v", podAge.Round(time.Second), age.Duration)
 		}
 	}
 	return ""
 }
 
-// preEvictionFilter returns why an evictable pod stays after all, or "". It is the
+// preEvictionFilter returns the reason to keep a pod that passed filter, or "". It is the
 // PreEvictionFilter extension point, which is checked last.
 func (e *evictor) preEvictionFilter(p *model.Pod) string {
 	switch {

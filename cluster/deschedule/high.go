@@ -53,7 +53,7 @@ func highNodeUtilization(r *run, args any) {
 	})
 }
 
-// idleReason returns why there is nothing to do; empty: there is.
+// idleReason returns the reason to evict no pod; empty: the strategy has work.
 func (a *HighNodeUtilizationArgs) idleReason(under, others, nodes int) string {
 	switch {
 	case under == 0:

@@ -65,7 +65,7 @@ func lowNodeUtilization(r *run, args any) {
 	r.drain(d)
 }
 
-// idleReason returns why there is nothing to do; empty: there is.
+// idleReason returns the reason to evict no pod; empty: the strategy has work.
 func (a *LowNodeUtilizationArgs) idleReason(under, over, nodes int) string {
 	switch {
 	case under == 0:
@@ -81,8 +81,8 @@ func (a *LowNodeUtilizationArgs) idleReason(under, over, nodes int) string {
 	return ""
 }
 
-// comparableNodes returns the nodes with values for all thresholds. If no node has them, it has
-// recorded why the run stopped.
+// comparableNodes returns the nodes with values for all thresholds. If values are missing and no
+// node remains, it records the reason with stop.
 func (r *run) comparableNodes(m *meter, by *MetricsUtilization, t Thresholds) []*model.Node {
 	if missing := r.useMetrics(m, by); missing != "" {
 		r.stop("%s", missing)

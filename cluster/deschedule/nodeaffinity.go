@@ -55,17 +55,17 @@ func (r *run) proposeRequired(p *model.Pod) *proposal {
 }
 
 func (r *run) proposePreferred(p *model.Pod) *proposal {
-	here, best := p.Preference(p.Node), int64(0)
+	current, best := p.Preference(p.Node), int64(0)
 	for _, n := range r.nodes {
 		best = max(best, p.Preference(n))
 	}
-	if best <= here {
+	if best <= current {
 		return nil
 	}
 	return &proposal{
 		pod: p, reason: fmt.Sprintf("preferred node affinity scores %s %d, another node up to %d",
-			p.Node.Name, here, best),
-		improves: func(to *model.Node) bool { return p.Preference(to) > here },
-		noGain:   "the pod prefers none of them to its own",
+			p.Node.Name, current, best),
+		improves: func(to *model.Node) bool { return p.Preference(to) > current },
+		noGain:   "preferred node affinity scores none of them higher",
 	}
 }

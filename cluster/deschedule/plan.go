@@ -81,8 +81,8 @@ const (
 // called when the strategy ends. Both are called once in each pass.
 type StrategyTimer func(profile, strategy string) (end func())
 
-// Plan returns the evictions that a completed policy requires. It fails if the policy does not
-// match the snapshot: a priority class that does not exist.
+// Plan returns the evictions that a completed policy requires. It fails if the snapshot lacks the
+// PriorityClass that priorityThreshold names, or if the value of that class is too high.
 func Plan(policy *Policy, s *Snapshot, now time.Time) (*Result, error) {
 	return PlanTimed(policy, s, now, nil)
 }
@@ -150,8 +150,8 @@ func planUntilStable(policy *Policy, s *Snapshot, now time.Time, previous *plann
 func (p *planner) evictsReplacements(next *planner) (undone bool) {
 	for i := range next.evictions {
 		e := &next.evictions[i]
-		if of, ok := p.replacements[e.Namespace+"/"+e.Name]; ok {
-			p.pin(of, e.Strategy)
+		if original, ok := p.replacements[e.Namespace+"/"+e.Name]; ok {
+			p.pin(original, e.Strategy)
 			undone = true
 		}
 	}
@@ -208,8 +208,8 @@ func newPlanner(policy *Policy, s *Snapshot, now time.Time, pinned map[string]st
 	p.budgets = model.NewBudgets(p.cluster, s.Budgets)
 	p.usage, p.queryUsage = newUsage(s), queryUsageOf(s)
 	for _, e := range s.Evicted {
-		if of := (owner{e.Namespace, e.Owner}); e.At.After(p.perOwner[of]) {
-			p.perOwner[of] = e.At
+		if key := (owner{e.Namespace, e.Owner}); e.At.After(p.perOwner[key]) {
+			p.perOwner[key] = e.At
 		}
 	}
 	p.countPending()

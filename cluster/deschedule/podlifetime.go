@@ -11,8 +11,7 @@ import (
 	"jettison/cluster/model"
 )
 
-// podLifeTime evicts pods that are too old or in a matching state, the oldest first over all
-// nodes.
+// podLifeTime evicts pods that match all configured arguments, the oldest of all nodes first.
 func podLifeTime(r *run, args any) {
 	a := args.(*PodLifeTimeArgs)
 	selects := a.filter()

@@ -79,7 +79,7 @@ type PluginSet struct {
 	Disabled []string `json:"disabled,omitempty"`
 }
 
-// MetricsSource names where measured usage comes from.
+// MetricsSource is a source of measured usage.
 type MetricsSource string
 
 // The metrics sources of 0.36.0.

@@ -7,7 +7,7 @@ import (
 )
 
 // rewinder holds the state to make a plan again after more pods are pinned. The plan up to the
-// first proposal to evict one of them would be the same, so it restarts there.
+// first proposal to evict one of these pods would be the same, so planning restarts there.
 type rewinder struct {
 	marks     []mark
 	records   []evictionRecord // one for each eviction
@@ -57,7 +57,7 @@ func (p *planner) noteProposal(key string) {
 	}
 }
 
-// pin keeps a pod in the plan that is made next.
+// pin forbids the eviction of a pod in the next plan, because strategy would evict its replacement.
 func (p *planner) pin(key, strategy string) {
 	p.pinned[key] = strategy
 	p.newlyPinned = append(p.newlyPinned, key)

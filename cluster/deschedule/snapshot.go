@@ -24,8 +24,8 @@ type Snapshot struct {
 	Queried map[string]map[string]int64
 	// Agents is the load that jettison agents report, by node name.
 	Agents map[string]AgentLoad
-	// EvictedFrom is the time of the last known eviction from a node. Agent load measured before
-	// it is ignored.
+	// EvictedFrom is the time of the last known eviction from a node. Plan ignores agent load
+	// measured before that time.
 	EvictedFrom map[string]time.Time
 	// Pending are pods with an eviction in progress in the background, which are not evicted
 	// again. true: this process requested the eviction, so it counts against limits.

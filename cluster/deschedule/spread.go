@@ -11,8 +11,8 @@ import (
 	"jettison/cluster/model"
 )
 
-// topologySpread evicts pods from domains with too many pods, one at a time from the fullest,
-// until the constraint holds or no pod can be moved. Protected pods count, too.
+// topologySpread evicts pods from domains with too many pods, one at a time from the fullest, until
+// the constraint is satisfied or no pod can be moved. Protected pods count, too.
 func topologySpread(r *run, args any) {
 	a := args.(*SpreadArgs)
 	selects := a.filter()

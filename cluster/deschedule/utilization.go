@@ -91,7 +91,7 @@ type meter struct {
 	// load reported by the agents
 	agentValue func(node string, name v1.ResourceName) (value int64, known bool)
 	usage      *usage // nil: by requests
-	// where usage comes from, for reasons
+	// source of usage, for the text of reasons
 	source string
 	// resources that are compared and must fit, sorted
 	resources []v1.ResourceName
@@ -205,7 +205,7 @@ func (m *meter) fits(n *model.Node, p *model.Pod) bool {
 				return false
 			}
 		}
-		if plus, _ := m.podUsage(p, name); plus > 0 && m.used(n, name)+plus > m.ceiling(n, name) {
+		if added, _ := m.podUsage(p, name); added > 0 && m.used(n, name)+added > m.ceiling(n, name) {
 			return false
 		}
 	}
@@ -299,7 +299,7 @@ nodes:
 			if !known && d.limit == nil && r.countOnNode(n.Name, 0) > 0 {
 				break // the effect of an eviction is unknown until usage is measured again
 			}
-			r.capped = r.capped || !known // the next measurement may require more
+			r.capped = r.capped || !known // the next measurement may require more evictions
 			used := d.podUsages(p)
 			switch r.evict(d.propose(p)) {
 			case totalLimitReached:
@@ -332,12 +332,12 @@ func (d *drain) allows(r *run, p *model.Pod) bool {
 	return r.preEvictable(p)
 }
 
-// countOnNode adds plus to the evictions of this run on a node and returns the sum.
-func (r *run) countOnNode(node string, plus uint) uint {
+// countOnNode adds increment to the number of evictions of this run on a node and returns the sum.
+func (r *run) countOnNode(node string, increment uint) uint {
 	if r.evictedByRun[r] == nil {
 		r.evictedByRun[r] = map[string]uint{}
 	}
-	r.evictedByRun[r][node] += plus
+	r.evictedByRun[r][node] += increment
 	return r.evictedByRun[r][node]
 }
 
@@ -346,11 +346,11 @@ func (r *run) countOnNode(node string, plus uint) uint {
 func (m *meter) describe(n *model.Node, t Thresholds, above bool) string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(t)) {
-		is := m.percent(n, name)
-		if above && is <= t[name] {
+		percent := m.percent(n, name)
+		if above && percent <= t[name] {
 			continue
 		}
-		text := fmt.Sprintf("%s %.1f%% of %g%%", name, is, t[name])
+		text := fmt.Sprintf("%s %.1f%% of %g%%", name, percent, t[name])
 		switch {
 		case isAgentResource(name):
 			text += " (reported by the agent)"

@@ -1,7 +1,7 @@
 // Package fence decides which nodes are out of service: nodes that are silent and that a check from
 // outside the cluster confirms dead. The taint node.kubernetes.io/out-of-service allows the force
-// deletion of their pods and the detaching of their volumes. Without it both wait for a kubelet
-// that does not respond.
+// deletion of their pods and the detaching of their volumes. Without the taint, both operations
+// wait for a kubelet that does not respond.
 //
 // The package has no client, no clock and no goroutine. Step receives the nodes and returns the
 // checks and writes; the caller carries them out and reports the results to EndCheck and End.
@@ -18,7 +18,7 @@ import (
 	"jettison/cluster"
 )
 
-// Value is the value of the taint when this package set it. Only such a taint is removed again.
+// Value is the value of the taints that this package sets. It removes only taints with this value.
 const Value = "jettison"
 
 // Config holds the settings of a Core.
@@ -91,7 +91,7 @@ func (c *Core) evaluate(now time.Time, n *v1.Node, out *Actions) bool {
 		return false
 	}
 	r := c.records[n.UID]
-	// The node became Unknown again since the last check.
+	// The node became Unknown again after the last check.
 	if r == nil || !lift && !r.unknownSince.Equal(ready.LastTransitionTime.Time) {
 		r = &record{unknownSince: ready.LastTransitionTime.Time}
 		c.records[n.UID] = r
@@ -145,7 +145,7 @@ func readiness(n *v1.Node) *v1.NodeCondition {
 	return nil
 }
 
-// tainted reports whether the node has the taint, and whether it has our value.
+// tainted reports whether the node has the taint, and whether this package set it.
 func tainted(n *v1.Node) (found, ours bool) {
 	for _, t := range n.Spec.Taints {
 		if t.Key == v1.TaintNodeOutOfService {

@@ -62,7 +62,7 @@ func TestDeadNodeIsFenced(t *testing.T) {
 	}
 }
 
-// A ready node loses the taint if it is ours. Taints of others stay.
+// A ready node loses the taint if this package set it. Taints of other writers stay.
 func TestTaintIsLifted(t *testing.T) {
 	for value, want := range map[string]int{Value: 1, "nodeshutdown": 0} {
 		c := New(Config{})

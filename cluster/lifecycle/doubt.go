@@ -9,16 +9,16 @@ import (
 
 // staleAfter and doubtPeriod define when node silence is in doubt, and for how long.
 const (
-	staleAfter  = 10 * time.Second // age of the newest successful read
+	staleAfter  = 10 * time.Second // maximum age of the newest successful read
 	doubtPeriod = 60 * time.Second
 )
 
-// doubt is the suspicion that this program lost contact rather than the nodes. Zones exist so that
-// they do not fail together.
+// doubt is the suspicion that the controller has lost contact with healthy nodes. Zones are meant
+// to fail independently: two that fall silent together raise the suspicion.
 type doubt struct {
-	until    time.Time // rates are 0 until then
-	reason   string
-	lastFall time.Time // falls up to this time were doubted once and are not doubted again
+	until       time.Time // rates are 0 until then
+	reason      string
+	lastSilence time.Time // silence that began until then has raised doubt and does not again
 }
 
 // updateDoubt sets the doubt from the age of the reads and from zones that fell silent together.
@@ -33,8 +33,8 @@ func (s *step) updateDoubt() {
 	} else if !read.IsZero() {
 		s.wakeAt(read.Add(staleAfter))
 	}
-	if fell, names := s.silentZones(); fell.After(d.lastFall) {
-		d.lastFall, d.until = fell, s.now.Add(doubtPeriod)
+	if silentSince, names := s.silentZones(); silentSince.After(d.lastSilence) {
+		d.lastSilence, d.until = silentSince, s.now.Add(doubtPeriod)
 		d.reason = fmt.Sprintf("all nodes of the zones %s and %s fell silent within one grace period",
 			names[0], names[1])
 	}

@@ -47,7 +47,8 @@ func (s *step) evaluate(n *v1.Node) view {
 		return v
 	}
 	if !s.seen.Read.IsZero() && !s.seen.Read.After(deadline) {
-		// A contact since the last read is possible: silence is decided only on a current read.
+		// The node may have been in contact since the last read: only a current read proves
+		// silence.
 		s.out.StaleRead = true
 		return v
 	}
@@ -60,8 +61,8 @@ func (s *step) evaluate(n *v1.Node) view {
 	return v
 }
 
-// silenceStart returns when the node fell silent. For a new record the condition's transition time
-// counts, otherwise the latest possible time.
+// silenceStart returns when a node with Ready Unknown fell silent: for a new record at the
+// condition's transition, otherwise at the deadline, or now if that is earlier.
 func (s *step) silenceStart(r *record, ready *v1.NodeCondition, deadline time.Time) time.Time {
 	switch at := ready.LastTransitionTime.Time; {
 	case r.isNew && !at.IsZero():
@@ -73,7 +74,7 @@ func (s *step) silenceStart(r *record, ready *v1.NodeCondition, deadline time.Ti
 }
 
 // updateHeard records the last contact with a node. Any change of the heartbeat or the renewal time
-// is a contact, also a change to an earlier time: a node with a corrected clock is alive.
+// is a contact, even a change to an earlier time: a node with a corrected clock is alive.
 func (s *step) updateHeard(n *v1.Node, r *record, ready *v1.NodeCondition, lease *coordination.Lease) {
 	heardAt := r.heardAt
 	beatArrived, leaseArrived := s.arrivals(n.Name)
@@ -117,7 +118,7 @@ func (s *step) arrivals(name string) (beat, lease time.Time) {
 
 // initialHeard returns the last contact with a node that has no record yet. It uses the API
 // server's timestamps on the Lease, on the status that the kubelet wrote, and on the node itself,
-// because the Lease may belong to an earlier node of that name. Without a Lease it is now, as
+// because the Lease may belong to an earlier node of that name. Without a Lease it returns now, as
 // upstream, or the node's creation if the node never posted a status.
 func (s *step) initialHeard(n *v1.Node, ready *v1.NodeCondition,
 	lease *coordination.Lease) time.Time {

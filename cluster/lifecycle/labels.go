@@ -8,8 +8,8 @@ var derivedLabels = map[string]string{"beta.kubernetes.io/os": v1.LabelOSStable,
 
 func (s *step) writeLabels(v *view) {
 	set := map[string]string{}
-	for label, of := range derivedLabels {
-		value, ok := v.node.Labels[of]
+	for label, source := range derivedLabels {
+		value, ok := v.node.Labels[source]
 		if current, exists := v.node.Labels[label]; ok && (!exists || current != value) {
 			set[label] = value
 		}

@@ -61,8 +61,7 @@ type Config struct {
 	// ExcludeControlPlane treats control plane nodes as if they had that label.
 	ExcludeControlPlane bool
 	// DelayFirstToken withholds the first token of each zone that exists at the first step. Another
-	// instance may have used one just before, on a node that has recovered since and shows no
-	// taint.
+	// instance may have just used a token, on a node that has since recovered and shows no taint.
 	DelayFirstToken bool
 }
 
@@ -71,7 +70,7 @@ type Seen struct {
 	Nodes  map[string]*v1.Node
 	Leases map[string]*coordination.Lease // by node name, from the namespace kube-node-lease
 	Pods   func(node string) []*v1.Pod    // bound to the node
-	// the time up to which all changes of nodes and Leases were received
+	// all changes of nodes and Leases up to this time were received
 	Read time.Time
 	// Arrivals returns when the node's current heartbeat and Lease were received, on the clock of
 	// the step's time. nil: now.
@@ -113,7 +112,7 @@ type Taints struct {
 	UID    types.UID
 	Add    []v1.Taint // sorted by key and effect, with TimeAdded
 	Remove []v1.Taint // key and effect
-	// Evicted: the node had no NoExecute taint and gets one, for a token of its zone
+	// Evicted: the node had no NoExecute taint and gets one, which uses a token of its zone
 	Evicted       bool
 	NotReadySince time.Time // zero: the node is ready
 	// AllDisrupted: the NoExecute taint is removed because all zones are disrupted. The caller
@@ -215,11 +214,11 @@ type view struct {
 	zone    string
 	record  *record
 	changes []v1.NodeCondition // conditions that change because the node is silent
-	// after these changes; empty: the node has no condition Ready
+	// status of Ready after these changes; empty: the node has no condition Ready
 	ready         v1.ConditionStatus
-	reported      v1.ConditionStatus // as posted
+	reported      v1.ConditionStatus // status of Ready as posted
 	wentSilent    bool               // Ready was True and becomes Unknown
-	counted       bool               // in its zone's state
+	counted       bool               // the node counts in its zone's state
 	statusPending bool               // changes exist and cannot be written now
 }
 

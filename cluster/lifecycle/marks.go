@@ -36,7 +36,7 @@ func (s *step) selectMarks(v *view) {
 		}
 	}
 	for uid := range r.marks {
-		if _, there := present[uid]; !there {
+		if _, found := present[uid]; !found {
 			delete(r.marks, uid)
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// maxHeartbeatAge bounds the age of a bridge's condition. A bridge that stopped removes none of its
-// conditions.
+// maxHeartbeatAge bounds the age of a bridge's condition. The conditions of a bridge that stopped
+// stay on the node.
 const maxHeartbeatAge = 15 * time.Minute
 
 // taintPrefix marks taints that autoscalers do not copy to their templates of new nodes
@@ -35,9 +35,9 @@ func (s *step) wantPressureTaints(c *taintChange, v *view, conditions []v1.NodeC
 	}
 }
 
-// underPressure reports whether a condition is True and recent. Its heartbeat comes from the node's
-// clock. The first value counts as posted then, unless it is in the future; later each change
-// counts on arrival.
+// underPressure reports whether a condition is True and recent. The heartbeat is a time of the
+// node's clock. The first one counts as posted at that time, or now if it is in the future; each
+// later one counts from its arrival.
 func (s *step) underPressure(name string, r *record, conditions []v1.NodeCondition,
 	t v1.NodeConditionType) bool {
 	for i := range conditions {

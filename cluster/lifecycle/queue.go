@@ -20,7 +20,7 @@ func readyTaint(ready v1.ConditionStatus) (key, opposite string) {
 	return "", ""
 }
 
-// updateNotReady records since when a node is not ready.
+// updateNotReady records when a node became not ready.
 func (s *step) updateNotReady(v *view) {
 	r := v.record
 	key, _ := readyTaint(v.ready)
@@ -36,7 +36,7 @@ func (s *step) updateNotReady(v *view) {
 		r.notReadySince = s.now
 	}
 	if key != "" && !s.awaitsTaint(v) {
-		r.hasToken = false // the node has its taint: if it loses that, it needs another token
+		r.hasToken = false // the node has the taint; if it loses the taint, it needs another token
 	}
 }
 
@@ -51,22 +51,22 @@ func (s *step) awaitsTaint(v *view) bool {
 // compareQueued orders the nodes that wait for a token by the time at which they failed. Nodes
 // whose last write failed come last: otherwise a few nodes with writes that always fail would use
 // up all tokens of a zone.
-func compareQueued(a, b *record, nodes int) int {
+func compareQueued(a, b *record, nameOrder int) int {
 	failed := func(r *record) int {
 		if r.writes[WriteTaints].Failed() || r.writes[WriteStatus].Failed() {
 			return 1
 		}
 		return 0
 	}
-	return cmp.Or(cmp.Compare(failed(a), failed(b)), a.notReadySince.Compare(b.notReadySince), nodes)
+	return cmp.Or(cmp.Compare(failed(a), failed(b)), a.notReadySince.Compare(b.notReadySince), nameOrder)
 }
 
 // assignTokens gives tokens to waiting nodes, in each zone in their order. A node with a write in
 // flight or backing off gets none.
 //
-// A failed write is retried on its token, which counts from the retry, unless another node got one
-// in between: the rate limits taints, not tokens. While the rate of a zone is 0, tokens of failed
-// writes are void.
+// A failed write is retried with the same token unless another node got one in between. The
+// interval to the next token then restarts at the retry: the rate limits taints, not tokens. While
+// the rate of a zone is 0, tokens of failed writes are void.
 func (s *step) assignTokens() {
 	waiting := map[string][]*view{}
 	for i := range s.views {
@@ -80,7 +80,7 @@ func (s *step) assignTokens() {
 			waiting[key] = append(waiting[key], v)
 		}
 	}
-	left := map[string]bool{}
+	unserved := map[string]bool{}
 	for key, queue := range waiting {
 		slices.SortFunc(queue, func(a, b *view) int {
 			return compareQueued(a.record, b.record, cmp.Compare(a.node.Name, b.node.Name))
@@ -94,22 +94,22 @@ func (s *step) assignTokens() {
 			case z.bucket.Take(s.now):
 				r.hasToken, z.lastTaker = true, v.node.UID
 			default:
-				r.hasToken, left[key] = false, true
+				r.hasToken, unserved[key] = false, true
 				s.wakeAt(z.bucket.NextToken(s.now))
 			}
 		}
 	}
 	for key, z := range s.zones {
-		z.bucket.SetWaiting(left[key])
+		z.bucket.SetWaiting(unserved[key])
 	}
 }
 
 // writable reports whether the node's taints may be written in this step. Changed conditions are
 // written before taints.
 func (s *step) writable(v *view) bool {
-	may := func(kind Kind) bool {
+	canStart := func(kind Kind) bool {
 		next := v.record.writes[kind].Next(s.now)
 		return !next.IsZero() && !next.After(s.now)
 	}
-	return may(WriteTaints) && (len(v.changes) == 0 || may(WriteStatus))
+	return canStart(WriteTaints) && (len(v.changes) == 0 || canStart(WriteStatus))
 }

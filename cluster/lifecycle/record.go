@@ -14,7 +14,7 @@ import (
 type record struct {
 	uid     types.UID
 	isNew   bool      // created in this step
-	heardAt time.Time // the last contact, on our clock or the API server's, never the node's
+	heardAt time.Time // the last contact, never by the node's clock
 
 	// The last observed values: a change is a contact.
 	hasReady  bool // the condition Ready existed

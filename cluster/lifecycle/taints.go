@@ -100,8 +100,8 @@ func (s *step) writeTaints(v *view) {
 }
 
 // wantNoExecute decides on the two NoExecute taints of a node and reports whether that uses a
-// token. It swaps one for the other without a token. The first evaluation of a node changes
-// nothing: the instance that added the taints had more information.
+// token. Replacing one taint by the other uses no token. The first evaluation of a node removes and
+// replaces no taint: the instance that added it had more information.
 func (s *step) wantNoExecute(c *taintChange, v *view) (usesToken bool) {
 	r := v.record
 	key, opposite := readyTaint(v.ready)
@@ -129,8 +129,9 @@ func (s *step) wantNoExecute(c *taintChange, v *view) (usesToken bool) {
 }
 
 // swap replaces one of the two NoExecute taints by the other and keeps its TimeAdded. The node was
-// not ready in between, so its pods have tolerated this since the first taint was added. Otherwise
-// the pods of a node that alternates between silent and not ready would stay forever.
+// not ready in between, so the toleration periods of its pods started when the first taint was
+// added. Otherwise the pods of a node that alternates between silent and not ready would stay
+// forever.
 //
 // Upstream's pod timers keep their start and have the same effect until a restart
 // (pkg/controller/tainteviction/taint_eviction.go processPodOnNode, 1.36). Package taint handles
@@ -138,11 +139,11 @@ func (s *step) wantNoExecute(c *taintChange, v *view) (usesToken bool) {
 func (c *taintChange) swap(from, to string, now time.Time) {
 	c.want(to, v1.TaintEffectNoExecute, true)
 	c.want(from, v1.TaintEffectNoExecute, false)
-	of := func(key string) func(v1.Taint) bool {
+	hasKey := func(key string) func(v1.Taint) bool {
 		return func(t v1.Taint) bool { return t.Key == key && t.Effect == v1.TaintEffectNoExecute }
 	}
-	since := c.node.Spec.Taints[slices.IndexFunc(c.node.Spec.Taints, of(from))].TimeAdded
+	since := c.node.Spec.Taints[slices.IndexFunc(c.node.Spec.Taints, hasKey(from))].TimeAdded
 	if !since.IsZero() && !since.After(now) {
-		c.add[slices.IndexFunc(c.add, of(to))].TimeAdded = since.DeepCopy()
+		c.add[slices.IndexFunc(c.add, hasKey(to))].TimeAdded = since.DeepCopy()
 	}
 }

@@ -41,11 +41,11 @@ type zone struct {
 // tally holds the counts of a zone in one step.
 type tally struct {
 	ready, notReady         int // nodes that count
-	silent                  int // the silent ones of these
+	silent                  int // nodes that count and are silent
 	waiting                 int // nodes that wait for a NoExecute taint
 	firstSilent, lastSilent time.Time
-	nodes                   int
-	lastTainted             time.Time // the newest TimeAdded of its NoExecute taints
+	nodes                   int       // all nodes of the zone
+	lastTainted             time.Time // newest TimeAdded of the NoExecute taints, for a new zone
 }
 
 // ZoneOf returns "region:zone" of a node. The deprecated labels take precedence, as upstream.
@@ -170,8 +170,8 @@ func (s *step) lastNoExecute(n *v1.Node) (at time.Time) {
 
 // setAllDisrupted records whether all zones are in full disruption. When that begins, all NoExecute
 // taints are removed: the loss of contact with the nodes is more likely than the death of all. When
-// it ends, all nodes get a new grace period. In the first step of a node its taints stay, because
-// the disruption may have begun long before.
+// it ends, all nodes get a new grace period. A node keeps its taints in its first step, because the
+// disruption may have begun long before.
 func (s *step) setAllDisrupted(all bool) {
 	switch {
 	case all && !s.allDisrupted:

@@ -105,9 +105,9 @@ func healthyPod(p *v1.Pod) bool {
 }
 
 func (b *Budgets) covering(p *v1.Pod) (out []*budget) {
-	for _, one := range b.byNamespace[p.Namespace] {
-		if one.selector.Matches(labels.Set(p.Labels)) {
-			out = append(out, one)
+	for _, entry := range b.byNamespace[p.Namespace] {
+		if entry.selector.Matches(labels.Set(p.Labels)) {
+			out = append(out, entry)
 		}
 	}
 	return out
@@ -131,19 +131,19 @@ func (b *Budgets) Spend(p *v1.Pod) (blocked string) {
 		return "covered by several PodDisruptionBudgets, which the eviction API rejects: " +
 			namesOf(budgets)
 	}
-	one := budgets[0]
-	if !healthyPod(p) && one.allowsUnhealthyEviction() {
+	entry := budgets[0]
+	if !healthyPod(p) && entry.allowsUnhealthyEviction() {
 		return ""
 	}
 	switch {
-	case one.stale:
-		return fmt.Sprintf("PodDisruptionBudget %s: status is stale (older generation)", one.Name)
-	case one.allowed <= 0:
+	case entry.stale:
+		return fmt.Sprintf("PodDisruptionBudget %s: status is stale (older generation)", entry.Name)
+	case entry.allowed <= 0:
 		return fmt.Sprintf("PodDisruptionBudget %s allows no more disruptions: %d of %d pods healthy, %d desired",
-			one.Name, one.Status.CurrentHealthy, one.Status.ExpectedPods, one.Status.DesiredHealthy)
+			entry.Name, entry.Status.CurrentHealthy, entry.Status.ExpectedPods, entry.Status.DesiredHealthy)
 	}
-	one.allowed--
-	b.spent = append(b.spent, one)
+	entry.allowed--
+	b.spent = append(b.spent, entry)
 	return ""
 }
 
@@ -152,8 +152,8 @@ const maxNames = 10
 
 func namesOf(budgets []*budget) string {
 	var names []string
-	for _, one := range budgets[:min(len(budgets), maxNames)] {
-		names = append(names, one.Name)
+	for _, entry := range budgets[:min(len(budgets), maxNames)] {
+		names = append(names, entry.Name)
 	}
 	text := strings.Join(names, ", ")
 	if more := len(budgets) - len(names); more > 0 {
@@ -165,10 +165,10 @@ func namesOf(budgets []*budget) string {
 // Spent returns the number of disruptions accounted so far.
 func (b *Budgets) Spent() int { return len(b.spent) }
 
-// Undo takes back all but the first spent disruptions.
+// Undo reverts to the state in which Spent returned spent.
 func (b *Budgets) Undo(spent int) {
-	for _, one := range b.spent[spent:] {
-		one.allowed++
+	for _, entry := range b.spent[spent:] {
+		entry.allowed++
 	}
 	b.spent = b.spent[:spent]
 }
@@ -185,13 +185,13 @@ func (b *budget) allowsUnhealthyEviction() bool {
 // would write it before any replacement is healthy.
 func (b *Budgets) Remaining() (out []*policyv1.PodDisruptionBudget) {
 	for _, list := range b.byNamespace {
-		for _, one := range list {
-			left := one.DeepCopy()
-			left.Status.DisruptionsAllowed = one.allowed
+		for _, entry := range list {
+			left := entry.DeepCopy()
+			left.Status.DisruptionsAllowed = entry.allowed
 			// mark the status as written
 			left.Status.ObservedGeneration = max(left.Status.ObservedGeneration, left.Generation, 1)
-			if one.stale {
-				left.Status.ObservedGeneration = one.Status.ObservedGeneration
+			if entry.stale {
+				left.Status.ObservedGeneration = entry.Status.ObservedGeneration
 			}
 			out = append(out, left)
 		}

@@ -49,7 +49,7 @@ type Node struct {
 	ready       bool
 	ordinal     int // index in Cluster.Nodes
 	changed     int // Cluster.Changes after the last change of the node
-	siblings    int // pods of the owner that countSpreadPods counts; otherwise 0
+	siblings    int // pods of the owner, while countSpreadPods counts them; otherwise 0
 }
 
 // Pod is a pod, its node, and its scheduling terms.
@@ -156,7 +156,7 @@ func (c *Cluster) NewPod(p *v1.Pod) *Pod {
 func (c *Cluster) newPod(p *v1.Pod) Pod {
 	ended := p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed
 	return Pod{Pod: p, Ended: ended, OwnerNumber: c.templates.ownerNumber(p), requests: c.templates.requested(p),
-		template: c.templates.of(p)}
+		template: c.templates.templateOf(p)}
 }
 
 // Owners returns the highest OwnerNumber.
@@ -218,14 +218,14 @@ func (c *Cluster) put(p *Pod, n *Node) {
 }
 
 func (c *Cluster) indexAntiAffinity(p *Pod) {
-	for _, what := range p.targets {
-		c.antiAffinity[what] = append(c.antiAffinity[what], p)
+	for _, target := range p.targets {
+		c.antiAffinity[target] = append(c.antiAffinity[target], p)
 	}
 }
 
 func (c *Cluster) unindexAntiAffinity(p *Pod) {
-	for _, what := range p.targets {
-		c.antiAffinity[what] = without(c.antiAffinity[what], p)
+	for _, target := range p.targets {
+		c.antiAffinity[target] = without(c.antiAffinity[target], p)
 	}
 }
 

@@ -15,8 +15,8 @@ import (
 type FitCheck struct {
 	c   *Cluster
 	pod *Pod
-	// topologies that anti-affinity of this pod or another one excludes, with the first such pod
-	// by name
+	// topologies that anti-affinity of this pod or of another pod excludes, with the conflicting
+	// pod that is first by name
 	repellers      map[topologyValue]*Pod
 	repellerKeys   []string               // topology keys of repellers, sorted
 	affinityKeys   []string               // topology key of each required affinity term
@@ -64,7 +64,7 @@ func (c *Cluster) FitCheck(p *Pod) *FitCheck {
 	return q
 }
 
-// addRepellersFrom adds the pods whose anti-affinity excludes this one.
+// addRepellersFrom adds those of the pods with anti-affinity that excludes the pod of the check.
 func (q *FitCheck) addRepellersFrom(pods []*Pod) {
 	for _, other := range pods {
 		if other == q.pod || other.Node == nil || other.Ended {
@@ -81,8 +81,8 @@ func (q *FitCheck) addRepellersFrom(pods []*Pod) {
 }
 
 func (q *FitCheck) addRepeller(other *Pod, where topologyValue) {
-	was := q.repellers[where]
-	if was != nil && byKey(was.Pod, other.Pod) <= 0 {
+	previous := q.repellers[where]
+	if previous != nil && byKey(previous.Pod, other.Pod) <= 0 {
 		return
 	}
 	if q.repellers == nil {
@@ -102,7 +102,7 @@ func (q *FitCheck) readAffinity() {
 	if len(all) == 0 {
 		return
 	}
-	by := func(other *Pod) bool {
+	matchesAll := func(other *Pod) bool {
 		return !slices.ContainsFunc(all, func(t term) bool { return !t.matches(q.c, other) })
 	}
 	for i := range all {
@@ -110,7 +110,7 @@ func (q *FitCheck) readAffinity() {
 	}
 	q.affinityPlaces = map[topologyValue]bool{}
 	all[0].visit(q.c, func(other *Pod) {
-		if other == q.pod || !by(other) {
+		if other == q.pod || !matchesAll(other) {
 			return
 		}
 		for _, key := range q.affinityKeys {
@@ -119,7 +119,7 @@ func (q *FitCheck) readAffinity() {
 			}
 		}
 	})
-	q.firstOfGroup = len(q.affinityPlaces) == 0 && by(q.pod)
+	q.firstOfGroup = len(q.affinityPlaces) == 0 && matchesAll(q.pod)
 }
 
 func (c *Cluster) countSpread(p *Pod, k *Constraint) spreadCount {
@@ -160,24 +160,24 @@ const (
 	reasonPort         = "host port is in use by %s"
 	reasonVolume       = "node cannot reach the volume of claim %s"
 	reasonAntiAffinity = "anti-affinity conflicts with %s"
-	reasonAffinity     = "no pod matches its pod affinity there"
+	reasonAffinity     = "no pod in the topology of the node matches the pod affinity"
 	reasonTopologyKey  = "node has no topology label %s"
 	reasonMaxSkew      = "maxSkew of topology key %s would be exceeded"
 )
 
 func (r *failure) String() string {
-	what := r.name
+	value := r.name
 	switch {
 	case r.pod != nil:
-		what = r.pod.Key()
+		value = r.pod.Key()
 	case r.taint != nil:
-		what = r.taint.ToString()
+		value = r.taint.ToString()
 	}
-	return strings.Replace(r.format, "%s", what, 1)
+	return strings.Replace(r.format, "%s", value, 1)
 }
 
-// FailureReason returns why the pod does not fit on a node; empty: it fits. Its own node is
-// checked as if the pod were not there.
+// FailureReason returns why the pod does not fit on a node; empty: it fits. For the pod's own node,
+// the check ignores the pod itself.
 func (q *FitCheck) FailureReason(n *Node) string {
 	r := q.check(n)
 	return r.String()
@@ -235,7 +235,7 @@ func (q *FitCheck) checkOtherPods(n *Node) failure {
 	return failure{}
 }
 
-// missingResource is Node.missingResource without the pod itself.
+// missingResource calls Node.missingResource with the pod itself removed from the node.
 func (q *FitCheck) missingResource(n *Node) v1.ResourceName {
 	if q.pod.Node != n {
 		return n.missingResource(q.pod)
@@ -245,7 +245,7 @@ func (q *FitCheck) missingResource(n *Node) v1.ResourceName {
 	return name
 }
 
-// portConflict returns the pod that uses a host port which this one requests; nil: none.
+// portConflict returns a pod on the node that uses a host port of the checked pod; nil: none.
 func (q *FitCheck) portConflict(n *Node) *Pod {
 	if len(q.ports) == 0 {
 		return nil
@@ -254,9 +254,9 @@ func (q *FitCheck) portConflict(n *Node) *Pod {
 		if other == q.pod || other.Ended {
 			continue
 		}
-		for _, has := range hostPorts(other.Pod) {
-			for _, wants := range q.ports {
-				if portsConflict(&has, &wants) {
+		for _, used := range hostPorts(other.Pod) {
+			for _, wanted := range q.ports {
+				if portsConflict(&used, &wanted) {
 					return other
 				}
 			}

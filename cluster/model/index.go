@@ -126,8 +126,8 @@ func (d *distinct[T]) add(v T) {
 	}
 	if d.seen == nil {
 		d.seen = make(map[T]bool, 2*smallCount)
-		for _, is := range d.list {
-			d.seen[is] = true
+		for _, item := range d.list {
+			d.seen[item] = true
 		}
 	}
 	if !d.seen[v] {
@@ -144,16 +144,16 @@ func (x *index) remove(p *Pod) {
 	x.update(p, func(pods []*Pod) []*Pod { return without(pods, p) })
 }
 
-// update applies how to each list that contains a pod.
-func (x *index) update(p *Pod, how func([]*Pod) []*Pod) {
+// update applies change to each list that contains a pod.
+func (x *index) update(p *Pod, change func([]*Pod) []*Pod) {
 	for label, byValue := range x.labels[p.Namespace] {
 		if value, ok := p.Labels[label]; ok {
-			byValue[value] = how(byValue[value])
+			byValue[value] = change(byValue[value])
 		}
 	}
 	if byOwner := x.owners[p.Namespace]; byOwner != nil {
 		for uid := range ownersOf(p.Pod) {
-			byOwner[uid] = how(byOwner[uid])
+			byOwner[uid] = change(byOwner[uid])
 		}
 	}
 }

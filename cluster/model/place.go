@@ -11,8 +11,8 @@ import (
 // Packing selects which nodes a scheduler prefers.
 type Packing int
 
-// LeastAllocated is the default strategy of NodeResourcesFit. MostAllocated is
-// MostAllocated, which HighNodeUtilization requires.
+// LeastAllocated is the default strategy of NodeResourcesFit. HighNodeUtilization requires
+// MostAllocated.
 const (
 	LeastAllocated Packing = iota
 	MostAllocated
@@ -44,7 +44,8 @@ func (c *Cluster) Place(p *Pod, packing Packing, wanted func(*Node) bool) *Node 
 	fit := c.scratch.feasible[:0]
 	enough := feasibleLimit(len(c.Nodes))
 	from := 0
-	// the scheduler starts where it stopped before; here the pod's name decides, so results repeat
+	// The scheduler starts where its last search stopped. Here the pod's name determines the start,
+	// so that results are reproducible.
 	if len(c.Nodes) > minFeasibleNodes {
 		h := fnv.New32a()
 		_, _ = h.Write([]byte(p.Key()))
@@ -88,11 +89,11 @@ func feasibleLimit(nodes int) int {
 	return max(nodes*percent/100, minFeasibleNodes)
 }
 
-// FindOther returns a node in among, other than the pod's own, that fits the pod. Otherwise it
-// returns nil and why the pod does not fit on the last one.
-func (c *Cluster) FindOther(p *Pod, among []*Node) (found *Node, reason string) {
+// FindOther returns one of the nodes, other than the pod's own, that the pod fits on. Otherwise it
+// returns nil and the reason why the pod does not fit on the last one.
+func (c *Cluster) FindOther(p *Pod, nodes []*Node) (found *Node, reason string) {
 	q, r := c.FitCheck(p), failure{}
-	for _, n := range among {
+	for _, n := range nodes {
 		if n == p.Node {
 			continue
 		}
@@ -164,8 +165,8 @@ func share(value, most float64) float64 {
 	return value / most * 100
 }
 
-// resourceScore returns the free part of a node with the pod on it, or with MostAllocated the used part,
-// from 0 to 100.
+// resourceScore returns the free part of a node with the pod on it, from 0 to 100; for
+// MostAllocated, the used part.
 func (c *Cluster) resourceScore(p *Pod, n *Node, packing Packing) float64 {
 	sum, known := 0.0, 0
 	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
@@ -189,9 +190,9 @@ func (c *Cluster) resourceScore(p *Pod, n *Node, packing Packing) float64 {
 	return 100 - sum/float64(known)
 }
 
-// countSpreadPods adds to each node the number of pods from which the pod should be spread: by
-// its spread constraints, or without any by node for pods of its owner, as in the scheduler's
-// system defaults.
+// countSpreadPods adds to each node the number of pods from which the pod should be spread, as its
+// spread constraints count them. Without constraints it counts the pods of the same owner on each
+// node, as in the scheduler's system defaults.
 func (c *Cluster) countSpreadPods(p *Pod, nodes []*Node, to []float64) {
 	for _, k := range p.spread {
 		s := c.countSpread(p, k)

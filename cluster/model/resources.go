@@ -54,8 +54,8 @@ func (a amounts) find(name v1.ResourceName) int {
 	return -1
 }
 
-// of returns the amount of a resource, and whether it is present.
-func (a amounts) of(name v1.ResourceName) (int64, bool) {
+// get returns the amount of a resource, and whether it is present.
+func (a amounts) get(name v1.ResourceName) (int64, bool) {
 	if at := a.find(name); at >= 0 {
 		return a[at].Value, true
 	}
@@ -64,16 +64,16 @@ func (a amounts) of(name v1.ResourceName) (int64, bool) {
 
 // add adds others, multiplied by times.
 func (a *amounts) add(others amounts, times int64) {
-	had := len(*a)
+	length := len(*a)
 	for i := range others {
 		o := &others[i]
-		if at := (*a)[:had].find(o.Name); at >= 0 {
+		if at := (*a)[:length].find(o.Name); at >= 0 {
 			(*a)[at].Value += times * o.Value
 		} else {
 			*a = append(*a, Amount{o.Name, times * o.Value})
 		}
 	}
-	if len(*a) > had {
+	if len(*a) > length {
 		slices.SortFunc(*a, byName)
 	}
 }
@@ -117,7 +117,7 @@ func (p *Pod) Request(name v1.ResourceName) int64 {
 	if name == v1.ResourcePods {
 		return 1
 	}
-	value, _ := p.requests.of(name)
+	value, _ := p.requests.get(name)
 	return value
 }
 
@@ -126,7 +126,7 @@ func (n *Node) Requested(name v1.ResourceName) int64 {
 	if name == v1.ResourcePods {
 		return int64(n.running)
 	}
-	value, _ := n.requested.of(name)
+	value, _ := n.requested.get(name)
 	return value
 }
 
@@ -141,7 +141,7 @@ func (n *Node) Resources() (out []v1.ResourceName) {
 }
 
 // Allocatable returns the allocatable amount of a resource, and whether the node reports one.
-func (n *Node) Allocatable(name v1.ResourceName) (int64, bool) { return n.allocatable.of(name) }
+func (n *Node) Allocatable(name v1.ResourceName) (int64, bool) { return n.allocatable.get(name) }
 
 // missingResource returns the first resource of which a node has too little for a pod; empty:
 // enough of all. A missing limit of pods does not block; any other resource that the node does

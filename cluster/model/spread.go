@@ -35,7 +35,7 @@ type hardKeys struct {
 	keys   []string
 	digest string // equal for equal keys; empty: fewer than two keys
 	// by Node.ordinal, one bit each: whether the node was checked, and has all keys
-	known, in []uint64
+	known, matching []uint64
 }
 
 func hardKeysOf(all []*Constraint) (h hardKeys) {
@@ -54,7 +54,7 @@ func hardKeysOf(all []*Constraint) (h hardKeys) {
 
 // has reports whether a node has all keys. A pod may have many, so the result is kept.
 func (h *hardKeys) has(n *Node) bool {
-	return memoize(&h.known, &h.in, n, func() bool {
+	return memoize(&h.known, &h.matching, n, func() bool {
 		return !slices.ContainsFunc(h.keys,
 			func(key string) bool { _, has := n.Labels[key]; return !has })
 	})
@@ -78,20 +78,20 @@ func nodeRulesOf(p *v1.Pod) (out nodeRules) {
 	return out
 }
 
-func digestOf(of ...any) string {
-	text, _ := json.Marshal(of) // API types never fail
+func digestOf(parts ...any) string {
+	text, _ := json.Marshal(parts) // API types never fail
 	sum := sha256.Sum256(text)
 	return string(sum[:])
 }
 
 // constraint reads a spread constraint of a pod. Defaults are those of the API:
 // nodeAffinityPolicy Honor, nodeTaintsPolicy Ignore.
-func constraint(p *v1.Pod, of *template, in *v1.TopologySpreadConstraint, s *nodeRules) *Constraint {
+func constraint(p *v1.Pod, t *template, in *v1.TopologySpreadConstraint, s *nodeRules) *Constraint {
 	selector := withKeys(selectorOf(in.LabelSelector), p.Labels, in.MatchLabelKeys, true)
 	c := &Constraint{
 		Key: in.TopologyKey, MaxSkew: int(in.MaxSkew), Hard: in.WhenUnsatisfiable != v1.ScheduleAnyway,
 		Selector: selector, indexed: newIndexedSelector(selector),
-		template: of, tolerations: p.Spec.Tolerations,
+		template: t, tolerations: p.Spec.Tolerations,
 		honorsAffinity: in.NodeAffinityPolicy == nil || *in.NodeAffinityPolicy == v1.NodeInclusionPolicyHonor,
 		honorsTaints:   in.NodeTaintsPolicy != nil && *in.NodeTaintsPolicy == v1.NodeInclusionPolicyHonor,
 	}

@@ -20,13 +20,13 @@ type template struct {
 	required       nodeaffinity.RequiredNodeAffinity
 	restrictsNodes bool // required may exclude nodes
 	// by Node.ordinal, one bit each: whether required was checked, and matches
-	known, in    []uint64
-	preferred    *nodeaffinity.PreferredSchedulingTerms // nil: no preference
-	antiAffinity []term
-	targets      []termTarget // targets of antiAffinity without duplicates
-	affinity     []term
-	spread       []*Constraint
-	hard         hardKeys
+	known, matching []uint64
+	preferred       *nodeaffinity.PreferredSchedulingTerms // nil: no preference
+	antiAffinity    []term
+	targets         []termTarget // targets of antiAffinity without duplicates
+	affinity        []term
+	spread          []*Constraint
+	hard            hardKeys
 }
 
 // Templates caches data shared by pods. Clusters with the same nodes may share it.
@@ -92,23 +92,23 @@ func (t *Templates) requested(p *v1.Pod) *amounts {
 	return known
 }
 
-// of returns the template of a pod.
-func (t *Templates) of(p *v1.Pod) *template {
+// templateOf returns the template of a pod.
+func (t *Templates) templateOf(p *v1.Pod) *template {
 	if placementFree(&p.Spec) {
 		return &t.empty
 	}
 	var known *template
-	of := owner{namespace: p.Namespace}
+	key := owner{namespace: p.Namespace}
 	if len(p.OwnerReferences) > 0 {
-		of.uid = p.OwnerReferences[0].UID
-		known = t.byOwner[of]
+		key.uid = p.OwnerReferences[0].UID
+		known = t.byOwner[key]
 	}
 	if known != nil && sameTemplate(known.source, p) {
 		return known
 	}
 	made := readTemplate(p)
-	if known == nil && of.uid != "" {
-		t.byOwner[of] = made
+	if known == nil && key.uid != "" {
+		t.byOwner[key] = made
 	}
 	return made
 }
@@ -180,23 +180,23 @@ func (t *template) matchesNode(n *Node) bool {
 	if !t.restrictsNodes {
 		return true
 	}
-	return memoize(&t.known, &t.in, n, func() bool {
+	return memoize(&t.known, &t.matching, n, func() bool {
 		match, err := t.required.Match(n.Node)
 		return err == nil && match
 	})
 }
 
-// memoize calls ask once for each node and keeps the results in two bit sets by Node.ordinal.
-func memoize(known, in *[]uint64, n *Node, ask func() bool) bool {
+// memoize calls compute once for each node and keeps the results in two bit sets by Node.ordinal.
+func memoize(known, matching *[]uint64, n *Node, compute func() bool) bool {
 	word, bit := n.ordinal/64, uint64(1)<<(n.ordinal%64)
 	if missing := word + 1 - len(*known); missing > 0 {
-		*known, *in = append(*known, make([]uint64, missing)...), append(*in, make([]uint64, missing)...)
+		*known, *matching = append(*known, make([]uint64, missing)...), append(*matching, make([]uint64, missing)...)
 	}
 	if (*known)[word]&bit == 0 {
 		(*known)[word] |= bit
-		if ask() {
-			(*in)[word] |= bit
+		if compute() {
+			(*matching)[word] |= bit
 		}
 	}
-	return (*in)[word]&bit != 0
+	return (*matching)[word]&bit != 0
 }

@@ -50,12 +50,12 @@ func selectorOf(s *metav1.LabelSelector) labels.Selector {
 
 // withKeys adds requirements to a selector: the same values as the pod for some labels, or
 // different ones.
-func withKeys(s labels.Selector, of map[string]string, keys []string, same bool) labels.Selector {
+func withKeys(s labels.Selector, podLabels map[string]string, keys []string, same bool) labels.Selector {
 	if _, selects := s.Requirements(); !selects {
 		return s
 	}
 	for _, key := range keys {
-		value, ok := of[key]
+		value, ok := podLabels[key]
 		if !ok {
 			continue
 		}
@@ -142,15 +142,15 @@ func (p *Pod) HasAntiAffinity() bool { return len(p.antiAffinity) > 0 }
 
 // AntiAffinityConflict returns the first pod by name that shares a topology with p although
 // required anti-affinity of p excludes it; nil: none. Pods on the same node always share a
-// topology. Only terms of p itself and pods in among count, as in the descheduler
-// (pkg/utils/predicates.go, 0.36.0), extended by the namespaces and labels that the API added
-// later.
-func (c *Cluster) AntiAffinityConflict(p *Pod, among func(*Pod) bool) *Pod {
+// topology. Only terms of p itself apply, and only to pods for which counts returns true, as in the
+// descheduler (pkg/utils/predicates.go, 0.36.0), extended by the namespaces and labels that the API
+// added later.
+func (c *Cluster) AntiAffinityConflict(p *Pod, counts func(*Pod) bool) *Pod {
 	var first *Pod
 	for i := range p.antiAffinity {
 		t := &p.antiAffinity[i]
 		t.visit(c, func(other *Pod) {
-			if other == p || !among(other) || !sameTopology(p.Node, other.Node, t.key) {
+			if other == p || !counts(other) || !sameTopology(p.Node, other.Node, t.key) {
 				return
 			}
 			if first == nil || byKey(other.Pod, first.Pod) < 0 {

@@ -7,15 +7,15 @@ type move struct {
 	pod      *Pod
 	from, to *Node
 	put      bool
-	// Of a removed pod: its index in the lists of its node and its namespace; -1: in none.
+	// index of a removed pod in the lists of its node and its namespace; -1: in no list
 	nodeIndex, namespaceIndex int
 }
 
 // Moves returns the number of pods added and removed since New.
 func (c *Cluster) Moves() int { return len(c.moves) }
 
-// Undo restores the state after the first moves, with the same order of pods on nodes and in
-// namespaces.
+// Undo restores the state in which Moves returned moves, with the same order of pods on nodes and
+// in namespaces.
 func (c *Cluster) Undo(moves int) {
 	for len(c.moves) > moves {
 		m := &c.moves[len(c.moves)-1]

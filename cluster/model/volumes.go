@@ -71,9 +71,9 @@ func nodeReachesVolume(pv *v1.PersistentVolume, n *Node) bool {
 
 // inZones reports whether a node is in the zones of a volume. A label may list several zones,
 // separated by __.
-func inZones(of map[string]string, n *Node) bool {
+func inZones(volumeLabels map[string]string, n *Node) bool {
 	for _, key := range zoneLabels {
-		zones, ok := of[key]
+		zones, ok := volumeLabels[key]
 		if !ok {
 			continue
 		}

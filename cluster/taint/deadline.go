@@ -15,10 +15,11 @@ const maxSeconds = int64(math.MaxInt64 / time.Second / 2)
 // deadline returns when the pod must leave the node and the taint that requires it. limited is
 // false if the pod tolerates every taint without a limit.
 //
-// For each taint the first matching toleration counts, as upstream. Comparison operators of
-// tolerations are off, as they are by default (feature TaintTolerationComparisonOperators, 1.36.3).
-// If the pod is younger than the taint, its toleration period starts at the pod's creation: counted
-// from TimeAdded, each replacement of the pod on that node would be evicted immediately.
+// For each taint the first matching toleration counts, as upstream. Comparison operators in
+// tolerations are disabled, as by default upstream (feature gate
+// TaintTolerationComparisonOperators, 1.36.3). If the pod is younger than the taint, its toleration
+// period starts at the pod's creation. If the period started at TimeAdded, each replacement of the
+// pod on that node would be evicted immediately.
 func deadline(n *v1.Node, taints []v1.Taint, p *v1.Pod, now time.Time) (at time.Time, by *v1.Taint,
 	limited bool) {
 	created := p.CreationTimestamp.Time
@@ -56,8 +57,9 @@ var counterpart = map[string]string{v1.TaintNodeNotReady: v1.TaintNodeUnreachabl
 	v1.TaintNodeUnreachable: v1.TaintNodeNotReady}
 
 // swapDeadline returns the earliest deadline for a taint that may have replaced its counterpart, or
-// the zero time if it did not. A pod that tolerates the counterpart for longer gets this taint's
-// period from the transition of the node, but at most the counterpart's period in total.
+// the zero time if it replaced none or the pod does not tolerate the counterpart. The taint's
+// period then starts at the transition of the node, but the deadline is at most the end of the
+// counterpart's period.
 func swapDeadline(n *v1.Node, t *v1.Taint, p *v1.Pod, since time.Time, period time.Duration,
 	now time.Time) time.Time {
 	key := counterpart[t.Key]

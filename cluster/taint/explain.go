@@ -10,7 +10,7 @@ import (
 // Verdict describes the effect of one taint of a node on a pod of that node.
 type Verdict struct {
 	Taint      v1.Taint       // with the TimeAdded that the decision uses
-	Toleration *v1.Toleration // the one that counts; nil: the taint is not tolerated
+	Toleration *v1.Toleration // the first match; nil: the taint is not tolerated
 	Forever    bool           // tolerated without a limit
 	Deadline   time.Time      // when the pod must leave because of this taint; zero: never
 }
@@ -28,7 +28,7 @@ func (c *Core) Explain(now time.Time, n *v1.Node, p *v1.Pod) (out []Verdict) {
 	return out
 }
 
-// Due reports whether the pod must leave now. The node may be newer than the one of the last Step.
+// Due reports whether the pod must leave now. n may be newer than the node that the last Step saw.
 func (c *Core) Due(now time.Time, n *v1.Node, p *v1.Pod) bool {
 	at, _, limited := deadline(n, c.noExecuteTaints(now, n), p, now)
 	return limited && !at.After(now)

@@ -7,8 +7,8 @@
 // to End.
 //
 // Deadlines are never stored. Step computes them from the taints' TimeAdded, the pod's creation and
-// its current tolerations. So a restart changes no deadline, and a change of one of them takes
-// effect.
+// its current tolerations. So a restart changes no deadline, and a changed taint or toleration
+// changes the deadline.
 //
 //	taint.go      Config, Core, Seen, Actions, Step
 //	deadline.go   the deadline of a pod
@@ -44,10 +44,10 @@ type Seen struct {
 // Eviction requests the deletion of a pod.
 type Eviction struct {
 	Namespace, Name, Node string
-	// the precondition: a pod of that name with another UID is another pod
+	// the precondition of the deletion: a pod with another UID stays
 	UID      types.UID
-	Taint    v1.Taint // the expired one, with the TimeAdded that the decision uses
-	After    time.Duration
+	Taint    v1.Taint      // the taint that requires it, with the TimeAdded that the decision uses
+	After    time.Duration // since TimeAdded
 	Deadline time.Time
 }
 
@@ -116,8 +116,8 @@ func (c *Core) Step(now time.Time, seen Seen) *Actions {
 	s := &step{
 		Core: c, now: now, seen: seen, out: &Actions{}, firstSeen: map[taintKey]time.Time{},
 		stampedNodes: map[types.UID]bool{},
-		// These maps are most of the cost of a step with 5,000 tainted nodes. Their size rarely
-		// changes.
+		// Growing these maps would be most of the cost of a step with 5,000 tainted nodes. Their
+		// size rarely changes.
 		scheduled: make(map[types.UID]timer, len(c.pending)), tracked: make(map[types.UID]bool, len(c.pending)+
 			len(c.deletions)),
 	}
@@ -139,7 +139,7 @@ func (c *Core) Step(now time.Time, seen Seen) *Actions {
 		}
 	}
 	for uid := range c.deletions {
-		if !s.tracked[uid] { // it is deleted, or its deadline is void
+		if !s.tracked[uid] { // the pod is deleted, or has no deadline any more
 			delete(c.deletions, uid)
 		}
 	}

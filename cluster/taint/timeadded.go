@@ -18,8 +18,9 @@ type taintKey struct {
 }
 
 // stampTaints returns a copy of the node's NoExecute taints, each with a TimeAdded, and requests a
-// Stamp for those without one. Taints that a person sets have none: they count from the time at
-// which Step saw them first. A TimeAdded in the future is a clock error and is ignored.
+// Stamp for those without one. Taints that a person sets have no TimeAdded: their tolerations count
+// from the first Step that saw the taint. A TimeAdded in the future is a clock error and is
+// ignored.
 func (s *step) stampTaints(n *v1.Node) (out []v1.Taint) {
 	stamp := Stamp{Node: n.Name, UID: n.UID}
 	for _, t := range n.Spec.Taints {
@@ -27,7 +28,7 @@ func (s *step) stampTaints(n *v1.Node) (out []v1.Taint) {
 			continue
 		}
 		if t.TimeAdded.IsZero() || t.TimeAdded.After(s.now) {
-			at := s.seenSince(taintKey{n.UID, n.Name, t.Key, t.Value})
+			at := s.firstSeenAt(taintKey{n.UID, n.Name, t.Key, t.Value})
 			t.TimeAdded = &metav1.Time{Time: at}
 			stamp.Taints = append(stamp.Taints, t)
 		}
@@ -39,7 +40,7 @@ func (s *step) stampTaints(n *v1.Node) (out []v1.Taint) {
 	return out
 }
 
-func (s *step) seenSince(key taintKey) time.Time {
+func (s *step) firstSeenAt(key taintKey) time.Time {
 	at, seen := s.Core.firstSeen[key]
 	if !seen {
 		at = s.now

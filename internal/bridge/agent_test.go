@@ -31,8 +31,8 @@ type agent struct {
 	pods    map[string]*v1.Pod
 	version uint64
 	puts    []string // requests that change pods
-	minor   string   // its minor version; empty: it sends none
-	later   string   // line that it sends before each record
+	minor   string   // the agent's minor version; empty: not sent
+	later   string   // line that the agent sends before each record
 }
 
 func newAgent(t *testing.T) *agent {

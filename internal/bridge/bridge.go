@@ -115,15 +115,15 @@ func Run(ctx context.Context, o Options) error {
 type reducingAPI struct{ *kube.Client }
 
 func (s reducingAPI) Pod(ctx context.Context, namespace, name string) (*v1.Pod, error) {
-	return reduced(s.Client.Pod(ctx, namespace, name))
+	return reduceResult(s.Client.Pod(ctx, namespace, name))
 }
 
 func (s reducingAPI) PatchPodStatus(ctx context.Context, namespace, name string, body []byte) (*v1.Pod,
 	error) {
-	return reduced(s.Client.PatchPodStatus(ctx, namespace, name, body))
+	return reduceResult(s.Client.PatchPodStatus(ctx, namespace, name, body))
 }
 
-func reduced(p *v1.Pod, err error) (*v1.Pod, error) {
+func reduceResult(p *v1.Pod, err error) (*v1.Pod, error) {
 	if p != nil {
 		p = nodepods.Reduce(p)
 	}

@@ -31,7 +31,7 @@ type cluster struct {
 	pods     map[string]*v1.Pod // by namespace/name
 	log      []watched          // watch events
 	expired  int                // watches from an older version get 410
-	inStream bool               // open ones get it in their stream; otherwise they are closed
+	inStream bool               // open watches get the 410 in their stream; otherwise they are closed
 	events   map[string]*v1.Event
 	created  []string // events by namespace/name, in order
 	node     *v1.Node

@@ -56,7 +56,7 @@ be unreachable, also at the start. The bridge retries and then writes all pendin
 	f.BoolVar(&o.EvictedStatus, "evicted-status", true,
 		"write pod statuses; false: send events only")
 	f.StringVar(&o.LeaseNamespace, "lease-namespace", kube.DefaultLeaseNamespace,
-		"load Lease's namespace; empty: off")
+		"namespace of load Lease; empty: off")
 	f.DurationVar(&o.TransitionPeriod, "transition-period", 5*time.Minute,
 		"evictionPressureTransitionPeriod of the kubelet")
 	log.Add(f)

@@ -33,7 +33,7 @@ func Run(ctx context.Context, c API, namespace string, out io.Writer) error {
 	var failed []error
 	nodes, leases := 0, 0
 	err := c.EachNode(ctx, func(n *v1.Node) error {
-		gone, err := removeConditions(ctx, c, n)
+		removed, err := removeConditions(ctx, c, n)
 		if kube.Classify(err) == kube.NotFound { // the node was deleted, with its conditions
 			return nil
 		}
@@ -41,9 +41,9 @@ func Run(ctx context.Context, c API, namespace string, out io.Writer) error {
 			failed = append(failed, err)
 			return ctx.Err()
 		}
-		if len(gone) > 0 {
+		if len(removed) > 0 {
 			nodes++
-			fmt.Fprintf(out, "node %s: removed conditions %s\n", n.Name, strings.Join(gone, ", "))
+			fmt.Fprintf(out, "node %s: removed conditions %s\n", n.Name, strings.Join(removed, ", "))
 		}
 		return nil
 	})
@@ -56,7 +56,7 @@ func Run(ctx context.Context, c API, namespace string, out io.Writer) error {
 	}
 	for i := range all {
 		l := &all[i]
-		if _, ours := l.Annotations[api.LoadAnnotation]; !ours {
+		if _, hasLoad := l.Annotations[api.LoadAnnotation]; !hasLoad {
 			continue
 		}
 		if err := c.DeleteLease(ctx, l.Namespace, l.Name); err != nil &&
@@ -79,10 +79,10 @@ const maxErrors = 5
 // removeConditions removes the bridges' conditions from a node and returns their types.
 func removeConditions(ctx context.Context, c API, n *v1.Node) (gone []string, err error) {
 	var remove []map[string]string
-	for _, is := range n.Status.Conditions {
-		if strings.HasPrefix(string(is.Type), verdict.ConditionPrefix) {
-			gone = append(gone, string(is.Type))
-			remove = append(remove, map[string]string{"$patch": "delete", "type": string(is.Type)})
+	for _, condition := range n.Status.Conditions {
+		if strings.HasPrefix(string(condition.Type), verdict.ConditionPrefix) {
+			gone = append(gone, string(condition.Type))
+			remove = append(remove, map[string]string{"$patch": "delete", "type": string(condition.Type)})
 		}
 	}
 	if len(remove) == 0 {

@@ -31,15 +31,15 @@ type breaker struct {
 	backoff
 	log         *slog.Logger
 	failedAt    time.Time // time of the last failure
-	earlyProbes int       // calls of probeEarly that made it half-open since it was closed
+	earlyProbes int       // calls of probeEarly with effect, since the breaker was closed
 	answered    bool      // the server has responded since the last result
 	reported    bool      // "API server unreachable" is logged
 }
 
-// probeEarly makes the breaker half-open because the watch received an update. The first probe
-// comes after minBackoff, each further one after twice the previous time.
+// probeEarly makes the breaker half-open because the watch received an update. The first early
+// probe comes minBackoff after the last failure; each further one doubles that delay.
 func (b *breaker) probeEarly() {
-	at := later(b.retryAfter, b.failedAt.Add(min(minBackoff<<min(b.earlyProbes, 10), maxBackoff)))
+	at := latest(b.retryAfter, b.failedAt.Add(min(minBackoff<<min(b.earlyProbes, 10), maxBackoff)))
 	if b.retryAt.After(at) {
 		b.retryAt = at
 		b.earlyProbes++
@@ -49,7 +49,7 @@ func (b *breaker) probeEarly() {
 // shorten limits the delay to raceBackoff after the last failure.
 func (b *breaker) shorten() {
 	b.delay = raceBackoff
-	b.retryAt = later(b.retryAfter, b.failedAt.Add(retry.Jitter(raceBackoff)))
+	b.retryAt = latest(b.retryAfter, b.failedAt.Add(retry.Jitter(raceBackoff)))
 }
 
 // record updates the breaker with the result of a pass or of a slow write. Success without a
@@ -99,7 +99,7 @@ func (b *breaker) close() {
 
 // waitForAPI returns how long the breaker stays open. Zero or less: it is closed or half-open.
 func (d *Deliverer) waitForAPI() time.Duration {
-	if d.breaker.delay > raceBackoff && d.racesKubelet() { // the pod's record came after it opened
+	if d.breaker.delay > raceBackoff && d.racesKubelet() { // the record is newer than the failure
 		d.breaker.shorten()
 	}
 	return time.Until(d.breaker.retryAt)

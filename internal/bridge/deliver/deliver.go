@@ -8,7 +8,7 @@
 //	breaker.go   the circuit breaker for the API server
 //	status.go    writes pod statuses
 //	response.go  processes the responses, including those of slow writes
-//	restore.go   counts statuses that others revert
+//	restore.go   counts statuses that other clients revert
 //	events.go    sends events
 package deliver
 
@@ -44,7 +44,7 @@ type Options struct {
 	Pods    Pods
 	API     API
 	// WriteStatus reports whether pod statuses are written; otherwise only events are sent. It is
-	// called once, when the copy of the pods is synced or something is due, and again after an
+	// called once, when the copy of the pods is synced or a record is pending, and again after an
 	// error.
 	WriteStatus func(context.Context) (bool, error)
 	Log         *slog.Logger
@@ -144,16 +144,16 @@ const idleWait = time.Minute
 // nextPass returns how long the loop may wait after a pass that started at began.
 func (d *Deliverer) nextPass(began time.Time) time.Duration {
 	wait, now := idleWait, time.Now()
-	sooner := func(times ...time.Time) {
+	limitWait := func(times ...time.Time) {
 		for _, at := range times {
 			if at.After(began) { // earlier ones were tried in this pass
 				wait = min(wait, max(0, at.Sub(now)))
 			}
 		}
 	}
-	sooner(d.breaker.retryAt, d.gaps.retryAt, d.events.retryAt, d.events.pacer.next)
+	limitWait(d.breaker.retryAt, d.gaps.retryAt, d.events.retryAt, d.events.pacer.next)
 	for _, e := range d.queue.entries {
-		sooner(e.write.retryAt, e.events.retryAt, e.verdict.RecheckAt, e.restores.stableAt())
+		limitWait(e.write.retryAt, e.events.retryAt, e.verdict.RecheckAt, e.restores.stableAt())
 	}
 	return wait
 }

@@ -58,8 +58,8 @@ type gaps struct {
 	newest string      // the name of the newest event, sent or not
 }
 
-// addGap queues the event of a record gap. An agent reports a gap to each client that asks: also to
-// a follower after its stream was closed, and for records that were dropped from a full file.
+// addGap queues the event of a record gap, once. The agent reports a gap again on each new stream,
+// and it also reports records that it dropped from a full file.
 func (d *Deliverer) addGap(g *api.RecordsGap) {
 	event := verdict.RecordsLost(time.Now(), d.o.Node, g)
 	switch {
@@ -79,8 +79,8 @@ func (d *Deliverer) addGap(g *api.RecordsGap) {
 	}
 }
 
-// sent removes the event of a gap after it was sent.
-func (g *gaps) sent(event *v1.Event) {
+// removeEvent removes the event of a gap after it was sent.
+func (g *gaps) removeEvent(event *v1.Event) {
 	g.events = slices.DeleteFunc(g.events, func(o *v1.Event) bool { return o == event })
 }
 
@@ -118,11 +118,11 @@ func (d *Deliverer) sendEvent(ctx context.Context) {
 
 // nextEvent returns the next event that is due, its backoff, and the function to call after it was
 // sent; nil: no event is due. Untried events come first, in record order, then the one that has
-// been due longest. So no event waits for others that the server rejects.
+// been due longest. So rejected events do not delay the others.
 func (d *Deliverer) nextEvent(now time.Time) (event *v1.Event, wait *backoff, sent func()) {
 	if len(d.gaps.events) > 0 && !d.gaps.waiting(now) {
 		event, wait = d.gaps.events[0], &d.gaps.backoff
-		sent = func() { d.gaps.sent(event) }
+		sent = func() { d.gaps.removeEvent(event) }
 	}
 	for _, e := range d.queue.entries {
 		if wait != nil && !e.events.retryAt.Before(wait.retryAt) {
@@ -134,15 +134,15 @@ func (d *Deliverer) nextEvent(now time.Time) (event *v1.Event, wait *backoff, se
 			e.events.waiting(now) {
 			continue
 		}
-		if next := d.unsent(e); next != nil {
+		if next := d.nextUnsentEvent(e); next != nil {
 			event, wait, sent = next, &e.events.backoff, func() { e.events.sent[next.Name] = true }
 		}
 	}
 	return event, wait, sent
 }
 
-// unsent returns the next event of an entry that was not sent; nil: all were sent.
-func (d *Deliverer) unsent(e *entry) *v1.Event {
+// nextUnsentEvent returns the next event of an entry that was not sent; nil: all were sent.
+func (d *Deliverer) nextUnsentEvent(e *entry) *v1.Event {
 	for _, event := range verdict.Events(time.Now(), e.record, e.verdict, d.o.Node, !d.writeStatus) {
 		if !e.events.sent[event.Name] {
 			return event
@@ -178,7 +178,7 @@ func (d *Deliverer) processEvent(event *v1.Event, wait *backoff, readable bool,
 		d.o.Log.Warn("event rejected, retrying", "event", name, "error", err)
 	default: // may concern this event only, or all
 		switch {
-		case readable && s.reported: // it was in flight while the server was unreachable
+		case readable && s.reported: // the event was in flight during the outage
 			maxDelay = maxBackoff
 			d.eventsRecovered()
 		case readable:

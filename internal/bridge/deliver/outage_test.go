@@ -217,7 +217,7 @@ func TestOutageWithSlowWrites(t *testing.T) {
 			time.Sleep(15 * time.Minute)
 			w.set(func() { w.requestTimes = nil })
 			time.Sleep(10 * time.Minute)
-			if asked := inspect(w, func() int { return len(w.requestTimes) }); asked > 45*(maxInFlight+1) { // which are not waited for, and one read
+			if asked := inspect(w, func() int { return len(w.requestTimes) }); asked > 45*(maxInFlight+1) { // slow writes in the background, and one read
 				t.Errorf("%d slow pods: %d requests in ten minutes, want fewer", pods, asked)
 			}
 			w.set(func() { w.fault = nil })
@@ -443,8 +443,8 @@ func TestRecoveryIsLogged(t *testing.T) {
 		})
 		_, before, _ := strings.Cut(log, "API server unreachable")
 		before, _, _ = strings.Cut(before, "time=2000-01-01T01:") // when that pod is accepted, too
-		away := strings.Count(log, "API server unreachable")      // 0 if the bridge was faster than the fault, and nothing is due
-		if away > 1 || alone && away == 0 || strings.Count(log, "API server reachable again") != away || away > 0 && !strings.Contains(before, "API server reachable again") {
+		outages := strings.Count(log, "API server unreachable")   // 0 if the bridge was faster than the fault, and nothing is due
+		if outages > 1 || alone && outages == 0 || strings.Count(log, "API server reachable again") != outages || outages > 0 && !strings.Contains(before, "API server reachable again") {
 			t.Errorf("alone %v: want the outage and the recovery logged once each:\n%s", alone, log)
 		}
 	}

@@ -20,7 +20,7 @@ const (
 	maxEntries  = 4096 // unfinished records
 	maxFinished = 4096 // IDs of finished records
 	// maxInFlight bounds the slow writes in flight. Their responses may arrive together, and a
-	// pod's author decides how large it is.
+	// pod's author decides how large the pod is.
 	maxInFlight = 4
 )
 
@@ -149,7 +149,7 @@ func (e *entry) final() bool { return verdict.Final(time.Now(), e.record) }
 type podView struct {
 	last      *v1.Pod // as the server last returned it
 	gone      bool    // the server has no such pod
-	uncertain bool    // the result of the last write is unknown, also of one by an earlier bridge
+	uncertain bool    // the last write, perhaps by an earlier bridge, has an unknown result
 }
 
 // setMissing records that the server has no such pod.
@@ -159,7 +159,7 @@ func (p *podView) setMissing() { p.gone, p.uncertain = true, false }
 type statusWrite struct {
 	backoff
 	slow       bool      // the last write took longer than writeWait
-	rejectedAt time.Time // by a server that serves reads; zero: not since the last success
+	rejectedAt time.Time // last rejection by a server that serves reads; zero: none
 	reported   string    // cause and request of the last logged failure
 }
 
@@ -175,7 +175,8 @@ const (
 	// raceBackoff applies while the server is unreachable and the kubelet of a pending pod may set
 	// it to Failed first. A pod that the kubelet fails first does not get the reason Evicted.
 	raceBackoff = time.Second
-	// maxDeniedBackoff applies to denied requests: a role or a policy may be installed later.
+	// maxDeniedBackoff applies to denied requests, because a role or a policy may be installed
+	// later. It also applies to slow writes and to rejected events.
 	maxDeniedBackoff = 5 * time.Minute
 )
 
@@ -190,15 +191,15 @@ type backoff struct {
 // jitter, and not before the server's Retry-After.
 func (b *backoff) fail(now time.Time, maxDelay, retryAfter time.Duration) {
 	b.delay = retry.Backoff(b.delay, minBackoff, maxDelay)
-	b.retryAfter = later(b.retryAfter, now.Add(retryAfter))
-	b.retryAt = later(b.retryAfter, now.Add(retry.Jitter(b.delay)))
+	b.retryAfter = latest(b.retryAfter, now.Add(retryAfter))
+	b.retryAt = latest(b.retryAfter, now.Add(retry.Jitter(b.delay)))
 }
 
 // waiting reports whether the time of the retry is still ahead.
 func (b *backoff) waiting(now time.Time) bool { return now.Before(b.retryAt) }
 
-// later returns the later of two times.
-func later(a, b time.Time) time.Time {
+// latest returns the later of two times.
+func latest(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
 	}

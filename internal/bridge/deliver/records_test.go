@@ -234,7 +234,7 @@ func TestVictimDiesLate(t *testing.T) {
 				time.Sleep(30 * time.Second)
 				c.lives(w, &r)
 				w.set(func() { w.fault = func(string) error { return errors.New("connection refused") } })
-				w.addEviction(w.addPod("b")) // it makes the bridge notice the outage
+				w.addEviction(w.addPod("b")) // its write makes the bridge notice the outage
 				time.Sleep(time.Minute)
 				r = emptied(r)
 				dead := r
@@ -388,7 +388,7 @@ func TestNoEventsBeforeANewVerdict(t *testing.T) {
 			w.latency, w.fault = latencyOf("patch", 30*time.Second), faultOf("patch a", status(http.StatusInternalServerError))
 		})
 		r := w.addOngoing(w.addPod("a"))
-		time.Sleep(35 * time.Second) // its mark has failed slowly
+		time.Sleep(35 * time.Second) // the slow write of its mark has failed
 		w.set(func() {
 			p := w.pods["a"].DeepCopy()
 			p.Status.ContainerStatuses[0].State.Running = &v1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Now())}

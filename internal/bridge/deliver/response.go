@@ -48,8 +48,8 @@ func (d *Deliverer) process(ctx context.Context, s *statusRequest, got response)
 	e, act := s.entry, s.verdict.Act.String()
 	failure := kube.Classify(got.err)
 	d.breaker.answered = d.breaker.answered || failure != kube.Unreachable
-	// A server that loses its storage during the write answers with an error although it may be
-	// done.
+	// A server that loses its storage during the write responds with an error although the write
+	// may have succeeded.
 	e.pod.uncertain = e.pod.uncertain || failure == kube.Unreachable || failure == kube.ServerError
 	switch failure {
 	case kube.None:
@@ -131,8 +131,8 @@ func (d *Deliverer) recordWritten(e *entry, v verdict.Verdict) {
 		}
 	case verdict.Fail:
 		e.restores.failedAt = time.Now()
-		//log: The bridge set an evicted pod to phase Failed. The key after is the time since its
-		//  end began.
+		//log: The bridge set an evicted pod to phase Failed. The key after is the time since the
+		//  kill, or since the eviction began if the pod was only stopped.
 		d.o.Log.Info("pod set to Failed",
 			append(d.fields(e), "after", time.Since(e.record.EndBegan().Time))...)
 	case verdict.Yield:
@@ -153,9 +153,9 @@ func (d *Deliverer) recordWritten(e *entry, v verdict.Verdict) {
 }
 
 // postponeDenied delays an entry until a role or a policy may allow the request.
-func (d *Deliverer) postponeDenied(e *entry, what string, err error) {
+func (d *Deliverer) postponeDenied(e *entry, request string, err error) {
 	e.write.fail(time.Now(), maxDeniedBackoff, 0)
-	d.report(e, "denied", what, err, func(keys []any) {
+	d.report(e, "denied", request, err, func(keys []any) {
 		//log: The API server rejected a request for a pod by a role, an admission policy or
 		//  validation. The bridge retries with backoff.
 		//do: See error. Install the role and the admission policies that belong to this version of
@@ -165,14 +165,14 @@ func (d *Deliverer) postponeDenied(e *entry, what string, err error) {
 }
 
 // postponeFailed delays an entry after a server error, which may concern this pod only.
-func (d *Deliverer) postponeFailed(e *entry, what string, err error) {
+func (d *Deliverer) postponeFailed(e *entry, request string, err error) {
 	retryAfter, _ := kube.RetryAfter(err)
 	maxDelay := maxBackoff
-	if e.write.slow { // it takes one of maxInFlight places
+	if e.write.slow { // a slow write takes one of maxInFlight places
 		maxDelay = maxDeniedBackoff
 	}
 	e.write.fail(time.Now(), maxDelay, retryAfter)
-	d.report(e, "failed", what, err, func(keys []any) {
+	d.report(e, "failed", request, err, func(keys []any) {
 		//log: The API server answered a request for a pod with an internal error. The bridge
 		//  retries with backoff.
 		//do: See error. Check the API server and admission webhooks for pods/status.
@@ -182,14 +182,14 @@ func (d *Deliverer) postponeFailed(e *entry, what string, err error) {
 
 // report calls log if the cause or the request differs from the entry's last logged failure.
 // Otherwise it logs at debug level.
-func (d *Deliverer) report(e *entry, cause, what string, err error, log func(keys []any)) {
-	keys := append(d.fields(e), "what", what, "error", err)
-	if e.write.reported == cause+what {
+func (d *Deliverer) report(e *entry, cause, request string, err error, log func(keys []any)) {
+	keys := append(d.fields(e), "what", request, "error", err)
+	if e.write.reported == cause+request {
 		//log: A retry failed for the cause that was logged before.
 		d.o.Log.Debug("pod status request failed again", keys...)
 		return
 	}
-	e.write.reported = cause + what
+	e.write.reported = cause + request
 	log(keys)
 }
 

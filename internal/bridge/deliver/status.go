@@ -25,8 +25,8 @@ const (
 	writeWait = time.Second
 )
 
-// pass does all that is due: first the statuses in record order, then the next event. It returns
-// the time until more is due.
+// pass makes all writes that are due: first the statuses in record order, then the next event. It
+// returns the time until the next pass.
 func (d *Deliverer) pass(ctx context.Context) time.Duration {
 	began := time.Now()
 	err := d.findMode(ctx)
@@ -39,12 +39,12 @@ func (d *Deliverer) pass(ctx context.Context) time.Duration {
 	if d.record(err); err == nil || isRejection(err) {
 		d.sendEvent(ctx)
 	}
-	d.queue.dropFinished(func(e *entry) bool { return e.settled && e.final() && d.unsent(e) == nil })
+	d.queue.dropFinished(func(e *entry) bool { return e.settled && e.final() && d.nextUnsentEvent(e) == nil })
 	return d.nextPass(began)
 }
 
 // findMode determines once whether statuses are written. It does so as soon as the server is
-// reachable, so that the first eviction does not wait for it.
+// reachable, so that the first eviction is not delayed.
 func (d *Deliverer) findMode(ctx context.Context) error {
 	if d.modeKnown {
 		return nil
@@ -147,7 +147,7 @@ func (d *Deliverer) settle(ctx context.Context, e *entry, synced time.Time) erro
 			return err
 		}
 	}
-	e.write.fail(time.Now(), maxBackoff, 0) // another client changes the pod as fast
+	e.write.fail(time.Now(), maxBackoff, 0) // another client keeps changing the pod
 	return nil
 }
 
@@ -157,7 +157,7 @@ func (d *Deliverer) step(ctx context.Context, e *entry, synced time.Time) (again
 	pod := d.currentPod(e)
 	began := r.Began.Time
 	if pod == nil && !e.pod.gone && (began.IsZero() || synced.Sub(began) <= listLag) {
-		return d.fetch(ctx, e) // the copy may not contain it yet
+		return d.fetch(ctx, e) // the copy may not contain the pod yet
 	}
 	v := verdict.Judge(now, r, pod, e.restores.failedAt)
 	e.verdict = v
@@ -179,7 +179,7 @@ func (d *Deliverer) step(ctx context.Context, e *entry, synced time.Time) (again
 		e.restores.resetStable()
 		return false, nil
 	}
-	if !d.writeStatus { // also if an earlier bridge has written parts of it
+	if !d.writeStatus { // even if an earlier bridge has written parts of the status
 		// the events of a chosen pod depend on its outcome
 		e.settled = v.Act != verdict.Mark || e.final()
 		return false, nil
@@ -207,7 +207,7 @@ func (d *Deliverer) currentPod(e *entry) *v1.Pod {
 	if err == nil && order < 0 {
 		return p.last
 	}
-	p.last = nil // pods may be large and many
+	p.last = nil // release it: pods may be large and many
 	return watched
 }
 
@@ -215,7 +215,7 @@ func (d *Deliverer) currentPod(e *entry) *v1.Pod {
 type statusRequest struct {
 	entry    *entry
 	verdict  verdict.Verdict
-	restores *int // the counter to increase if it restores the status
+	restores *int // the counter to increase if the write restores the status
 	response chan response
 	cancel   context.CancelFunc
 }
@@ -231,7 +231,7 @@ func (d *Deliverer) write(ctx context.Context, s *statusRequest, body []byte) (a
 	err error) {
 	victim := s.entry.record.Pod
 	request, cancel := context.WithCancel(ctx)
-	s.entry.settled, s.cancel = false, cancel // also if it was settled and then reverted
+	s.entry.settled, s.cancel = false, cancel // even if the status was settled and then reverted
 	d.background.Go(func() {
 		pod, err := d.o.API.PatchPodStatus(request, victim.Namespace, victim.Name, body)
 		s.response <- response{pod, err}

@@ -59,7 +59,7 @@ func Classify(err error) Failure {
 	return Denied
 }
 
-// TimedOut reports whether err is a timeout. It may concern this request only.
+// TimedOut reports whether err is a timeout. A timeout may concern this request only.
 func TimedOut(err error) bool { return errors.Is(err, context.DeadlineExceeded) }
 
 // isOverloaded reports whether the status code asks the client to wait.
@@ -70,7 +70,8 @@ func isOverloaded(code int32) bool {
 // maxRetryAfter limits a Retry-After: a proxy in front of the API server may ask for a day.
 const maxRetryAfter = 5 * time.Minute
 
-// RetryAfter returns the delay until the retry that the server asks for. !ok: it asks for none.
+// RetryAfter returns the delay until the retry that the server asks for. !ok: err has no such
+// delay.
 func RetryAfter(err error) (after time.Duration, ok bool) {
 	seconds, ok := apierrors.SuggestsClientDelay(err)
 	return min(time.Duration(seconds)*time.Second, maxRetryAfter), ok

@@ -98,28 +98,28 @@ func New(c *rest.Config, version string) (*Client, error) {
 			return nil, fmt.Errorf("create Kubernetes client: %w", err)
 		}
 	}
-	of := func(group schema.GroupVersion, root string) *rest.Config {
-		own := rest.CopyConfig(c)
-		own.GroupVersion, own.APIPath = &group, root
-		own.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-		own.UserAgent = "jettison-bridge/" + version
-		own.QPS, own.Burst, own.Timeout = requestsPerSecond, burst, 0
-		if own.ContentType == "" {
-			own.ContentType, own.AcceptContentTypes = runtime.ContentTypeProtobuf,
+	configFor := func(group schema.GroupVersion, root string) *rest.Config {
+		config := rest.CopyConfig(c)
+		config.GroupVersion, config.APIPath = &group, root
+		config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+		config.UserAgent = "jettison-bridge/" + version
+		config.QPS, config.Burst, config.Timeout = requestsPerSecond, burst, 0
+		if config.ContentType == "" {
+			config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf,
 				runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
 		}
-		return own
+		return config
 	}
-	shared, err := rest.HTTPClientFor(of(v1.SchemeGroupVersion, "/api"))
+	shared, err := rest.HTTPClientFor(configFor(v1.SchemeGroupVersion, "/api"))
 	if err != nil {
 		return nil, fmt.Errorf("create Kubernetes client: %w", err)
 	}
 	out := Client{timeout: cmp.Or(c.Timeout, requestTimeout)}
-	if out.core, err = rest.RESTClientForConfigAndClient(of(v1.SchemeGroupVersion, "/api"),
+	if out.core, err = rest.RESTClientForConfigAndClient(configFor(v1.SchemeGroupVersion, "/api"),
 		shared); err != nil {
 		return nil, fmt.Errorf("create Kubernetes client: %w", err)
 	}
-	out.coordination, err = rest.RESTClientForConfigAndClient(of(coordinationv1.SchemeGroupVersion,
+	out.coordination, err = rest.RESTClientForConfigAndClient(configFor(coordinationv1.SchemeGroupVersion,
 		"/apis"), shared)
 	if err != nil {
 		return nil, fmt.Errorf("create Kubernetes client: %w", err)

@@ -37,8 +37,8 @@ func (c *Client) PatchNodeStatus(ctx context.Context, name string, body []byte) 
 	return &out, nil
 }
 
-// EachNode calls each for every node of the cluster, page by page, until it returns an error. It is
-// for an operator's command: bridges may not list nodes.
+// EachNode calls each for every node of the cluster, page by page, until each returns an error. It
+// is for an operator's command: bridges may not list nodes.
 func (c *Client) EachNode(ctx context.Context, each func(*v1.Node) error) error {
 	return eachPage(func(o *metav1.ListOptions) (more string, err error) {
 		var list v1.NodeList

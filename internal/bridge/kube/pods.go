@@ -21,8 +21,8 @@ import (
 // list, even if the list has several pages; the function that it returns reduces each pod of that
 // list.
 func (c *Client) NodePods(node string, newReducer func() func(*v1.Pod) *v1.Pod) cache.ListerWatcher {
-	of := fields.OneTermEqualSelector("spec.nodeName", node).String()
-	setSelector := func(o *metav1.ListOptions) { o.FieldSelector = of }
+	selector := fields.OneTermEqualSelector("spec.nodeName", node).String()
+	setSelector := func(o *metav1.ListOptions) { o.FieldSelector = selector }
 	out := cache.NewFilteredListWatchFromClient(c.core, "pods", metav1.NamespaceAll, setSelector)
 	var (
 		mu     sync.Mutex // an abandoned list may still run when the next one begins
@@ -99,7 +99,7 @@ func readPods(from io.Reader, reduce func(*v1.Pod) *v1.Pod) (*v1.PodList, error)
 	if _, err := d.Token(); err != nil { // missing end: the response is truncated
 		return nil, err
 	}
-	if is := out.GroupVersionKind(); is != v1.SchemeGroupVersion.WithKind("PodList") {
+	if got := out.GroupVersionKind(); got != v1.SchemeGroupVersion.WithKind("PodList") {
 		return nil, fmt.Errorf("got kind %.64q, apiVersion %.64q, want PodList, v1", out.Kind, out.APIVersion)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
@@ -130,9 +130,9 @@ func readItems(d *json.Decoder, each func(*v1.Pod)) error {
 
 // expectDelim reads the first token of a response.
 func expectDelim(d *json.Decoder, want json.Delim) error {
-	is, err := d.Token()
-	if err == nil && is != want {
-		err = fmt.Errorf("got %v, want %v", is, want)
+	got, err := d.Token()
+	if err == nil && got != want {
+		err = fmt.Errorf("got %v, want %v", got, want)
 	}
 	return err
 }

@@ -96,14 +96,14 @@ func HasWebhookTimeout(ctx context.Context) bool { return ctx.Value(webhookTimeo
 // It does not apply to watches.
 const requestTimeout = 10 * time.Second
 
-// errNoName is wrapped by the error of a request with a name that no object can have.
+// errNoName: the request contains a name that no object can have.
 var errNoName = errors.New("invalid object name")
 
 // do makes one request and decodes its response into into; nil: the response is not decoded.
-func (c *Client) do(ctx context.Context, what string, request *rest.Request,
+func (c *Client) do(ctx context.Context, action string, request *rest.Request,
 	into runtime.Object) error {
 	if err := request.Error(); err != nil {
-		return fmt.Errorf("%s: %w: %w", what, errNoName, err)
+		return fmt.Errorf("%s: %w: %w", action, errNoName, err)
 	}
 	limit := c.timeout
 	if HasWebhookTimeout(ctx) {
@@ -117,7 +117,7 @@ func (c *Client) do(ctx context.Context, what string, request *rest.Request,
 		err = result.Into(into)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", what, err)
+		return fmt.Errorf("%s: %w", action, err)
 	}
 	return nil
 }

@@ -1,6 +1,6 @@
 // Package nodepods keeps the agent's pod objects up to date. It watches the pods of this node in
 // the Kubernetes API and sends the agent the fields that it uses. It also keeps a copy for the
-// packages that write their status.
+// packages that write the status of pods.
 //
 // The agent keeps its pods when the bridge ends, restarts, or cannot reach the API server: the
 // bridge deletes a pod from the agent only after the API server reported it as deleted.
@@ -81,16 +81,16 @@ func (p *Pods) watch(ctx context.Context) {
 		From: from, Kind: &v1.Pod{}, Into: p.store,
 		Reflector: cache.ReflectorOptions{
 			Name: "pods of this node", Clock: contextClock{ctx: ctx}, Logger: &silent,
-			// Jitter delays up to twice the cap: after a restart of thousands of bridges they
-			// spread out, and none is late by more than a minute.
+			// Jitter extends a delay to up to twice the cap: thousands of restarted bridges spread
+			// out within a minute.
 			Backoff: &wait.Backoff{Duration: minBackoff, Cap: maxBackoff / 2, Steps: 10, Factor: 2,
 				Jitter: 1},
 		},
 		First: minBackoff, Last: maxBackoff, Steady: steadyAfter,
 		PauseAfter: func(ctx context.Context, err error, pause time.Duration) time.Duration {
 			from.watchEnded(ctx, err)
-			asked, _ := kube.RetryAfter(err)
-			return max(retry.Jitter(pause), asked)
+			retryAfter, _ := kube.RetryAfter(err)
+			return max(retry.Jitter(pause), retryAfter)
 		},
 	})
 }

@@ -12,14 +12,14 @@ import (
 	"jettison/internal/bridge/verdict"
 )
 
-// Limits of the copy. Any author of pods may bind pods of any size to a node, and pods that have
-// ended stay in the API by the thousand, which no quota of pods counts. The bridge has a limit of
-// 128 MiB. The agent accepts less than either (podjson.FitPods, podjson.FitMemory).
+// Limits of the copy. Any author of pods may bind pods of any size to a node. Ended pods, which no
+// pod quota counts, may stay in the API by the thousand. The bridge has a limit of 128 MiB. The
+// agent accepts less than either (podjson.FitPods, podjson.FitMemory).
 const (
 	maxPods  = 3000     // beyond it, ended pods are dropped
 	maxBytes = 12 << 20 // sum of podjson.Size; beyond it, large pods are reduced to the minimum
-	// ordinarySize is the size of a running pod up to which a list that exceeds maxBytes does not
-	// reduce it to the minimum: ordinary pods keep their fields although others are large.
+	// ordinarySize is the size up to which a running pod keeps its fields in a list that exceeds
+	// maxBytes: ordinary pods stay complete although others are large.
 	ordinarySize  = 16 << 10
 	maxAnnotation = 256 // bytes of an annotation of a minimal pod
 )

@@ -25,9 +25,9 @@ const (
 	// fullInterval is the time between two sends of all pods, in case the agent lost some without
 	// reporting it.
 	fullInterval = time.Minute
-	// watchTimeout is the time without watch activity after which all pods are no longer resent. A
-	// server sends a bookmark each minute. Without one the agent must notice that its pods may be
-	// stale (api.StaleAfter).
+	// watchTimeout is the time without watch activity after which the sender stops resending all
+	// pods. A server sends a bookmark each minute. Without one the agent must notice that its pods
+	// may be stale (api.StaleAfter).
 	watchTimeout = 3 * time.Minute
 	// The backoff doubles from minBackoff to maxBackoff.
 	minBackoff, maxBackoff = time.Second, 30 * time.Second
@@ -44,7 +44,7 @@ type sender struct {
 	failureLogged bool              // "sending failed" is logged
 	successLogged bool              // "sent" is logged
 	count         int               // pods in the last full send
-	fitted        podjson.Reduction // how that send was reduced
+	fitted        podjson.Reduction // how the last full send was reduced
 }
 
 // run sends changes until ctx ends.
@@ -99,8 +99,8 @@ func (t *sender) send(ctx context.Context, full bool) (ok bool, err error) {
 		}
 	}
 	if n.full {
-		pods, did := podjson.Fit(pods)
-		t.logTrimming(did)
+		pods, reduction := podjson.Fit(pods)
+		t.logTrimming(reduction)
 		t.count = len(pods)
 		answer, err := t.agent.ReplacePods(ctx, pods)
 		t.version = answer.Version
@@ -117,7 +117,7 @@ func (t *sender) send(ctx context.Context, full bool) (ok bool, err error) {
 		t.version = answer.Version
 	}
 	for _, uid := range n.gone {
-		if err := t.agent.DeletePod(ctx, string(uid)); err != nil && !isNotOurs(err) {
+		if err := t.agent.DeletePod(ctx, string(uid)); err != nil && !isGoneOrDenied(err) {
 			return true, err
 		}
 	}
@@ -129,25 +129,27 @@ func (t *sender) send(ctx context.Context, full bool) (ok bool, err error) {
 func (t *sender) trimmed() bool { return t.fitted != podjson.Reduction{} }
 
 // logTrimming logs when the reduction increases and when it ends.
-func (t *sender) logTrimming(did podjson.Reduction) {
-	was := t.fitted
-	t.fitted = did
+func (t *sender) logTrimming(reduction podjson.Reduction) {
+	previous := t.fitted
+	t.fitted = reduction
 	switch {
-	case did.Minimal > was.Minimal || did.Dropped > was.Dropped:
-		//log: This node's pods exceed the limits of the agent. It received only the identity of the
-		//  largest ones (pods) and nothing of some (left).
+	case reduction.Minimal > previous.Minimal || reduction.Dropped > previous.Dropped:
+		//log: This node's pods exceed the limits of the agent. The key pods counts the largest
+		//  pods, of which the agent received only the identity; left counts pods that were not
+		//  sent.
 		//do: Find and remove pods with very large specs or annotations, or very many ended pods, on
 		//  this node.
 		t.log.Warn("pods of this node exceed agent limits",
-			"pods", did.Minimal, "left", did.Dropped)
-	case did == (podjson.Reduction{}) && did != was:
-		//log: The agent holds all pods of this node in full again.
+			"pods", reduction.Minimal, "left", reduction.Dropped)
+	case reduction == (podjson.Reduction{}) && reduction != previous:
+		//log: The agent has all pods of this node in full again.
 		t.log.Info("pods of this node fit agent limits again")
 	}
 }
 
-// isNotOurs reports whether the agent does not have the pod, or denies the bridge to delete it.
-func isNotOurs(err error) bool {
+// isGoneOrDenied reports whether the agent does not have the pod, or does not let the bridge delete
+// it.
+func isGoneOrDenied(err error) bool {
 	var status *api.StatusError
 	return errors.As(err, &status) && (status.Status == http.StatusNotFound ||
 		status.Status == http.StatusForbidden)

@@ -27,7 +27,7 @@ type loggedSource struct {
 	mu        sync.Mutex // a reflector may call from two goroutines
 	open      bool       // the last list or watch request succeeded
 	lastError string     // the last logged error; empty: none since the last success
-	loggedAt  time.Time  // when it was logged
+	loggedAt  time.Time  // when lastError was logged
 }
 
 // logInterval is the shortest time between two log lines about failures with different errors.
@@ -72,8 +72,8 @@ func (n *loggedSource) logChange(ctx context.Context, err error) {
 
 // cause returns an error's text without its URL, which differs in each request.
 func cause(err error) string {
-	if asked := (*url.Error)(nil); errors.As(err, &asked) {
-		err = asked.Err
+	if urlErr := (*url.Error)(nil); errors.As(err, &urlErr) {
+		err = urlErr.Err
 	}
 	return err.Error()
 }

@@ -62,8 +62,8 @@ func newStore(changed func()) *store {
 	return s
 }
 
-// NewListReducer returns a function that reduces the pods of one list while they are read. After
-// maxBytes it reduces large pods to the minimum.
+// NewListReducer returns a function that reduces the pods of one list while they are read. Once the
+// list exceeds maxBytes, it reduces ended and large pods to the minimum.
 func NewListReducer() func(*v1.Pod) *v1.Pod {
 	gathered := 0 // bytes
 	return func(p *v1.Pod) *v1.Pod {
@@ -82,9 +82,9 @@ func (s *store) put(p *v1.Pod) {
 	s.mu.Lock()
 	defer s.notify()
 	defer s.mu.Unlock()
-	was := s.pods[keyOf(p)].pod
-	if was != nil && was.UID != p.UID { // replaced while the watch was interrupted
-		s.markGone(was.UID)
+	previous := s.pods[keyOf(p)].pod
+	if previous != nil && previous.UID != p.UID { // replaced while the watch was interrupted
+		s.markGone(previous.UID)
 	}
 	if hasEnded(p) && len(s.pods) >= maxPods {
 		s.set(keyOf(p), nil)
@@ -93,7 +93,7 @@ func (s *store) put(p *v1.Pod) {
 	}
 	s.set(keyOf(p), p)
 	defer s.fit()
-	if was == nil || was.UID != p.UID || !sameAgentPod(was, p) {
+	if previous == nil || previous.UID != p.UID || !sameAgentPod(previous, p) {
 		s.dirty[p.UID] = p
 		delete(s.gone, p.UID)
 	}
@@ -104,7 +104,7 @@ func (s *store) drop(p *v1.Pod) {
 	s.mu.Lock()
 	defer s.notify()
 	defer s.mu.Unlock()
-	if is := s.pods[keyOf(p)].pod; is != nil && is.UID == p.UID {
+	if stored := s.pods[keyOf(p)].pod; stored != nil && stored.UID == p.UID {
 		s.set(keyOf(p), nil)
 	}
 	s.markGone(p.UID)
@@ -162,28 +162,28 @@ func (s *store) fit() {
 	if s.bytes <= maxBytes {
 		return
 	}
-	first := func(k key) int {
+	rank := func(k key) int {
 		if hasEnded(s.pods[k].pod) {
 			return 0
 		}
 		return 1
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(s.pods), func(a, b key) int {
-		return cmp.Or(cmp.Compare(first(a), first(b)), cmp.Compare(s.pods[b].size, s.pods[a].size))
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(s.pods[b].size, s.pods[a].size))
 	}) {
-		is := s.pods[k]
+		stored := s.pods[k]
 		switch {
 		case s.bytes <= maxBytes/4*3:
 			return
-		case is.minimal:
+		case stored.minimal:
 			continue
 		}
-		s.set(k, minimal(is.pod))
-		now := s.pods[k]
-		now.minimal = true
-		s.pods[k] = now
-		if s.dirty[now.pod.UID] != nil {
-			s.dirty[now.pod.UID] = now.pod
+		s.set(k, minimal(stored.pod))
+		reduced := s.pods[k]
+		reduced.minimal = true
+		s.pods[k] = reduced
+		if s.dirty[reduced.pod.UID] != nil {
+			s.dirty[reduced.pod.UID] = reduced.pod
 		}
 	}
 }

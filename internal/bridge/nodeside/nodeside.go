@@ -71,8 +71,8 @@ type Reporter struct {
 	lastContact   time.Time // when the agent last responded
 	lastLoad      *api.NodeLoad
 	loadWrittenAt time.Time
-	sent          map[string]time.Time
-	pendingEvents []*v1.Event // garbage collection events, not sent yet
+	sent          map[string]time.Time // sent events by namespace/name
+	pendingEvents []*v1.Event          // garbage collection events, not sent yet
 	parts         []part
 }
 
@@ -109,7 +109,7 @@ func (s *Reporter) Run(ctx context.Context) {
 
 // followEvents follows the agent's events in a goroutine and passes findings to the loop.
 func (s *Reporter) followEvents(ctx context.Context) {
-	found, wake, o := s.found, s.wake, s.o // it must not use other fields
+	found, wake, o := s.found, s.wake, s.o // this goroutine must not use other fields
 	var since uint64
 	for pause := time.Duration(0); ctx.Err() == nil; {
 		stream, cancel := context.WithTimeout(ctx, streamTimeout)

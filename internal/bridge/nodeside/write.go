@@ -22,18 +22,18 @@ type part struct {
 	write         func(context.Context, time.Time) error
 	retryAt       time.Time // not before
 	delay         time.Duration
-	unreachable   bool // the server was unreachable: until retryAt nothing else is written
+	unreachable   bool // the server was unreachable: later parts wait until retryAt
 	failureLogged bool
 }
 
 // newParts returns the parts in the order in which they are written.
 func (s *Reporter) newParts() []part {
-	return []part{{name: "conditions", write: s.conditions}, {name: "load", write: s.writeLoad},
-		{name: "events", write: s.events}}
+	return []part{{name: "conditions", write: s.writeConditions}, {name: "load", write: s.writeLoad},
+		{name: "events", write: s.sendEvents}}
 }
 
 // writeDue writes the parts that are due. A failed part is retried with backoff. If the server is
-// unreachable, it delays the remaining parts too.
+// unreachable, the remaining parts are delayed too.
 func (s *Reporter) writeDue(ctx context.Context) {
 	now := time.Now()
 	for i := range s.parts {
@@ -66,9 +66,9 @@ func (s *Reporter) writeDue(ctx context.Context) {
 			s.o.Log.Warn("node state write failed, retrying", "what", p.name,
 				"error", err)
 		}
-		asked, _ := kube.RetryAfter(err)
+		retryAfter, _ := kube.RetryAfter(err)
 		p.delay = retry.Backoff(p.delay, minBackoff, maxBackoff)
-		if p.retryAt = now.Add(max(retry.Jitter(p.delay), asked)); p.unreachable {
+		if p.retryAt = now.Add(max(retry.Jitter(p.delay), retryAfter)); p.unreachable {
 			return
 		}
 	}
@@ -87,12 +87,12 @@ func (s *Reporter) canWrite(ctx context.Context) (bool, error) {
 	return *s.restricted, nil
 }
 
-// conditions writes the node's conditions.
-func (s *Reporter) conditions(ctx context.Context, now time.Time) (err error) {
+// writeConditions writes the node's conditions.
+func (s *Reporter) writeConditions(ctx context.Context, now time.Time) (err error) {
 	if s.state != nil && !s.state.Kubelet || s.state == nil && now.Sub(s.lastContact) <= verdict.AgentTimeout {
 		return nil
 	}
-	if may, err := s.canWrite(ctx); err != nil || !may {
+	if allowed, err := s.canWrite(ctx); err != nil || !allowed {
 		return err
 	}
 	if s.node == nil {
@@ -106,22 +106,22 @@ func (s *Reporter) conditions(ctx context.Context, now time.Time) (err error) {
 	if due == nil {
 		return nil
 	}
-	is, err := s.o.API.PatchNodeStatus(ctx, s.o.Node,
+	node, err := s.o.API.PatchNodeStatus(ctx, s.o.Node,
 		patchBody("status", map[string]any{"conditions": due}))
 	if err != nil {
-		s.node = nil // read it again: it may have changed
+		s.node = nil // read the node again: it may have changed
 		return err
 	}
 	s.logChanged(due)
-	s.node = is
+	s.node = node
 	return nil
 }
 
 // logChanged logs the conditions with a changed status.
-func (s *Reporter) logChanged(now []v1.NodeCondition) {
-	for _, c := range now {
-		for _, was := range s.node.Status.Conditions {
-			if was.Type == c.Type && was.Status != c.Status {
+func (s *Reporter) logChanged(written []v1.NodeCondition) {
+	for _, c := range written {
+		for _, previous := range s.node.Status.Conditions {
+			if previous.Type == c.Type && previous.Status != c.Status {
 				//log: The bridge changed the status of a condition of the node.
 				s.o.Log.Info("node condition changed", "condition", string(c.Type),
 					"status", string(c.Status), "reason", c.Reason)
@@ -140,7 +140,7 @@ func (s *Reporter) writeLoad(ctx context.Context, now time.Time) error {
 	if !ok || !verdict.LoadDue(now, &load, s.lastLoad, s.loadWrittenAt) {
 		return nil
 	}
-	if may, err := s.canWrite(ctx); err != nil || !may {
+	if allowed, err := s.canWrite(ctx); err != nil || !allowed {
 		return err
 	}
 	if err := s.patchLease(ctx, map[string]string{api.LoadAnnotation: load.Annotation()}); err != nil {
@@ -153,7 +153,7 @@ func (s *Reporter) writeLoad(ctx context.Context, now time.Time) error {
 // patchLease writes the Lease's annotations and its owner, so that it is deleted with its node. It
 // adds the owner also to an existing Lease without an owner. Some clusters allow an owner only to
 // clients that may delete the object (plugin/pkg/admission/gc/gc_admission.go, v1.36.3). A bridge
-// may not, so there the Lease gets its owner at creation or never.
+// may not: on such clusters the Lease gets its owner at creation or never.
 func (s *Reporter) patchLease(ctx context.Context, annotations map[string]string) error {
 	var owners []metav1.OwnerReference
 	if s.node != nil {
@@ -177,13 +177,13 @@ func (s *Reporter) patchLease(ctx context.Context, annotations map[string]string
 	return err
 }
 
-// events sends the findings in the state and in the agent's events.
-func (s *Reporter) events(ctx context.Context, now time.Time) error {
+// sendEvents sends the findings in the state and in the agent's events.
+func (s *Reporter) sendEvents(ctx context.Context, now time.Time) error {
 	all := s.pendingEvents
 	if s.state != nil && now.Sub(s.lastContact) <= verdict.AgentTimeout {
 		all = append(verdict.Findings(s.state, s.o.Node), all...)
 	}
-	var refused error
+	var rejected error
 	for _, e := range all {
 		key := e.Namespace + "/" + e.Name
 		if _, sent := s.sent[key]; sent {
@@ -195,7 +195,7 @@ func (s *Reporter) events(ctx context.Context, now time.Time) error {
 		case kube.Unreachable:
 			return err
 		default: // may concern this event only
-			refused = err
+			rejected = err
 		}
 	}
 	s.pendingEvents = slices.DeleteFunc(s.pendingEvents, func(e *v1.Event) bool {
@@ -207,7 +207,7 @@ func (s *Reporter) events(ctx context.Context, now time.Time) error {
 			delete(s.sent, key)
 		}
 	}
-	return refused
+	return rejected
 }
 
 // patchBody returns the patch of one part of an object.

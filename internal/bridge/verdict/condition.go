@@ -24,7 +24,8 @@ var conditions = []v1.NodeConditionType{v1.NodeDiskPressure, v1.NodeMemoryPressu
 const HeartbeatInterval = 5 * time.Minute
 
 // AgentTimeout is the time without contact to the agent after which its conditions become Unknown.
-// A cluster waits as long for a kubelet by default.
+// It is shorter than kube-controller-manager's default grace period for a kubelet
+// (node-monitor-grace-period: 50 s, v1.36.3).
 const AgentTimeout = 40 * time.Second
 
 // Reasons of conditions. They differ from the kubelet's, which stand for the kubelet's own
@@ -81,8 +82,8 @@ func NodeConditions(now time.Time, s *api.State, lastContact time.Time, existing
 }
 
 // staleConditions returns the conditions of an earlier bridge, set to Unknown, if the agent has not
-// responded to this bridge for AgentTimeout: they may be long outdated. It returns each only once
-// and no others, because it is unknown whether the node has a kubelet.
+// responded to this bridge for AgentTimeout: the conditions may be stale. It returns each condition
+// only once and adds none, because it is unknown whether the node has a kubelet.
 func staleConditions(now, lastContact time.Time, existing []v1.NodeCondition) (out []v1.NodeCondition) {
 	if now.Sub(lastContact) <= AgentTimeout {
 		return nil

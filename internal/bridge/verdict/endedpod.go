@@ -12,10 +12,10 @@ import (
 
 // judgeTerminal judges a pod in a terminal phase. A pod that ended without the bridge is not
 // changed. failedAt is as in Judge.
-func judgeTerminal(now time.Time, r *api.Record, pod *v1.Pod, ours bool, failedAt time.Time) Verdict {
+func judgeTerminal(now time.Time, r *api.Record, pod *v1.Pod, setByBridge bool, failedAt time.Time) Verdict {
 	s := &pod.Status
 	switch {
-	case !ours:
+	case !setByBridge:
 		return Verdict{Act: Done, Reason: "pod had already ended"}
 	case s.Phase == v1.PodSucceeded:
 		return Verdict{Act: Done, Reason: "pod succeeded"}
@@ -72,9 +72,9 @@ func kubeletReportIsFinal(pod *v1.Pod) bool {
 // ContainerEnd is the way a container, or a pod, has ended.
 type ContainerEnd int
 
-// Values of ContainerEnd. The highest one of its containers applies to a pod.
+// Values of ContainerEnd. A pod has the highest value of its containers.
 const (
-	EndUnknown   ContainerEnd = iota // there are no containers
+	EndUnknown   ContainerEnd = iota // the pod has no containers
 	EndSucceeded                     // exit code 0
 	EndFailed
 	EndWaiting // not started, or waiting for a restart, according to its status

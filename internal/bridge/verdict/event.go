@@ -18,8 +18,8 @@ import (
 // Component is the source component of events.
 const Component = "jettison"
 
-// EventMaxAge is the age up to which an event is sent: an API server keeps events for an hour by
-// default.
+// EventMaxAge is the maximum age of an event that is sent: an API server keeps events for an hour
+// by default.
 const EventMaxAge = time.Hour
 
 // Reasons of events. Evicted and EvictionThresholdMet are the kubelet's.
@@ -65,7 +65,7 @@ const maxMessage = 1024
 // breaks: tenants choose the names of cgroups.
 func printableMessage(message string) string {
 	message = strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) { // the only space that it accepts is U+0020
+		if !unicode.IsPrint(r) { // IsPrint accepts no space except U+0020
 			return ' '
 		}
 		return r
@@ -74,8 +74,7 @@ func printableMessage(message string) string {
 }
 
 // Limits of the admission policies jettison-bridge-pods and jettison-bridge-events. A message and
-// annotations name each container that contributed, and an author may give a pod any number of
-// them.
+// annotations name each container that contributed, and a pod may have any number of containers.
 const (
 	maxStatusMessage = 4096
 	maxAnnotation    = 2048
@@ -135,8 +134,8 @@ func Events(now time.Time, r *api.Record, v Verdict, node string, eventsOnly boo
 	return out
 }
 
-// RecordsLost returns the event of a record gap: nothing is known of evictions up to the ID in gap.
-// It returns nil if the gap is too old.
+// RecordsLost returns the event of a record gap: the agent lost records up to the ID in gap. It
+// returns nil if the gap is too old.
 func RecordsLost(now time.Time, node string, gap *api.RecordsGap) *v1.Event {
 	at, ok := BeganAt(gap.Until)
 	if !ok {
@@ -146,11 +145,11 @@ func RecordsLost(now time.Time, node string, gap *api.RecordsGap) *v1.Event {
 		return nil
 	}
 	a := eventSubject{node: node, time: at, warning: true, object: nodeObject(node)}
-	upTo := gap.Until
-	if upTo == "" {
-		upTo = timeBucket(now)
+	lastLost := gap.Until
+	if lastLost == "" {
+		lastLost = timeBucket(now)
 	}
-	return a.event(reasonLost, "Eviction records were lost: "+gap.Reason, upTo, "lost")
+	return a.event(reasonLost, "Eviction records were lost: "+gap.Reason, lastLost, "lost")
 }
 
 // starvedResource returns the resource of a signal in the kubelet's words

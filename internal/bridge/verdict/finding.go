@@ -25,17 +25,17 @@ const MaxFindings = 16
 // FindingInterval.
 func Findings(s *api.State, node string) []*v1.Event {
 	var out []*v1.Event
-	at, when := s.Time, timeBucket(s.Time)
-	of := eventSubject{node: node, time: at, warning: true, object: nodeObject(node)}
+	at, bucket := s.Time, timeBucket(s.Time)
+	subject := eventSubject{node: node, time: at, warning: true, object: nodeObject(node)}
 	if s.BreakerOpen != "" {
-		out = append(out, of.event("EvictionsStopped", "Evictions are stopped because they did not help: "+
-			s.BreakerOpen, "stopped", when))
+		out = append(out, subject.event("EvictionsStopped", "Evictions are stopped because they did not help: "+
+			s.BreakerOpen, "stopped", bucket))
 	}
 	if h := &s.Headroom; h.ThresholdBytes > 0 && h.NeededBytes > h.ThresholdBytes {
-		out = append(out, of.event("EvictionHeadroomTooSmall", fmt.Sprintf(
+		out = append(out, subject.event("EvictionHeadroomTooSmall", fmt.Sprintf(
 			"The hard threshold of memory.available is %s, but processes on this node can use that much "+
 				"before a pod is killed: set it to at least %s",
-			mebi(h.ThresholdBytes), mebi(h.NeededBytes)), "headroom", when))
+			mebi(h.ThresholdBytes), mebi(h.NeededBytes)), "headroom", bucket))
 	}
 	for i := range s.AtOwnLimit {
 		l := &s.AtOwnLimit[i]
@@ -50,7 +50,7 @@ func Findings(s *api.State, node string) []*v1.Event {
 			UID: types.UID(l.Pod.UID),
 		}}
 		const text = "The pod is at its own memory limit; the node is not short of memory because of it"
-		out = append(out, pod.event("MemoryLimitHit", text, "ownlimit", when))
+		out = append(out, pod.event("MemoryLimitHit", text, "ownlimit", bucket))
 	}
 	return out
 }
@@ -61,21 +61,21 @@ func GarbageCollectionFailed(e *api.Event, node string) *v1.Event {
 	if e.Kind != api.EventGarbage || e.Message != api.MessageGarbageFails {
 		return nil
 	}
-	of := eventSubject{node: node, time: e.Time, warning: true, object: nodeObject(node)}
+	subject := eventSubject{node: node, time: e.Time, warning: true, object: nodeObject(node)}
 	text := "Garbage collection failed in part"
 	for _, key := range []string{"error", "problems"} {
-		switch why := e.Fields[key].(type) {
+		switch value := e.Fields[key].(type) {
 		case string:
-			text += ": " + why
-		case []any: // a list of them
+			text += ": " + value
+		case []any: // a list of texts
 			var all []string
-			for _, one := range why {
-				all = append(all, fmt.Sprint(one))
+			for _, item := range value {
+				all = append(all, fmt.Sprint(item))
 			}
 			text += ": " + strings.Join(all, "; ")
 		}
 	}
-	return of.event("GarbageCollectionFailed", text, "garbage", timeBucket(e.Time))
+	return subject.event("GarbageCollectionFailed", text, "garbage", timeBucket(e.Time))
 }
 
 func mebi(bytes uint64) string {

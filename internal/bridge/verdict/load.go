@@ -83,7 +83,7 @@ func LoadDue(now time.Time, l, last *api.NodeLoad, lastAt time.Time) bool {
 		}
 	}
 	for name, share := range last.Pressure {
-		if _, still := l.Pressure[name]; !still && share >= LoadPoints {
+		if _, present := l.Pressure[name]; !present && share >= LoadPoints {
 			return true
 		}
 	}

@@ -18,8 +18,8 @@ func eventName(object string, parts ...string) string {
 	return object + rest
 }
 
-// timeBucket returns a name for the current FindingInterval: one event per kind and object is sent
-// in it.
+// timeBucket returns a name for the FindingInterval that contains at. Within it, one event per kind
+// and object is sent.
 func timeBucket(at time.Time) string {
 	return strconv.FormatInt(at.Unix()/int64(FindingInterval/time.Second), 36)
 }

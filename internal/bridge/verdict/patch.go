@@ -55,7 +55,7 @@ func Patch(now time.Time, act Act, r *api.Record, pod *v1.Pod) []byte {
 			since, observedGeneration(pod, kind)})
 	}
 	target := func(status v1.ConditionStatus, message string) {
-		// keep the reason of a client that set it before
+		// keep the reason of a client that set the condition before
 		if c := condition(pod, v1.DisruptionTarget); c == nil || c.Status != status {
 			add(v1.DisruptionTarget, status, ReasonTarget, message)
 		}
@@ -89,9 +89,10 @@ func Patch(now time.Time, act Act, r *api.Record, pod *v1.Pod) []byte {
 	return body
 }
 
-// annotation returns the record's ID, followed by the number of restores and yields if there were
-// any. The kubelet handles the change as an update of the pod only if the annotation changes, and
-// policy jettison-evicted allows removing the reason once it has the number.
+// annotation returns the record's ID, followed by the number of restores and yields unless it is 0.
+// The kubelet handles the patch as an update of the pod only if the annotation changes. The
+// admission policy jettison-evicted allows removing the reason once the annotation contains the
+// number.
 func annotation(r *api.Record, pod *v1.Pod) string {
 	if recordID(pod) != r.ID {
 		return r.ID

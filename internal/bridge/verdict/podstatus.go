@@ -31,7 +31,8 @@ const mirrorAnnotation = v1.MirrorPodAnnotationKey
 
 // SandboxTimeout is the time that a dead victim with host ports or devices waits for the end of its
 // sandbox before it is set to Failed anyway: a runtime that hangs must not keep the owner from
-// creating a replacement. Before that, the scheduler would assign those resources twice.
+// creating a replacement. If the pod failed while its sandbox still holds these resources, the
+// scheduler would assign them twice.
 const SandboxTimeout = time.Minute
 
 // KubeletGrace is the time after the kill, and after the bridge set the pod to Failed, in which a
@@ -47,7 +48,7 @@ type Act int
 // Values of Act.
 const (
 	Wait    Act = iota // nothing until the record or the pod changes
-	Done               // nothing, finally
+	Done               // nothing, and nothing later
 	Hold               // nothing unless the pod's status is reverted: it is as the record requires
 	Mark               // set condition DisruptionTarget to True: the victim is chosen
 	Unmark             // set that condition to False: the pod was not killed, or runs again
@@ -73,17 +74,17 @@ type Verdict struct {
 }
 
 // Judge returns the action that is due for a record. pod is the pod with the record's namespace and
-// name in the API; nil: none. failedAt is when it was last set to Failed for the record; zero: it
-// was not, or the time is unknown.
+// name in the API; nil: none. failedAt is when the pod was last set to Failed for the record; zero:
+// it was not, or the time is unknown.
 func Judge(now time.Time, r *api.Record, pod *v1.Pod, failedAt time.Time) Verdict {
 	if reason := doneReason(r, pod); reason != "" {
 		return Verdict{Act: Done, Reason: reason}
 	}
-	ours := recordID(pod) == r.ID
+	setByBridge := recordID(pod) == r.ID
 	if pod.Status.Phase == v1.PodFailed || pod.Status.Phase == v1.PodSucceeded {
-		return judgeTerminal(now, r, pod, ours, failedAt)
+		return judgeTerminal(now, r, pod, setByBridge, failedAt)
 	}
-	if ours {
+	if setByBridge {
 		if until := kubeletDeadline(r, failedAt); !reached(now, until, KubeletGrace) {
 			return Verdict{Act: Wait, Reason: "kubelet is about to end the pod", RecheckAt: until}
 		}
@@ -95,12 +96,12 @@ func Judge(now time.Time, r *api.Record, pod *v1.Pod, failedAt time.Time) Verdic
 		return unmark(pod, Verdict{Reason: "pod was not killed"})
 	}
 	done, at := released(now, r, pod)
-	if done && !ours && hasResourceClaims(pod) {
+	if done && !setByBridge && hasResourceClaims(pod) {
 		return Verdict{Act: Done,
 			Reason: "pod has resource claims, which its kubelet must release before the pod fails"}
 	}
 	switch {
-	case done && ours:
+	case done && setByBridge:
 		return Verdict{Act: Restore, Reason: "phase was reverted"}
 	case done:
 		return Verdict{Act: Fail}
@@ -110,7 +111,8 @@ func Judge(now time.Time, r *api.Record, pod *v1.Pod, failedAt time.Time) Verdic
 	return Verdict{Act: Wait, RecheckAt: at}
 }
 
-// doneReason returns why no action will ever be due for a record; empty: one may be.
+// doneReason returns the reason why no action will ever be due for a record; empty: an action may
+// be due.
 func doneReason(r *api.Record, pod *v1.Pod) string {
 	switch {
 	case r.DryRun || r.Outcome == api.OutcomeDryRun:
@@ -178,10 +180,10 @@ func released(now time.Time, r *api.Record, pod *v1.Pod) (done bool, at time.Tim
 	return reached(now, at, SandboxTimeout), at
 }
 
-// reached reports whether at has passed. at was set at most within ahead: if it is further ahead,
-// the clock was set back since, and at counts as passed.
-func reached(now, at time.Time, ahead time.Duration) bool {
-	return !now.Before(at) || at.Sub(now) > ahead
+// reached reports whether at has passed. A time more than maxAhead in the future counts as passed:
+// the clock was set back after at was set.
+func reached(now, at time.Time, maxAhead time.Duration) bool {
+	return !now.Before(at) || at.Sub(now) > maxAhead
 }
 
 // kubeletDeadline returns the time until which a reverted status is left to the kubelet.
@@ -202,8 +204,8 @@ func recordID(pod *v1.Pod) string {
 // unknownContainer stands for a container with unknown name.
 const unknownContainer = "(unknown)"
 
-// restartedContainer returns a container of the pod that started after all of it had ended,
-// according to the agent or the pod's status; empty: none.
+// restartedContainer returns a container that started after the whole pod had ended, according to
+// the agent or the pod's status; empty: none.
 func restartedContainer(r *api.Record, pod *v1.Pod) string {
 	at := endTime(r)
 	name := startedAfter(pod, at)
@@ -245,10 +247,10 @@ func startedAfter(pod *v1.Pod, at time.Time) string {
 	return ""
 }
 
-// holdsSandboxResources reports whether the pod holds resources until its sandbox has ended that a
-// scheduler would assign twice if the pod was Failed earlier: host ports, which the sandbox's
-// network forwards, or devices. Memory, CPU and listening sockets are free once no process is left.
-// It returns true if the containers are unknown.
+// holdsSandboxResources reports whether the pod holds host ports or devices until its sandbox has
+// ended. If the pod was Failed earlier, the scheduler would assign these resources twice. The
+// sandbox's network forwards the host ports. Memory, CPU and listening sockets are free once no
+// process is left. It returns true if the containers are unknown.
 func holdsSandboxResources(pod *v1.Pod) bool {
 	s := &pod.Spec
 	if len(s.Containers) == 0 {
@@ -271,8 +273,8 @@ func hasResourceClaims(pod *v1.Pod) bool {
 	return len(pod.Spec.ResourceClaims) > 0 || pod.Status.ExtendedResourceClaimStatus != nil
 }
 
-// hasDevices reports whether the list has a resource other than the machine's own: the resources of
-// device plugins and drivers have a domain in their names.
+// hasDevices reports whether the list has a resource of a device plugin or driver: their names
+// contain a domain.
 func hasDevices(l v1.ResourceList) bool {
 	for name := range l {
 		if strings.Contains(string(name), "/") {

@@ -15,9 +15,9 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Logs of client-go, for example about the election, have the form of our log. The program runs as
-// a process of its own: client-go's goroutines, which cannot be waited for, read klog's logger,
-// which is set without a lock.
+// Logs of client-go, for example about the election, have the format of the program's log. The
+// program runs as a process of its own: client-go's goroutines, which cannot be waited for, read
+// klog's logger, which is set without a lock.
 func TestDescheduleLogFormat(t *testing.T) {
 	if conf := os.Getenv("JETTISON_TEST_KUBECONFIG"); conf != "" {
 		code := execute(t.Context(), []string{"deschedule", "--policy", "../../internal/cluster/descheduler/planner/testdata/policy.yaml", "--kubeconfig", conf, "--log-json"},

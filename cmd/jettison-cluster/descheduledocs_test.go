@@ -13,9 +13,9 @@ import (
 
 // example is the example of a strategy in docs/operate/descheduling.md.
 type example struct {
-	entry  string // of the policy
+	entry  string // entry of the policy
 	args   []string
-	output string // its first lines
+	output string // first lines of the output
 }
 
 // examples returns the examples of the page by strategy.

@@ -34,7 +34,7 @@ const (
 type Cluster struct {
 	NodeMonitorGracePeriod time.Duration `yaml:"nodeMonitorGracePeriod"`
 	NodeStartupGracePeriod time.Duration `yaml:"nodeStartupGracePeriod"`
-	// A replay ignores it: each frame is a pass.
+	// NodeMonitorPeriod has no effect. It exists because kube-controller-manager has its flag.
 	NodeMonitorPeriod         time.Duration `yaml:"nodeMonitorPeriod"`
 	NodeEvictionRate          float64       `yaml:"nodeEvictionRate"`
 	SecondaryNodeEvictionRate float64       `yaml:"secondaryNodeEvictionRate"`
@@ -54,7 +54,7 @@ type Cluster struct {
 	// replace starts after this time without taint writes by another controller
 	ReplaceQuiet time.Duration `yaml:"replaceQuiet"`
 	RespectPDB   bool          `yaml:"respectPDB"`
-	// after this time past its deadline a pod is deleted
+	// a pod is deleted despite its budgets at this time after its deadline
 	PDBTimeout time.Duration `yaml:"pdbTimeout"`
 
 	// the placeholders {node}, {providerID} and {address} are replaced
@@ -84,7 +84,7 @@ const DefaultAddress = "127.0.0.1:10270"
 // Values of Mode.
 const (
 	Observe = "observe" // write nothing, log planned writes
-	Fence   = "fence"   // only take nodes out of service that a check confirms dead
+	Fence   = "fence"   // only take nodes out of service, after a check confirmed them dead
 	Replace = "replace" // do the work of kube-controller-manager's two controllers
 )
 

@@ -19,7 +19,7 @@ type Flags struct {
 func AddFlags(set *pflag.FlagSet) *Flags {
 	c := Default()
 	set.DurationVar(&c.NodeMonitorPeriod, "node-monitor-period", c.NodeMonitorPeriod,
-		"period of evaluating all nodes")
+		"no effect; kept for compatibility")
 	set.DurationVar(&c.NodeMonitorGracePeriod, "node-monitor-grace-period", c.NodeMonitorGracePeriod,
 		"silence before a node is Unknown")
 	set.DurationVar(&c.NodeStartupGracePeriod, "node-startup-grace-period", c.NodeStartupGracePeriod,
@@ -28,7 +28,7 @@ func AddFlags(set *pflag.FlagSet) *Flags {
 		"nodes tainted per second in a zone")
 	set.Float64Var(&c.SecondaryNodeEvictionRate, "secondary-node-eviction-rate",
 		c.SecondaryNodeEvictionRate,
-		"the same in partial disruption")
+		"the rate in partial disruption")
 	set.Int32Var(&c.LargeClusterSizeThreshold, "large-cluster-size-threshold",
 		c.LargeClusterSizeThreshold,
 		"zones with more nodes are large")
@@ -52,11 +52,11 @@ func (c *Cluster) addProgram(set *pflag.FlagSet) {
 	set.StringVar(&c.Mode, "mode", c.Mode,
 		"observe, fence or replace")
 	set.DurationVar(&c.ReplaceQuiet, "replace-quiet", c.ReplaceQuiet,
-		"wait after foreign taint writes")
+		"wait after taint writes by others")
 	set.BoolVar(&c.RespectPDB, "respect-pdb", c.RespectPDB,
 		"respect disruption budgets before pods are deleted")
 	set.DurationVar(&c.PDBTimeout, "pdb-timeout", c.PDBTimeout,
-		"delete despite budgets after this")
+		"time before budgets are overridden")
 	set.StringArrayVar(&c.FenceCommand, "fence-command", c.FenceCommand,
 		"check program; repeat the flag for arguments")
 	set.StringVar(&c.FenceURL, "fence-url", c.FenceURL, "URL to check instead of a program")

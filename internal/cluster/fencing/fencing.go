@@ -1,6 +1,6 @@
-// Package fencing checks whether a silent node is dead, with a program or an HTTP server that knows
-// from outside the cluster, such as a machine's management controller or a cloud API. Only an
-// answer that begins with "dead" confirms it.
+// Package fencing checks whether a silent node is dead. It runs a program or queries an HTTP server
+// that reads the node's state from outside the cluster, such as a machine's management controller
+// or a cloud API. Only an answer that begins with the word "dead" confirms the death.
 package fencing
 
 import (
@@ -33,23 +33,23 @@ const maxAnswer = 4096
 
 // New returns the configured check, or nil if neither a command nor a URL is set. timeout bounds
 // each check.
-func New(command []string, where string, timeout time.Duration) Check {
-	var ask func(ctx context.Context, n *v1.Node) ([]byte, error)
+func New(command []string, target string, timeout time.Duration) Check {
+	var query func(ctx context.Context, n *v1.Node) ([]byte, error)
 	switch {
 	case len(command) > 0:
-		ask = func(ctx context.Context, n *v1.Node) ([]byte, error) { return run(ctx, command, n) }
-	case where != "":
+		query = func(ctx context.Context, n *v1.Node) ([]byte, error) { return run(ctx, command, n) }
+	case target != "":
 		client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse
 		}}
-		ask = func(ctx context.Context, n *v1.Node) ([]byte, error) { return get(ctx, client, where, n) }
+		query = func(ctx context.Context, n *v1.Node) ([]byte, error) { return get(ctx, client, target, n) }
 	default:
 		return nil
 	}
 	return func(ctx context.Context, n *v1.Node) (bool, error) {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
-		text, err := ask(ctx, n)
+		text, err := query(ctx, n)
 		if err != nil {
 			return false, fmt.Errorf("check whether node %s is dead: %w", n.Name, err)
 		}
@@ -86,8 +86,8 @@ func expand(text string, n *v1.Node, escape func(string) string) string {
 		"{address}", escape(address)).Replace(text)
 }
 
-// run runs the check program without a shell. The program must exit with code 0. Values that the
-// node reports must not become options: see the error.
+// run runs the check program without a shell. The program must exit with code 0. It rejects a value
+// of the node that would turn an argument into an option.
 func run(ctx context.Context, command []string, n *v1.Node) ([]byte, error) {
 	args := make([]string, 0, len(command))
 	for _, a := range command[1:] {

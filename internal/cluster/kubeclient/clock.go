@@ -8,8 +8,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// ServerClock measures the difference between the API server's clock and ours, from the Date header
-// of its last response. It is safe for concurrent use.
+// ServerClock measures the difference between the clocks of the API server and of this machine,
+// from the Date header of the last response. It is safe for concurrent use.
 type ServerClock struct {
 	mu                     sync.Mutex
 	serverTime, receivedAt time.Time // of the last response; zero: none yet
@@ -26,19 +26,19 @@ func (d *ServerClock) Track(c *rest.Config) *rest.Config {
 // arrives late.
 const tolerance = 2 * time.Second
 
-// Skew returns the API server's clock minus the clock that ours reads; below 0 the API server's is
-// behind.
-func (d *ServerClock) Skew(ours func(time.Time) time.Time) time.Duration {
+// Skew returns the API server's clock minus the caller's clock, or 0 within tolerance or before the
+// first response. toLocal converts a time of this machine to the caller's clock.
+func (d *ServerClock) Skew(toLocal func(time.Time) time.Time) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.serverTime.IsZero() {
 		return 0
 	}
-	ahead := d.serverTime.Sub(ours(d.receivedAt))
-	if ahead.Abs() <= tolerance {
+	skew := d.serverTime.Sub(toLocal(d.receivedAt))
+	if skew.Abs() <= tolerance {
 		return 0
 	}
-	return ahead
+	return skew
 }
 
 type clockTransport struct {

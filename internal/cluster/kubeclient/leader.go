@@ -87,11 +87,11 @@ func NewLeader(leases coordination.LeasesGetter, e Election, log *slog.Logger) (
 		hold: newHold()}, nil
 }
 
-// Identity returns this replica's name in the Lease: the host name, which is the pod's, and a
-// unique suffix.
+// Identity returns this replica's name in the Lease: the host name, which in a pod is the pod's
+// name, and a unique suffix.
 func (l *Leader) Identity() string { return l.identity }
 
-// Holds reports whether this replica leads. Then no other one does.
+// Holds reports whether this replica leads. While it does, no other replica leads.
 func (l *Leader) Holds() bool { return l.hold.left() > 0 }
 
 // Holder returns the last known leader; empty: none or unknown.
@@ -154,8 +154,8 @@ func (l *Leader) campaign(ctx context.Context, work func(context.Context)) error
 	return nil
 }
 
-// term is one term of leadership. client-go starts it in a goroutine, possibly late: after end it
-// does not start.
+// term is one term of leadership. client-go calls run in a goroutine, possibly late: after end, run
+// does nothing.
 type term struct {
 	leader *Leader
 	work   func(context.Context)

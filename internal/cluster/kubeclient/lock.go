@@ -28,7 +28,7 @@ func (h *hold) renew(until time.Time) {
 	}
 }
 
-// left returns the remaining time of leadership, the shorter one by two clocks: the monotonic clock
+// left returns the remaining time of leadership, the shorter one of two clocks: the monotonic clock
 // stops while the machine is suspended, and the wall clock can be set.
 func (h *hold) left() time.Duration {
 	h.mu.Lock()
@@ -40,8 +40,9 @@ func (h *hold) left() time.Duration {
 	return min(h.until.Sub(now), h.until.Round(0).Sub(now.Round(0)))
 }
 
-// lock is the Lease for client-go's election. It records until when this replica leads, counted
-// from before each request: standbys count from their observation of the renewal, which is later.
+// lock is the Lease for client-go's election. It records the end of this replica's leadership,
+// counted from before each request: standbys count from their observation of the renewal, which is
+// later.
 //
 // It also ends the work before the Lease is released. The election alone does not: after failed
 // renewals it first tries to release for up to another deadline.
@@ -53,8 +54,8 @@ type lock struct {
 	stop        func()        // ends the work and waits for it
 }
 
-// Get reads the Lease. If it names another holder, this replica no longer leads: someone deleted or
-// overwrote the Lease.
+// Get reads the Lease. If it names another holder, this replica no longer leads: the Lease was
+// deleted or overwritten.
 func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := l.Interface.Get(ctx)
 	if err == nil && record.HolderIdentity != "" && record.HolderIdentity != l.Identity() &&

@@ -55,13 +55,13 @@ func locked[T any](m *Mirror, take func(T)) func(T) {
 
 // replace sets the contents of the table to those of a list.
 func (t *table[K, T]) replace(n int, all iter.Seq[T]) {
-	here := make(map[K]bool, n)
+	listed := make(map[K]bool, n)
 	for o := range all {
-		here[t.key(o)] = true
+		listed[t.key(o)] = true
 		t.set(o)
 	}
 	for k := range t.objects {
-		if !here[k] {
+		if !listed[k] {
 			t.remove(k)
 		}
 	}
@@ -86,7 +86,7 @@ func (m *Mirror) nodeFeed() *kubefeed.Feed[*v1.Node] {
 	})
 }
 
-// leaseFeed returns the store of the Lease watch. Renewals wake no one.
+// leaseFeed returns the store of the Lease watch. Renewals do not signal Changed.
 func (m *Mirror) leaseFeed() *kubefeed.Feed[*coordination.Lease] {
 	remove := func(name string) {
 		delete(m.leases, name)
@@ -170,11 +170,11 @@ func (m *Mirror) setPod(p *v1.Pod) {
 		return
 	}
 	m.pods[p.UID] = p
-	of := m.podsByNode[p.Spec.NodeName]
-	if i := slices.Index(of, previous); previous != nil && i >= 0 {
-		of[i] = p
+	onNode := m.podsByNode[p.Spec.NodeName]
+	if i := slices.Index(onNode, previous); previous != nil && i >= 0 {
+		onNode[i] = p
 	} else {
-		m.podsByNode[p.Spec.NodeName] = append(of, p)
+		m.podsByNode[p.Spec.NodeName] = append(onNode, p)
 	}
 	if m.affectsDecisions(p) {
 		m.notify()
@@ -188,8 +188,8 @@ func (m *Mirror) dropPod(uid types.UID) {
 		return
 	}
 	delete(m.pods, uid)
-	of := slices.DeleteFunc(m.podsByNode[stored.Spec.NodeName], func(p *v1.Pod) bool { return p.UID == uid })
-	if m.podsByNode[stored.Spec.NodeName] = of; len(of) == 0 {
+	onNode := slices.DeleteFunc(m.podsByNode[stored.Spec.NodeName], func(p *v1.Pod) bool { return p.UID == uid })
+	if m.podsByNode[stored.Spec.NodeName] = onNode; len(onNode) == 0 {
 		delete(m.podsByNode, stored.Spec.NodeName)
 	}
 	if m.affectsDecisions(stored) {

@@ -195,14 +195,14 @@ func (m *Mirror) notify() {
 	}
 }
 
-// older reports whether version is older than the other one of the same object. Versions that are
-// not numbers cannot be compared and count as newer (apimachinery's util/resourceversion: they are
+// older reports whether version is older than other, both of the same object. Versions that are not
+// numbers cannot be compared and count as newer (apimachinery's util/resourceversion: they are
 // numbers since 1.35).
-func older(version, than string) bool {
+func older(version, other string) bool {
 	a, err := strconv.ParseUint(version, 10, 64)
 	if err != nil {
 		return false
 	}
-	b, err := strconv.ParseUint(than, 10, 64)
+	b, err := strconv.ParseUint(other, 10, 64)
 	return err == nil && a < b
 }

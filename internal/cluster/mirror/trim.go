@@ -13,15 +13,15 @@ import (
 )
 
 // maxTolerations limits the number of toleration lists that pods share, and maxShared the size of
-// each, in bytes of tolerationKey. Most pods have the same few lists; little may be kept for
-// others.
+// each, in bytes of tolerationKey. Most pods have the same few lists; rare lists must not use much
+// memory.
 const (
 	maxTolerations = 4096
 	maxShared      = 1 << 10
 )
 
-// trimmer reduces objects to the fields that decisions use. It is called with the mirror's lock
-// held for pods.
+// trimmer reduces objects to the fields that decisions use. Its method pod requires the mirror's
+// lock.
 type trimmer struct {
 	rivals      []string
 	tolerations map[string][]v1.Toleration
@@ -61,7 +61,7 @@ func (k *trimmer) node(n *v1.Node) *v1.Node {
 	return out
 }
 
-// Rival returns the last of the given field managers that wrote taints of the node, and the time of
+// Rival returns the field manager among rivals that last wrote taints of the node, and the time of
 // the write; empty: none.
 func Rival(n *v1.Node, rivals []string) (manager string, at time.Time) {
 	for i := range n.ManagedFields {

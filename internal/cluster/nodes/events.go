@@ -32,7 +32,7 @@ func newEvents(ctx context.Context, client kubernetes.Interface, log *slog.Logge
 	b := record.NewBroadcaster(record.WithContext(ctx))
 	b.StartRecordingToSink(&typed.EventSinkImpl{Interface: client.CoreV1().Events("")})
 	scheme := runtime.NewScheme()
-	// Only references with a kind are used, so that the scheme is not needed.
+	// Each reference names its kind, so the recorder does not need the scheme.
 	if err := v1.AddToScheme(scheme); err != nil {
 		//log: The object types for events could not be registered. Events may be missing.
 		//do: Report a bug: this depends on the build only.
@@ -55,8 +55,8 @@ func (e *events) record(component string, all []cluster.Event) {
 	}
 }
 
-// heldEvents holds the events of silent nodes and their pods until the write succeeds. A contact
-// with the node before that makes them wrong.
+// heldEvents holds the events of silent nodes and their pods until the write succeeds. If the node
+// is in contact before, the events would be wrong.
 type heldEvents struct {
 	nodes map[string]cluster.Event
 	pods  map[types.UID]cluster.Event
@@ -89,11 +89,11 @@ func (h *heldEvents) hold(actions *lifecycle.Actions) (now []cluster.Event) {
 }
 
 // take removes a held event and returns it as a list.
-func take[K comparable](of map[K]cluster.Event, key K) []cluster.Event {
-	e, ok := of[key]
+func take[K comparable](held map[K]cluster.Event, key K) []cluster.Event {
+	e, ok := held[key]
 	if !ok {
 		return nil
 	}
-	delete(of, key)
+	delete(held, key)
 	return []cluster.Event{e}
 }

@@ -17,7 +17,7 @@ import (
 const (
 	// The interval between two steps is at least minStepGap and at least stepCostFactor times the
 	// duration of the last one, so that changes and deadlines are batched. A step with 5,000 nodes
-	// takes some milliseconds, and one is due for each of many nodes that wait for a token.
+	// takes some milliseconds, and each of many nodes that wait for a token requests a step.
 	minStepGap     = 20 * time.Millisecond
 	stepCostFactor = 4
 	// maxSleep bounds the sleep of the loop, which must show that it is alive.
@@ -33,10 +33,10 @@ const workers = 32
 // monotonic clock: otherwise a wall clock that is set forward would end toleration periods early.
 type clock struct{ start time.Time }
 
-func (c clock) now() time.Time { return c.at(time.Now()) }
+func (c clock) now() time.Time { return c.fromMachine(time.Now()) }
 
-// at converts a time of this machine.
-func (c clock) at(machine time.Time) time.Time { return c.start.Add(machine.Sub(c.start)) }
+// fromMachine converts a time of this machine.
+func (c clock) fromMachine(machine time.Time) time.Time { return c.start.Add(machine.Sub(c.start)) }
 
 // loop owns the state of one term of leadership.
 type loop struct {
@@ -55,7 +55,7 @@ type loop struct {
 // runState holds the state about rivals and logged conditions.
 type runState struct {
 	heldReason string // why this replica does not act; empty: it acts
-	acting     bool   // it acted before: from then on rivals are only logged
+	acting     bool   // this replica has acted: from then on rivals are only logged
 	logged     map[string]string
 	skewLogged bool // a clock difference was logged
 }
@@ -70,19 +70,19 @@ type schedule struct {
 
 // next returns the time of the next step; ok is false if none is scheduled.
 func (t *schedule) next() (at time.Time, ok bool) {
-	soon := t.lastStep.Add(max(minStepGap, stepCostFactor*t.cost))
-	if t.changed || t.due.Before(soon) {
-		return soon, t.changed || !t.due.IsZero()
+	earliest := t.lastStep.Add(max(minStepGap, stepCostFactor*t.cost))
+	if t.changed || t.due.Before(earliest) {
+		return earliest, t.changed || !t.due.IsZero()
 	}
 	return t.due, true
 }
 
 func newLoop(p *controller) *loop {
 	c := p.deps.Config
-	judged := c.Lifecycle()
-	judged.DelayFirstToken = p.leader != nil
+	settings := c.Lifecycle()
+	settings.DelayFirstToken = p.leader != nil
 	l := &loop{
-		ctrl: p, clock: clock{time.Now()}, nodes: lifecycle.New(judged), pods: taint.New(c.Taint()),
+		ctrl: p, clock: clock{time.Now()}, nodes: lifecycle.New(settings), pods: taint.New(c.Taint()),
 		queries: p.queries,
 		state:   runState{logged: map[string]string{}}, schedule: schedule{changed: true},
 	}
@@ -96,12 +96,12 @@ func newLoop(p *controller) *loop {
 // run decides and hands writes to workers until its context ends. When it returns, no write is in
 // flight.
 func (l *loop) run(ctx context.Context) {
-	tasks, settled := make(chan task), make(chan func(), workers)
+	tasks, results := make(chan task), make(chan func(), workers)
 	var pool sync.WaitGroup
 	for range workers {
 		pool.Go(func() {
 			for t := range tasks {
-				settled <- t(ctx)
+				results <- t(ctx)
 			}
 		})
 	}
@@ -125,11 +125,11 @@ func (l *loop) run(ctx context.Context) {
 			return
 		case <-l.ctrl.deps.Mirror.Changed():
 			l.schedule.changed = true
-		case done := <-settled:
+		case done := <-results:
 			l.queue.idle++
 			done()
-		case ask := <-l.queries:
-			ask(l)
+		case query := <-l.queries:
+			query(l)
 		case <-timer.C:
 			if at, ok := l.schedule.next(); !ok || at.After(l.clock.now()) {
 				break
@@ -165,7 +165,7 @@ func (l *loop) step() {
 func (l *loop) lifecycleInput(v *mirror.View, read time.Time) lifecycle.Seen {
 	return lifecycle.Seen{
 		Nodes: v.Nodes, Leases: v.Leases, Pods: v.PodsOf, Read: read, Arrivals: v.Arrivals,
-		ClockSkew: l.ctrl.serverClock.Skew(l.clock.at),
+		ClockSkew: l.ctrl.serverClock.Skew(l.clock.fromMachine),
 	}
 }
 
@@ -202,20 +202,20 @@ func (l *loop) decide(now time.Time, seen lifecycle.Seen, v *mirror.View) {
 	l.ctrl.events.record(taintComponent, evictions.Events)
 }
 
-// logClockSkew logs once that the clocks differ; near the tolerance the difference comes and goes.
-// TimeAdded of a taint is on the clock of its writer.
+// logClockSkew logs a clock difference once, because a difference near the tolerance appears and
+// disappears. TimeAdded of a taint is a time of the writer's clock.
 func (l *loop) logClockSkew() {
-	if ahead := l.ctrl.serverClock.Skew(l.clock.at); ahead != 0 && !l.state.skewLogged {
+	if skew := l.ctrl.serverClock.Skew(l.clock.fromMachine); skew != 0 && !l.state.skewLogged {
 		l.state.skewLogged = true
 		//log: The API server's clock and this machine's differ by skew; above 0 the API server's
 		//  is ahead. Its timestamps are corrected by skew.
 		//do: Synchronize the clocks of the control plane and of this node.
 		l.ctrl.deps.Log.Warn("clock differs from API server",
-			"skew", ahead.Round(time.Second))
+			"skew", skew.Round(time.Second))
 	}
 }
 
-// logDoubt logs the begin and the end of doubt.
+// logDoubt logs the start and the end of doubt.
 func (l *loop) logDoubt() {
 	switch previous := l.state.logged["doubt"]; {
 	case l.lastActions.Doubt == previous:
@@ -231,8 +231,8 @@ func (l *loop) logDoubt() {
 	}
 }
 
-// awaitRival reports whether this replica must not act yet because another controller writes the
-// same taints.
+// awaitRival reports whether this replica must wait because another controller writes the same
+// taints.
 func (l *loop) awaitRival(now time.Time, v *mirror.View) bool {
 	quiet := l.ctrl.deps.Config.ReplaceQuiet
 	if l.ctrl.deps.Config.Mode != config.Replace {

@@ -9,9 +9,9 @@ import (
 	"jettison/cluster/lifecycle"
 )
 
-// metrics holds the metrics of the program. Names and buckets without our prefix are upstream's
-// (pkg/controller/nodelifecycle/metrics.go, pkg/controller/tainteviction/metrics/metrics.go,
-// 1.36.3).
+// metrics holds the metrics of the program. Names and buckets without the prefix jettison_cluster_
+// are upstream's (pkg/controller/nodelifecycle/metrics.go,
+// pkg/controller/tainteviction/metrics/metrics.go, 1.36.3).
 type metrics struct {
 	registry                           *prometheus.Registry
 	zoneHealth, zoneSize, unhealthy    *prometheus.GaugeVec
@@ -97,7 +97,7 @@ func newMetrics(version string) *metrics {
 	return m
 }
 
-func (m *metrics) countWrite(what string, err error) {
+func (m *metrics) countWrite(kind string, err error) {
 	result := "ok"
 	switch {
 	case notSent(err):
@@ -105,7 +105,7 @@ func (m *metrics) countWrite(what string, err error) {
 	case err != nil:
 		result = "failed"
 	}
-	m.writes.WithLabelValues(what, result).Inc()
+	m.writes.WithLabelValues(kind, result).Inc()
 }
 
 func (m *metrics) countTaint(zone string, after time.Duration) {
@@ -143,15 +143,15 @@ func (l *loop) updateMetrics(now time.Time, seen lifecycle.Seen) {
 
 // countQueues sets the gauges of pending writes.
 func (l *loop) countQueues() {
-	of := l.ctrl.metrics.queueDepth
-	of.WithLabelValues("nodes").Set(float64(len(l.queue.nodeJobs)))
+	depth := l.ctrl.metrics.queueDepth
+	depth.WithLabelValues("nodes").Set(float64(len(l.queue.nodeJobs)))
 	evictions, marks := l.queue.depth()
-	of.WithLabelValues("evictions").Set(float64(evictions))
-	of.WithLabelValues("marks").Set(float64(marks))
+	depth.WithLabelValues("evictions").Set(float64(evictions))
+	depth.WithLabelValues("marks").Set(float64(marks))
 }
 
-func boolValue(is bool) float64 {
-	if is {
+func boolValue(b bool) float64 {
+	if b {
 		return 1
 	}
 	return 0

@@ -133,7 +133,8 @@ func (p *controller) run(ctx context.Context, o *Options) error {
 			return fmt.Errorf("listen on --address: %w", err)
 		}
 	}
-	//log: The program connected its clients and serves its status. elected: a leader is elected.
+	//log: The program connected its clients and serves its status. The key elected is true if the
+	//  replicas elect a leader.
 	o.Log.Info("node controller started", "version", o.Version, "mode", o.Config.Mode, "api", o.API.Host,
 		"address", o.Config.Address,
 		"elected", p.leader != nil)

@@ -39,45 +39,45 @@ type queue struct {
 	pendingChecks    []fence.Node
 	checksInFlight   int
 	podsInFlight     int
-	// busy counts the pending writes of a node. Its pods are not evicted before their results are
-	// known.
+	// busy counts the pending writes of a node. The pods of such a busy node are evicted only after
+	// these writes.
 	busy                         map[string]int
 	inFlight                     map[string]bool // nodes with a write in flight
-	silenceJobs                  int             // jobs that write that a node is silent
+	silenceJobs                  int             // jobs that write the conditions of a silent node
 	heldEvents                   heldEvents
-	parked                       map[string]*parked // by busy node
-	parkedEvictions, parkedMarks int                // number of parked ones
+	parked                       map[string]*parkedWrites // by busy node
+	parkedEvictions, parkedMarks int                      // number of parked writes
 	// evictions with a deadline after the last read of the cluster
 	unconfirmed   []*taint.Eviction
 	firstDeadline time.Time // of unconfirmed
 }
 
-// parked holds the pods of a busy node, so that they are not checked repeatedly: many failed nodes
-// have many pods.
-type parked struct {
+// parkedWrites holds the pod writes of a busy node, so that the queue does not check them
+// repeatedly: many failed nodes have many pods.
+type parkedWrites struct {
 	evictions []*taint.Eviction
 	marks     []*lifecycle.Mark
 }
 
-// park returns the parking place of a busy node; nil: the node is not busy.
-func (q *queue) park(node string) *parked {
+// parkedFor returns the parked writes of a busy node; nil: the node is not busy.
+func (q *queue) parkedFor(node string) *parkedWrites {
 	if q.busy[node] == 0 {
 		return nil
 	}
 	if q.parked[node] == nil {
-		q.parked[node] = &parked{}
+		q.parked[node] = &parkedWrites{}
 	}
 	return q.parked[node]
 }
 
-// unpark moves the parked pods of a node to the queue.
+// unpark moves the parked writes of a node to the queue.
 func (q *queue) unpark(node string) {
-	if waiting := q.parked[node]; waiting != nil {
+	if parked := q.parked[node]; parked != nil {
 		delete(q.parked, node)
-		q.parkedEvictions -= len(waiting.evictions)
-		q.parkedMarks -= len(waiting.marks)
-		q.pendingEvictions = append(q.pendingEvictions, waiting.evictions...)
-		q.pendingMarks = append(q.pendingMarks, waiting.marks...)
+		q.parkedEvictions -= len(parked.evictions)
+		q.parkedMarks -= len(parked.marks)
+		q.pendingEvictions = append(q.pendingEvictions, parked.evictions...)
+		q.pendingMarks = append(q.pendingMarks, parked.marks...)
 	}
 }
 
@@ -94,12 +94,12 @@ type nodeJob struct {
 	labels *lifecycle.Labels
 	taints *lifecycle.Taints
 	stamp  *taint.Stamp
-	fence  int // 1: take out of service, -1: put back
+	fence  int // 1: take the node out of service, -1: put it back
 }
 
 func newQueue(l *loop) *queue {
 	return &queue{loop: l, idle: workers, busy: map[string]int{}, inFlight: map[string]bool{},
-		heldEvents: newHeldEvents(), parked: map[string]*parked{}}
+		heldEvents: newHeldEvents(), parked: map[string]*parkedWrites{}}
 }
 
 // addNodes queues the writes to nodes. fenced may be nil.
@@ -107,7 +107,7 @@ func (q *queue) addNodes(v *mirror.View, actions *lifecycle.Actions, evictions *
 	fenced *fence.Actions) {
 	jobs := map[string]*nodeJob{}
 	var order []string
-	of := func(name string) *nodeJob {
+	jobFor := func(name string) *nodeJob {
 		if jobs[name] == nil {
 			jobs[name] = &nodeJob{node: v.Nodes[name], lease: v.Leases[name]}
 			order = append(order, name)
@@ -115,23 +115,23 @@ func (q *queue) addNodes(v *mirror.View, actions *lifecycle.Actions, evictions *
 		return jobs[name]
 	}
 	for i := range actions.Status {
-		of(actions.Status[i].Node).status = &actions.Status[i]
+		jobFor(actions.Status[i].Node).status = &actions.Status[i]
 	}
 	for i := range actions.Labels {
-		of(actions.Labels[i].Node).labels = &actions.Labels[i]
+		jobFor(actions.Labels[i].Node).labels = &actions.Labels[i]
 	}
 	for i := range actions.Taints {
-		of(actions.Taints[i].Node).taints = &actions.Taints[i]
+		jobFor(actions.Taints[i].Node).taints = &actions.Taints[i]
 	}
 	for i := range evictions.Stamps {
-		of(evictions.Stamps[i].Node).stamp = &evictions.Stamps[i]
+		jobFor(evictions.Stamps[i].Node).stamp = &evictions.Stamps[i]
 	}
 	if fenced != nil {
 		for _, n := range fenced.Set {
-			of(n.Name).fence = 1
+			jobFor(n.Name).fence = 1
 		}
 		for _, n := range fenced.Lift {
-			of(n.Name).fence = -1
+			jobFor(n.Name).fence = -1
 		}
 		q.pendingChecks = append(q.pendingChecks, fenced.Check...)
 	}
@@ -273,8 +273,8 @@ func (q *queue) settleNode(j *nodeJob, out writes.NodeResult) {
 	q.finishNode(j, out)
 }
 
-// finishNode reports the results to the cores. A job without a write counts as done: the next step
-// decides again.
+// finishNode reports the results to the cores. A job without a write counts as successful: the next
+// step decides again.
 func (q *queue) finishNode(j *nodeJob, out writes.NodeResult) {
 	l, name, uid, now := q.loop, j.node.Name, j.node.UID, q.loop.clock.now()
 	if q.busy[name]--; q.busy[name] <= 0 {
@@ -349,8 +349,8 @@ func (q *queue) nextEvict() task {
 	if len(q.pendingEvictions)+len(q.unconfirmed) == 0 || q.podsInFlight >= maxPodWrites {
 		return nil
 	}
-	fresh := l.ctrl.deps.Mirror.CurrentAt()
-	if len(q.unconfirmed) > 0 && !fresh.Before(q.firstDeadline) {
+	currentAt := l.ctrl.deps.Mirror.CurrentAt()
+	if len(q.unconfirmed) > 0 && !currentAt.Before(q.firstDeadline) {
 		q.pendingEvictions, q.unconfirmed = append(q.pendingEvictions, q.unconfirmed...), nil
 	}
 	defer func() {
@@ -360,12 +360,12 @@ func (q *queue) nextEvict() task {
 	}()
 	for len(q.pendingEvictions) > 0 {
 		e := pop(&q.pendingEvictions)
-		if at := q.park(e.Node); at != nil {
+		if at := q.parkedFor(e.Node); at != nil {
 			at.evictions = append(at.evictions, e)
 			q.parkedEvictions++
 			continue
 		}
-		if fresh.Before(e.Deadline) {
+		if currentAt.Before(e.Deadline) {
 			if len(q.unconfirmed) == 0 || e.Deadline.Before(q.firstDeadline) {
 				q.firstDeadline = e.Deadline
 			}
@@ -404,7 +404,7 @@ func (q *queue) nextMark() task {
 	l := q.loop
 	for len(q.pendingMarks) > 0 && q.podsInFlight < maxPodWrites {
 		m := pop(&q.pendingMarks)
-		if at := q.park(m.Node); at != nil {
+		if at := q.parkedFor(m.Node); at != nil {
 			at.marks = append(at.marks, m)
 			q.parkedMarks++
 			continue

@@ -66,7 +66,8 @@ func (l *loop) logEviction(e *taint.Eviction, err error) {
 	name := e.Namespace + "/" + e.Name
 	switch {
 	case writes.IsBudgetError(err):
-		//log: The eviction is retried until --pdb-timeout has passed, then the pod is deleted.
+		//log: The eviction is retried. When --pdb-timeout has passed after the pod's deadline, the
+		//  pod is deleted.
 		l.ctrl.deps.Log.Info("eviction blocked by disruption budget", "pod", name, "node", e.Node,
 			"error", err)
 		return
@@ -94,25 +95,25 @@ func (l *loop) logMark(m *lifecycle.Mark, err error) {
 }
 
 // logFailure logs a failed write, unless it was not sent.
-func (l *loop) logFailure(what, name string, err error) {
+func (l *loop) logFailure(kind, name string, err error) {
 	if !notSent(err) {
 		//log: The API server did not accept a write. It is retried with backoff while it is
 		//  needed.
 		//do: If it repeats, check error: missing permissions and admission webhooks are common
 		//  causes.
-		l.ctrl.deps.Log.Warn("write failed, retrying", "what", what, "object", name, "error", err)
+		l.ctrl.deps.Log.Warn("write failed, retrying", "what", kind, "object", name, "error", err)
 	}
 }
 
 // logPlanned logs each write that mode observe suppresses, once while it stays planned.
 func (l *loop) logPlanned(now time.Time, actions *lifecycle.Actions, evictions *taint.Actions) {
 	logged := map[string]string{}
-	report := func(key, what string, args ...any) {
+	report := func(key, kind string, args ...any) {
 		content := fmt.Sprint(args...)
 		if logged[key] = content; l.state.logged[key] != content {
-			l.ctrl.metrics.plannedWrites.WithLabelValues(what).Inc()
+			l.ctrl.metrics.plannedWrites.WithLabelValues(kind).Inc()
 			//log: Mode observe: the write of this kind that another mode would make.
-			l.ctrl.deps.Log.Info("would write", append([]any{"what", what}, args...)...)
+			l.ctrl.deps.Log.Info("would write", append([]any{"what", kind}, args...)...)
 		}
 	}
 	for i := range actions.Status {

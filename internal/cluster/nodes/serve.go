@@ -109,14 +109,14 @@ func (p *controller) query(w http.ResponseWriter, r *http.Request, f func(*loop)
 		return
 	}
 	type result struct {
-		what any
-		err  error
+		value any
+		err   error
 	}
 	done := make(chan result, 1)
 	select {
 	case p.queries <- func(l *loop) {
-		what, err := f(l)
-		done <- result{what, err}
+		value, err := f(l)
+		done <- result{value, err}
 	}:
 	case <-r.Context().Done():
 		return
@@ -130,11 +130,11 @@ func (p *controller) query(w http.ResponseWriter, r *http.Request, f func(*loop)
 		writeJSON(w, http.StatusNotFound, report.Error{Error: out.err.Error()})
 		return
 	}
-	writeJSON(w, http.StatusOK, out.what)
+	writeJSON(w, http.StatusOK, out.value)
 }
 
-func writeJSON(w http.ResponseWriter, code int, what any) {
+func writeJSON(w http.ResponseWriter, code int, value any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(what) // the client may have disconnected
+	_ = json.NewEncoder(w).Encode(value) // the client may have disconnected
 }

@@ -91,7 +91,7 @@ func optional(t time.Time) *time.Time {
 }
 
 // explain returns the deadlines of the pods of a node, or of one pod. object is NODE,
-// NAMESPACE/POD, or a pod in the namespace default.
+// NAMESPACE/POD, or POD in the namespace default.
 func (l *loop) explain(object string) (out *report.Explanation, err error) {
 	now := l.clock.now()
 	l.ctrl.deps.Mirror.View(func(v *mirror.View) {
@@ -148,11 +148,11 @@ func (l *loop) podReport(now time.Time, n *v1.Node, p *v1.Pod) report.Pod {
 		out.Stays = "node " + p.Spec.NodeName + " does not exist: the pod garbage collector deletes the pod"
 		return out
 	}
-	for _, one := range l.pods.Explain(now, n, p) {
-		t := report.Taint{Taint: taintText(&one.Taint), Since: one.Taint.TimeAdded.Time,
-			Deadline: optional(one.Deadline)}
-		if one.Toleration != nil {
-			t.Toleration = tolerationText(one.Toleration)
+	for _, verdict := range l.pods.Explain(now, n, p) {
+		t := report.Taint{Taint: taintText(&verdict.Taint), Since: verdict.Taint.TimeAdded.Time,
+			Deadline: optional(verdict.Deadline)}
+		if verdict.Toleration != nil {
+			t.Toleration = tolerationText(verdict.Toleration)
 		}
 		if t.Deadline != nil && (out.Deadline == nil || t.Deadline.Before(*out.Deadline)) {
 			out.Deadline = t.Deadline
@@ -164,7 +164,7 @@ func (l *loop) podReport(now time.Time, n *v1.Node, p *v1.Pod) report.Pod {
 
 // tolerationText formats a toleration as KEY[=VALUE]:EFFECT and its period.
 func tolerationText(t *v1.Toleration) string {
-	key, effect, long := t.Key, string(t.Effect), "forever"
+	key, effect, period := t.Key, string(t.Effect), "forever"
 	if key == "" {
 		key = "any"
 	}
@@ -175,7 +175,7 @@ func tolerationText(t *v1.Toleration) string {
 		effect = "any"
 	}
 	if t.TolerationSeconds != nil {
-		long = fmt.Sprintf("for %d s", *t.TolerationSeconds)
+		period = fmt.Sprintf("for %d s", *t.TolerationSeconds)
 	}
-	return key + ":" + effect + " " + long
+	return key + ":" + effect + " " + period
 }

@@ -24,7 +24,7 @@ type Frame struct {
 }
 
 // check validates a frame that is valid JSON. It returns the field and its fault.
-func (f *Frame) check() (field, what string) {
+func (f *Frame) check() (field, fault string) {
 	at, err := strict.RequireTime(f.Time)
 	if err != nil {
 		return "time", err.Error()
@@ -33,14 +33,14 @@ func (f *Frame) check() (field, what string) {
 	nodes, leases, pods, uids := map[string]int{}, map[string]int{}, map[string]int{},
 		map[types.UID]int{}
 	for i := range f.Nodes {
-		if field, what := checkName(&f.Nodes[i].ObjectMeta, "nodes", i, f.Nodes[i].Name, nodes); what != "" {
-			return field, what
+		if field, fault := checkName(&f.Nodes[i].ObjectMeta, "nodes", i, f.Nodes[i].Name, nodes); fault != "" {
+			return field, fault
 		}
 	}
 	for i := range f.Leases {
 		l := &f.Leases[i]
-		if field, what := checkName(&l.ObjectMeta, "leases", i, l.Namespace+"/"+l.Name, leases); what != "" {
-			return field, what
+		if field, fault := checkName(&l.ObjectMeta, "leases", i, l.Namespace+"/"+l.Name, leases); fault != "" {
+			return field, fault
 		}
 	}
 	for i := range f.Pods {
@@ -48,14 +48,14 @@ func (f *Frame) check() (field, what string) {
 		if p.Namespace == "" {
 			p.Namespace = metav1.NamespaceDefault
 		}
-		if field, what := checkName(&p.ObjectMeta, "pods", i, p.Namespace+"/"+p.Name, pods); what != "" {
-			return field, what
+		if field, fault := checkName(&p.ObjectMeta, "pods", i, p.Namespace+"/"+p.Name, pods); fault != "" {
+			return field, fault
 		}
-		before, twice := uids[p.UID]
+		before, duplicate := uids[p.UID]
 		switch field := fmt.Sprintf("pods[%d].metadata.uid", i); {
 		case p.UID == "":
 			return field, "missing"
-		case twice:
+		case duplicate:
 			return field, fmt.Sprintf("%.64q is not unique, first in pods[%d]", p.UID, before)
 		}
 		uids[p.UID] = i
@@ -65,12 +65,12 @@ func (f *Frame) check() (field, what string) {
 
 // checkName rejects an object without a name, or with the name of another one.
 func checkName(m *metav1.ObjectMeta, list string, i int, full string, seen map[string]int) (field,
-	what string) {
+	fault string) {
 	field = fmt.Sprintf("%s[%d].metadata.name", list, i)
 	if m.Name == "" {
 		return field, "missing"
 	}
-	if before, twice := seen[full]; twice {
+	if before, duplicate := seen[full]; duplicate {
 		return field, fmt.Sprintf("%.128q is not unique, first in %s[%d]", full, list, before)
 	}
 	seen[full] = i

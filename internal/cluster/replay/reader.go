@@ -42,11 +42,11 @@ func (r *reader) next() (*Frame, error) {
 		}
 		f := &Frame{}
 		if err := json.Unmarshal(text, f, decodeOptions); err != nil {
-			field, what := strict.Explain(err, cut, reflect.TypeFor[Frame]())
-			return nil, r.wrapError(field, what)
+			field, fault := strict.Explain(err, cut, reflect.TypeFor[Frame]())
+			return nil, r.wrapError(field, fault)
 		}
-		if field, what := f.check(); what != "" {
-			return nil, r.wrapError(field, what)
+		if field, fault := f.check(); fault != "" {
+			return nil, r.wrapError(field, fault)
 		}
 		if f.at.Before(r.last) {
 			last := r.last.Format(time.RFC3339Nano)
@@ -58,8 +58,8 @@ func (r *reader) next() (*Frame, error) {
 	}
 }
 
-func (r *reader) wrapError(field, what string) error {
-	return &strict.FieldError{File: r.name, Line: r.line, Field: field, Err: errors.New(what)}
+func (r *reader) wrapError(field, fault string) error {
+	return &strict.FieldError{File: r.name, Line: r.line, Field: field, Err: errors.New(fault)}
 }
 
 // readLine reads one line. cut is true if the last line has no line end.

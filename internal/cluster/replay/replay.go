@@ -32,7 +32,7 @@ type Options struct {
 }
 
 // Run decides on all frames and prints the decisions on each as one JSON object per line. An
-// invalid frame ends it after the output for the frames before.
+// invalid frame ends Run with an error, after the output for the earlier frames.
 func Run(ctx context.Context, o Options, stdout io.Writer) (err error) {
 	defer func() {
 		if err != nil && ctx.Err() != nil {

@@ -21,11 +21,11 @@ const (
 func Fetch(ctx context.Context, address, path, object string, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
-	where := url.URL{Scheme: "http", Host: address, Path: path}
+	endpoint := url.URL{Scheme: "http", Host: address, Path: path}
 	if object != "" {
-		where.RawQuery = url.Values{"object": {object}}.Encode()
+		endpoint.RawQuery = url.Values{"object": {object}}.Encode()
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, where.String(), nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, endpoint.String(), nil)
 	if err != nil {
 		return fmt.Errorf("read status from %s: %w", address, err)
 	}

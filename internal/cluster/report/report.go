@@ -26,7 +26,7 @@ type Status struct {
 	Time   time.Time       `json:"time"`
 	Leader string          `json:"leader"` // the responding instance
 	Mode   string          `json:"mode"`
-	Held   string          `json:"held,omitempty"`  // why it does not act
+	Held   string          `json:"held,omitempty"`  // why this instance does not act
 	Doubt  string          `json:"doubt,omitempty"` // why tainting is suspended
 	Read   time.Time       `json:"read"`            // when nodes and Leases were last read
 	Zones  map[string]Zone `json:"zones"`
@@ -62,7 +62,7 @@ type Node struct {
 type Explanation struct {
 	Time time.Time `json:"time"`
 	Node Node      `json:"node"`
-	Pods []Pod     `json:"pods"` // by namespace and name; only the requested pod, if it was one
+	Pods []Pod     `json:"pods"` // by namespace and name; if a pod was requested, only that pod
 }
 
 // Pod describes the deadline of a pod.
@@ -72,7 +72,7 @@ type Pod struct {
 	UID       string `json:"uid"`
 	// why the pod needs no eviction; empty: the taints decide
 	Stays    string     `json:"stays,omitempty"`
-	Deadline *time.Time `json:"deadline"` // when it must leave; null: never
+	Deadline *time.Time `json:"deadline"` // when the pod must leave; null: never
 	Taints   []Taint    `json:"taints"`   // the node's NoExecute taints, in the node's order
 }
 
@@ -80,6 +80,6 @@ type Pod struct {
 type Taint struct {
 	Taint      string     `json:"taint"`
 	Since      time.Time  `json:"since"`
-	Toleration string     `json:"toleration"` // the one that counts; empty: not tolerated
+	Toleration string     `json:"toleration"` // the first match; empty: not tolerated
 	Deadline   *time.Time `json:"deadline"`   // null: tolerated without a limit
 }

@@ -66,7 +66,7 @@ func (w *Writer) Node(ctx context.Context, n *Node) (out NodeResult) {
 		}
 	}
 	// Labels come last. Their patch has no version precondition, and its response may contain
-	// taints that others added since.
+	// taints that other clients have added since.
 	if len(n.Labels) > 0 {
 		body := object{Metadata: metadata{n.Node.UID, "", n.Labels}}
 		out.Labels = handle(w.patchNode(ctx, n.Node.Name, types.MergePatchType, &body))
@@ -83,7 +83,7 @@ func (w *Writer) Node(ctx context.Context, n *Node) (out NodeResult) {
 
 // renewedLease reads a silent node's Lease directly, because the watch may lag by an unknown time.
 // It returns nil if the Lease was not renewed since the decision. The version precondition of the
-// patch cannot replace this: a renewal does not change the node. It lists instead of gets, because
+// patch cannot replace this: a renewal does not change the node. It sends a list request, because
 // the role for the watch includes that permission.
 func (w *Writer) renewedLease(ctx context.Context, n *Node) (*coordination.Lease, error) {
 	ctx, cancel := withTimeout(ctx)

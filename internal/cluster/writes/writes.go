@@ -32,7 +32,8 @@ type Writer struct {
 }
 
 // New returns a Writer that writes with client and reads with reader. For pdbPeriod after its
-// deadline a pod is evicted as its disruption budgets allow, then deleted; 0: it is deleted.
+// deadline, a pod is evicted as its disruption budgets allow; later, it is deleted. 0: it is
+// deleted immediately.
 func New(client, reader kubernetes.Interface, pdbPeriod time.Duration) *Writer {
 	return &Writer{client: client, reader: reader, pdbPeriod: pdbPeriod}
 }
@@ -75,7 +76,8 @@ func IsBudgetError(err error) bool {
 }
 
 // withoutRetries disables client-go's retries. When the API server asks for a later retry,
-// client-go would wait and send the request again, although its reason may be void by then.
+// client-go would wait and send the request again, although the reason for the request may be void
+// by then.
 func withoutRetries(r *rest.Request) *rest.Request { return r.MaxRetries(0) }
 
 func withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {

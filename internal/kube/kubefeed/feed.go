@@ -12,8 +12,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Feed passes objects of type T from a reflector to functions and keeps none. All functions but
-// NewReducer's are called from the reflector's goroutine. None may be nil.
+// Feed passes objects of type T from a reflector to functions and keeps none. The reflector's
+// goroutine calls all functions except the one that NewReducer returns. None may be nil.
 type Feed[T any] struct {
 	Texts ErrorTexts
 	// Put is called with a new or changed object.

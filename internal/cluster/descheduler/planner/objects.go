@@ -101,8 +101,9 @@ func (o *objects) yamlDocuments(text []byte) func() (json.RawMessage, error) {
 // maxListDepth is the maximum nesting of lists.
 const maxListDepth = 4
 
-// add adds an object or a list. of is the type of the items of a typed list, which may omit it.
-func (o *objects) add(document json.RawMessage, of metav1.TypeMeta, depth int) error {
+// add adds an object or a list. itemType is the type of the items of a typed list; an item may omit
+// its type.
+func (o *objects) add(document json.RawMessage, itemType metav1.TypeMeta, depth int) error {
 	if depth > maxListDepth {
 		return errors.New("lists are nested too deeply: want a List of objects")
 	}
@@ -111,14 +112,14 @@ func (o *objects) add(document json.RawMessage, of metav1.TypeMeta, depth int) e
 		if err := json.Unmarshal(document, &items); err != nil {
 			return err
 		}
-		return o.addAll(items, of, depth)
+		return o.addAll(items, itemType, depth)
 	}
 	var r rawObject
 	if err := json.Unmarshal(document, &r); err != nil {
 		return fmt.Errorf("not a Kubernetes object: %w", err)
 	}
 	if r.Kind == "" {
-		r.TypeMeta = of
+		r.TypeMeta = itemType
 	}
 	if kind, ok := strings.CutSuffix(r.Kind, "List"); ok {
 		return o.addAll(r.Items, metav1.TypeMeta{Kind: kind, APIVersion: r.APIVersion}, depth)
@@ -126,16 +127,16 @@ func (o *objects) add(document json.RawMessage, of metav1.TypeMeta, depth int) e
 	if r.Kind == "" {
 		return errors.New("kind is missing: want a v1 List or Kubernetes objects")
 	}
-	if err := o.object(&r, document); err != nil {
+	if err := o.addObject(&r, document); err != nil {
 		return fmt.Errorf("%s %s: %w", r.Kind, strings.TrimPrefix(r.Metadata.Namespace+"/"+
 			r.Metadata.Name, "/"), err)
 	}
 	return nil
 }
 
-func (o *objects) addAll(items []json.RawMessage, of metav1.TypeMeta, depth int) error {
+func (o *objects) addAll(items []json.RawMessage, itemType metav1.TypeMeta, depth int) error {
 	for i, item := range items {
-		if err := o.add(item, of, depth+1); err != nil {
+		if err := o.add(item, itemType, depth+1); err != nil {
 			return fmt.Errorf("item %d: %w", i+1, err)
 		}
 	}
@@ -169,7 +170,7 @@ var usedKinds = map[string]struct {
 	"NodeMetrics": {"metrics.k8s.io", false}, "PodMetrics": {"metrics.k8s.io", true},
 }
 
-func (o *objects) object(r *rawObject, document json.RawMessage) error {
+func (o *objects) addObject(r *rawObject, document json.RawMessage) error {
 	if r.Metadata.Name == "" {
 		return errors.New("metadata.name is missing")
 	}
@@ -204,16 +205,16 @@ func (o *objects) object(r *rawObject, document json.RawMessage) error {
 	case "PodDisruptionBudget":
 		return decode[policyv1.PodDisruptionBudget](&o.Budgets, document, space)
 	case "NodeMetrics", "PodMetrics":
-		return o.metrics(r, document)
+		return o.addMetrics(r, document)
 	}
 	if space == leaseNamespace && r.Metadata.Annotations[api.LoadAnnotation] != "" {
-		return o.load(r)
+		return o.addLoad(r)
 	}
 	o.unused[r.Kind]++
 	return nil
 }
 
-func (o *objects) load(r *rawObject) error {
+func (o *objects) addLoad(r *rawObject) error {
 	load, err := ParseAgentLoad(r.Metadata.Annotations[api.LoadAnnotation])
 	if err != nil {
 		return err
@@ -225,7 +226,7 @@ func (o *objects) load(r *rawObject) error {
 	return nil
 }
 
-func (o *objects) metrics(r *rawObject, document json.RawMessage) error {
+func (o *objects) addMetrics(r *rawObject, document json.RawMessage) error {
 	var m metrics
 	if err := json.Unmarshal(document, &m); err != nil {
 		return err

@@ -104,8 +104,8 @@ func (o *Offline) snapshot(stderr io.Writer) (*deschedule.Snapshot, error) {
 	if err := all.complete(); err != nil {
 		return nil, err
 	}
-	if left := all.unusedKinds(); left != "" {
-		notice(stderr, "ignored objects of unused kinds: %s", left)
+	if ignored := all.unusedKinds(); ignored != "" {
+		notice(stderr, "ignored objects of unused kinds: %s", ignored)
 	}
 	if len(all.Pods) == 0 {
 		notice(stderr, "the objects include no Pod")

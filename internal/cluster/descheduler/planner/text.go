@@ -36,14 +36,14 @@ func planText(plan *deschedule.Result, wide bool, stdout *terminal.Screen) error
 	return loadsText(plan.Before, plan.After, wide, stdout)
 }
 
-func heading(count int, what string) string {
+func heading(count int, action string) string {
 	switch count {
 	case 0:
-		return "No pod would be " + what + "."
+		return "No pod would be " + action + "."
 	case 1:
-		return "1 pod would be " + what + ":"
+		return "1 pod would be " + action + ":"
 	}
-	return fmt.Sprintf("%d pods would be %s, in this order:", count, what)
+	return fmt.Sprintf("%d pods would be %s, in this order:", count, action)
 }
 
 func evictionsText(head string, evictions []deschedule.Eviction, wide bool,

@@ -85,13 +85,13 @@ func (s *checker) withLines(err error) error {
 		all = joined.Unwrap()
 	}
 	out := make([]error, 0, len(all))
-	for _, one := range all {
+	for _, fault := range all {
 		line := 1
 		var f *deschedule.Fault
-		if errors.As(one, &f) {
+		if errors.As(fault, &f) {
 			line = s.Lines.Nearest(f.Path, ".")
 		}
-		out = append(out, s.fault(line, "%v", one))
+		out = append(out, s.fault(line, "%v", fault))
 	}
 	return errors.Join(out...)
 }

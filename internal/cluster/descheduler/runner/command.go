@@ -112,7 +112,7 @@ func offlineFlags(o *planner.Offline, now string) error {
 	}
 	var err error
 	if o.Now, err = time.Parse(time.RFC3339, now); err != nil {
-		return fmt.Errorf("--now %q: want a time as 2006-01-02T15:04:05Z", now)
+		return fmt.Errorf("--now %q: want a time such as 2006-01-02T15:04:05Z", now)
 	}
 	return nil
 }

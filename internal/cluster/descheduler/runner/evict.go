@@ -43,8 +43,9 @@ const (
 	outcomeForbidden                 // this program lacks the permission
 )
 
-// evict requests one eviction. It returns only errors that the next eviction would likely have,
-// too. Rejection by a budget or webhook, or a pod that no longer exists, is no error.
+// evict requests one eviction. It returns only errors that the next eviction would likely
+// encounter, too. It returns no error if a budget or webhook rejects the eviction, or if the pod no
+// longer exists.
 func (d *descheduler) evict(ctx context.Context, e *deschedule.Eviction) (outcome, error) {
 	fields := fieldsOf(e)
 	err := d.requestEviction(ctx, e)

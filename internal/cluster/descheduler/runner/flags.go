@@ -19,8 +19,8 @@ import (
 	"jettison/internal/cluster/kubeclient"
 )
 
-// liveFlags are the flags of deschedule in a cluster. Flags that the descheduler has, too, have
-// its names and defaults (0.36.0).
+// liveFlags are the flags of deschedule in a cluster. Flags of the descheduler keep their names and
+// defaults (0.36.0).
 type liveFlags struct {
 	version    string // version of this program
 	kubeconfig string

@@ -16,9 +16,9 @@ const (
 	watchLag = time.Minute
 	// A pod with a rejected eviction is skipped, so that other pods get their turn within the
 	// limits.
-	rejectedFor = 10 * time.Minute
-	// An eviction in the background is assumed to be in progress without a sign of it (0.36.0:
-	// assumedEvictionRequestTimeoutSeconds).
+	rejectionPeriod = 10 * time.Minute
+	// An eviction in the background is assumed to be in progress for this long even if the pod does
+	// not report it (0.36.0: assumedEvictionRequestTimeoutSeconds).
 	backgroundTimeout = 10 * time.Minute
 	// Evictions are kept for ownerPause.
 	ownerHistory = 24 * time.Hour
@@ -26,8 +26,8 @@ const (
 
 // rejection is a rejected eviction of a pod.
 type rejection struct {
-	at  time.Time
-	why string
+	at     time.Time
+	reason string
 }
 
 // owner identifies an owner of pods within their namespace.
@@ -80,25 +80,25 @@ func (m *history) fill(now time.Time, s *deschedule.Snapshot) {
 			deleting.DeletionTimestamp = &p.CreationTimestamp
 			s.Pods[i] = &deleting
 		}
-		if is, asked := m.inBackground(now, p); is {
-			s.Pending[p.UID] = asked
+		if background, requested := m.inBackground(now, p); background {
+			s.Pending[p.UID] = requested
 		}
-		if r, ok := m.rejections[p.UID]; ok && now.Sub(r.at) < rejectedFor {
+		if r, ok := m.rejections[p.UID]; ok && now.Sub(r.at) < rejectionPeriod {
 			s.Rejected[p.UID] = fmt.Sprintf("eviction rejected by the API server %v ago: %s",
-				now.Sub(r.at).Round(time.Second), r.why)
+				now.Sub(r.at).Round(time.Second), r.reason)
 		}
 	}
 	prune(m.evictedPods, func(uid types.UID, at time.Time) bool {
 		return !present[uid] && now.Sub(at) >= watchLag
 	})
 	prune(m.rejections, func(uid types.UID, r rejection) bool {
-		return !present[uid] || now.Sub(r.at) >= rejectedFor
+		return !present[uid] || now.Sub(r.at) >= rejectionPeriod
 	})
 	prune(m.pending, func(uid types.UID, _ time.Time) bool { return !present[uid] })
 	prune(m.ownerEvictions, func(_ owner, at time.Time) bool { return now.Sub(at) >= ownerHistory })
 	prune(m.nodeEvictions, func(_ string, at time.Time) bool { return now.Sub(at) >= ownerHistory })
-	for of, at := range m.ownerEvictions {
-		s.Evicted = append(s.Evicted, deschedule.PastEviction{Namespace: of.namespace, Owner: of.uid, At: at})
+	for key, at := range m.ownerEvictions {
+		s.Evicted = append(s.Evicted, deschedule.PastEviction{Namespace: key.namespace, Owner: key.uid, At: at})
 	}
 	for node, at := range m.nodeEvictions {
 		s.EvictedFrom[node] = at

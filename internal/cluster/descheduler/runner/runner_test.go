@@ -280,7 +280,7 @@ func TestRejectedPodIsNotRetriedImmediately(t *testing.T) {
 	if got := a.requestedPods(); !slices.Equal(got, []string{"a", "b"}) {
 		t.Errorf("evictions requested for %v, want a, then b", got)
 	}
-	*now = now.Add(rejectedFor)
+	*now = now.Add(rejectionPeriod)
 	if err := d.cycle(t.Context()); err != nil || len(a.requestedPods()) != 3 {
 		t.Errorf("cycle() = %v, evictions requested for %v, want a third request", err, a.requestedPods())
 	}
@@ -305,7 +305,7 @@ func TestWebhookRejectionAffectsOnlyItsPod(t *testing.T) {
 		{http.StatusInternalServerError, metav1.StatusReasonInternalError, `Internal error occurred: failed calling webhook "w": no`, []string{"a", "b", "c"}},
 	} {
 		var pods []*v1.Pod
-		for i, name := range []string{"a", "b", "c", "d"} { // the oldest goes first
+		for i, name := range []string{"a", "b", "c", "d"} { // the oldest is evicted first
 			pods = append(pods, pod(name, "n1", func(p *v1.Pod) { p.CreationTimestamp.Time = p.CreationTimestamp.Add(-time.Duration(4-i) * time.Hour) }))
 		}
 		a := apiWithPods(t, pods...)

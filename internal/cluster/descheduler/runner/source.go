@@ -72,7 +72,8 @@ func (s *source) onError(name string, err error) {
 		s.loggedAt[name] = now
 		//log: A resource of the cluster cannot be listed or watched. Plans use the objects that were read
 		//  last; the program retries.
-		//do: Check that the API server is reachable and that the service account may list and watch it.
+		//do: Check that the API server is reachable and that the service account may list and watch
+		//  the resource.
 		s.log.Warn("resource watch failed, using cached objects",
 			"resource", name, "error", err)
 	}

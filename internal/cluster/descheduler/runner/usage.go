@@ -223,14 +223,14 @@ func (f *usageReader) prometheusToken(ctx context.Context) (string, error) {
 		}
 		return strings.TrimSpace(string(text)), nil
 	}
-	of := f.prometheusConfig.AuthToken.SecretReference
-	secret, err := f.client.CoreV1().Secrets(of.Namespace).Get(ctx, of.Name, metav1.GetOptions{})
+	reference := f.prometheusConfig.AuthToken.SecretReference
+	secret, err := f.client.CoreV1().Secrets(reference.Namespace).Get(ctx, reference.Name, metav1.GetOptions{})
 	if err != nil {
 		return "", fmt.Errorf("read the token: %w", err)
 	}
 	token, ok := secret.Data["prometheusAuthToken"] // pkg/descheduler/runner.go, 0.36.0
 	if !ok {
-		return "", fmt.Errorf("secret %s/%s has no key prometheusAuthToken", of.Namespace, of.Name)
+		return "", fmt.Errorf("secret %s/%s has no key prometheusAuthToken", reference.Namespace, reference.Name)
 	}
 	return strings.TrimSpace(string(token)), nil
 }

@@ -28,7 +28,7 @@ func checkVersion(ctx context.Context, api discovery.ServerVersionInterfaceWithC
 	if err != nil {
 		return fmt.Errorf("parse API server version %q: %w", info.GitVersion, err)
 	}
-	if apart := int(server.Minor()) - clientMinorVersion; apart < -maxVersionSkew || apart > maxVersionSkew {
+	if skew := int(server.Minor()) - clientMinorVersion; skew < -maxVersionSkew || skew > maxVersionSkew {
 		return fmt.Errorf("API server version %s differs from client version 1.%d by more than %d minor "+
 			"versions", info.GitVersion, clientMinorVersion,
 			maxVersionSkew)

@@ -6,18 +6,18 @@ import (
 	"jettison/stats"
 )
 
-// This file tracks the expected returns of a victim's death and the actual ones, of every amount
-// and not only of the one that the victim was chosen for.
+// This file tracks the expected and the actual returns of a victim's death, for every resource and
+// not only for the one that the victim was chosen for.
 
-// amounts is the number of kinds that a victim returns. They come first among the kinds.
+// amounts is the number of kinds that a victim returns. The constants of these kinds come first.
 const amounts = kindInodes + 1
 
-// signalCount is the number of signals: signalInfo.order is below it.
+// signalCount is the number of signals, and the upper bound of signalInfo.order.
 const signalCount = 14
 
-// awaited is the expected return of one eviction.
+// awaited holds the expected returns of one eviction.
 type awaited struct {
-	baselines [signalCount]baseline // by signalInfo.order; of amounts only
+	baselines [signalCount]baseline // by signalInfo.order; only for signals that are amounts
 	// expected return, as known before the kill; absent: unknown
 	expected [amounts]stats.Opt[uint64]
 	// the part that the victim still held when measured after the kill; absent: not measured
@@ -28,16 +28,16 @@ type awaited struct {
 	podTotals              // for the victim's signal
 }
 
-// baseline is a signal's value when an eviction began, and its highest value since the kill. At
+// baseline holds a signal's value when an eviction began, and its highest value since the kill. At
 // least the difference was returned.
 type baseline struct {
 	level, best uint64
-	ok          bool    // it was observed
-	disk        diskDue // of a disk's signal
+	ok          bool    // the signal was observed
+	disk        diskDue // for a disk's signal
 }
 
-// amountOf returns how much of an amount a pod's death returns. It is absent for disks, where it
-// depends on the file system.
+// amountOf returns how much of a resource a pod's death returns. It is absent for disks, where the
+// amount depends on the file system.
 func amountOf(p *stats.PodStats, k kind) (o stats.Opt[uint64]) {
 	switch k {
 	case kindMemory:
@@ -66,7 +66,7 @@ func memoryReturned(mem *stats.PodMemoryStats) stats.Opt[uint64] {
 	return o
 }
 
-// cacheOf returns the page cache of a pod, as far as it counts as used.
+// cacheOf returns the part of a pod's page cache that counts as used memory.
 func cacheOf(mem *stats.PodMemoryStats) uint64 {
 	released := memoryReleased(mem)
 	if !released.OK || mem.Quick {
@@ -118,8 +118,8 @@ func (l *Life) expectAmounts(p *stats.PodStats, all []watched) {
 	l.heldSince = [amounts]stats.Opt[uint64]{}
 }
 
-// expectReturned takes the return of the resource that the victim was chosen for from the eviction
-// itself.
+// expectReturned sets the expected return of the resource that the victim was chosen for to
+// Eviction.Returns.
 func (l *Life) expectReturned() {
 	if k := l.e.kind; k < amounts && !l.e.Local() {
 		l.expected[k] = stats.Opt[uint64]{V: l.e.Returns, OK: l.e.Returns > 0}
@@ -149,10 +149,10 @@ func (l *Life) levelOf(w *watched) stats.Opt[uint64] {
 	return stats.Opt[uint64]{V: k.level, OK: k.ok}
 }
 
-// remaining returns the amount of a signal that is still expected of an eviction; absent if
+// remaining returns the amount of a signal that is still expected from an eviction; absent if
 // unknown. It is the victim's usage when last measured after the kill. Before such a measurement it
-// is the expected return minus the signal's gain, which others may have caused. Its shared memory
-// is added.
+// is the expected return minus the signal's gain, which other pods may have caused. The victim's
+// pending shared memory is added.
 func (l *Life) remaining(w *watched) (o stats.Opt[uint64]) {
 	k := w.info.kind
 	switch {
@@ -183,14 +183,14 @@ func (l *Life) remaining(w *watched) (o stats.Opt[uint64]) {
 }
 
 // applyMeasurement updates the expected returns with a look at a victim that was killed or is being
-// stopped. A leaking pod keeps leaking, and returns that too.
+// stopped.
 func (es *evictions) applyMeasurement(l *Life, p *stats.PodStats) {
 	l.pageCache = cacheOf(&p.Memory)
 	for i := range amounts {
 		amount := amountOf(p, i)
 		switch {
 		case l.e.Disk() && i == kindMemory && l.killed.Time.IsZero() && amount.OK:
-			l.expected[i] = amount // returns since the start are available already
+			l.expected[i] = amount // memory freed since the start is available already
 		case !amount.OK:
 		case !l.killed.Time.IsZero():
 			l.heldSince[i] = amount
@@ -205,7 +205,8 @@ func (es *evictions) applyMeasurement(l *Life, p *stats.PodStats) {
 	}
 }
 
-// sinceKill returns the time since the victim was to be killed; 0 if that is still to come.
+// sinceKill returns the time since the kill, or since the start of an eviction for a hard
+// threshold; 0 for a victim in its grace period.
 func (l *Life) sinceKill(now time.Time) time.Duration {
 	switch {
 	case !l.killed.Time.IsZero():

@@ -9,7 +9,7 @@ import (
 
 // SavedAwaited is the saved expectation of an eviction for one signal.
 type SavedAwaited struct {
-	Level *uint64 `json:"level,omitempty"` // observed when it began; nil: it was not
+	Level *uint64 `json:"level,omitempty"` // observed when the eviction began; nil: not observed
 	Best  uint64  `json:"best,omitempty"`  // highest value since the kill
 	// of a disk: the victim's measured usage; nil: not measured
 	Due     *uint64 `json:"due,omitempty"`

@@ -140,7 +140,8 @@ func TestTheBreakerIsArmedAgain(t *testing.T) {
 	}
 }
 
-// A protected static pod leaks. It is in the cgroup of all pods, but no other pod's end helps.
+// A protected static pod leaks. Its memory counts in the cgroup of all pods, but evicting other
+// pods does not help.
 func TestTheBreakerStopsForAPodThatMayNotGo(t *testing.T) {
 	for _, quick := range []bool{false, true} { // memory.current includes page cache
 		w := newTestNode(t, "hard memory.available 1000Mi")

@@ -14,8 +14,9 @@ type breakers struct {
 	byThreshold map[breakerKey]breaker
 }
 
-// countOutcome counts whether an eviction that is over lowered the pressure on its threshold. It
-// returns false if that is not observed yet.
+// countOutcome updates the breaker of a threshold with the result of an eviction that is over: it
+// closes the breaker if the pressure fell, and counts a futile eviction if something other than
+// eligible pods took the returns. It returns false if the result is not observed yet.
 func (bs *breakers) countOutcome(now time.Time, l *Life, w *watched) bool {
 	if l.e.Local() || !bs.config.Breaker || w == nil {
 		return true
@@ -51,8 +52,8 @@ func (bs *breakers) closeRecovered(all []watched) {
 // anyOpen reports whether the breaker of a threshold that is short is open.
 func (bs *breakers) anyOpen() bool { return bs.anyFutile(breakerLimit) }
 
-// anyFutile reports whether at least that many evictions in a row were futile for a threshold that
-// is short.
+// anyFutile reports whether at least least evictions in a row were futile for a threshold that is
+// short.
 func (bs *breakers) anyFutile(least int) bool {
 	for _, b := range bs.byThreshold {
 		if bs.config.Breaker && b.futile >= least {
@@ -71,12 +72,12 @@ func (bs *breakers) noteTrial(w *watched) {
 	}
 }
 
-// holdsBack reports whether the breaker holds back a threshold's victim.
+// holdsBack reports whether the breaker prevents the eviction of a threshold's victim.
 //
 // It allows one trial if the first pod of the ranking is new or has grown since the breaker opened,
-// and does not replace a futile victim. If pods grew more than everything else since then, it
-// allows the first pod in the ranking that grew much and moves it to the front: that pod leaks, and
-// those before it do not.
+// and does not replace a futile victim. If pods grew at least as much as everything else since
+// then, it moves the first pod in the ranking that grew much to the front and allows a trial: that
+// pod leaks, and the pods before it do not.
 func (bs *breakers) holdsBack(now time.Time, w *watched, ranked []Ranked) bool {
 	b := bs.byThreshold[w.key()]
 	if !bs.config.Breaker || b.futile < breakerLimit {
@@ -108,8 +109,9 @@ func (bs *breakers) holdsBack(now time.Time, w *watched, ranked []Ranked) bool {
 	return true
 }
 
-// podToRead returns a pod that must be read in full, so that the breaker can store its usage or see
-// its growth; nil without one. The read delays no eviction, because the breaker is open.
+// podToRead returns a pod that must be read in full, so that the breaker can store its usage or
+// compare it; nil if no pod needs the read. The read delays no eviction, because the breaker is
+// open.
 func (bs *breakers) podToRead(now time.Time, w *watched, eligible []Candidate) *stats.PodStats {
 	b := bs.byThreshold[w.key()]
 	remembers := b.usageAtOpen == nil || b.hasBounds
@@ -127,7 +129,7 @@ func (bs *breakers) podToRead(now time.Time, w *watched, eligible []Candidate) *
 	return nil
 }
 
-// openReason returns why the breaker is open, with the cgroup that grows instead of pods.
+// openReason returns why the breaker is open, and names the cgroup that grew most.
 func (bs *breakers) openReason(w *watched, growing []Growth) string {
 	reason := fmt.Sprintf("circuit breaker open: %d evictions did not lower the pressure on %s",
 		bs.byThreshold[w.key()].futile, w.Signal)

@@ -7,8 +7,8 @@ import (
 	"jettison/stats"
 )
 
-// candidates collects the pods that live on the node: the eligible ones, measured for a threshold,
-// and the protected ones. For a pressure signal it collects only pods that cause it, and returns
+// candidates collects the pods that run on the node: eligible pods, measured for a threshold, and
+// protected pods. For a pressure signal it collects only pods that cause the pressure, and returns
 // their number.
 func (m *Manager) candidates(now time.Time, in Input, w *watched, out *lists) (causes int) {
 	s := in.Summary
@@ -55,12 +55,12 @@ func (m *Manager) candidates(now time.Time, in Input, w *watched, out *lists) (c
 	return causes
 }
 
-// choose ranks the pods for one threshold and evicts the first, if one may be evicted now. The
-// ranking and the reason of the first threshold stay in the decision until another threshold has a
-// victim.
+// choose ranks the pods for one threshold and adds an eviction of the first pod to d, unless a
+// reason withholds it. It reports whether it did. The ranking and the reason of the first threshold
+// stay in the decision until another threshold has a victim.
 func (m *Manager) choose(now time.Time, in Input, d *Decision, w *watched) bool {
 	met := *findMet(d.Met, w)
-	// after a reclaim, the look that the pods are ranked by
+	// the values of the look that ranks the pods, which may follow a reclaim
 	met.Observed, met.Limit = w.observed, w.limit
 	lists := m.scratch.freeLists(d)
 	causes := m.candidates(now, in, w, lists)
@@ -91,8 +91,8 @@ func (m *Manager) choose(now time.Time, in Input, d *Decision, w *watched) bool 
 	return true
 }
 
-// withheldReason returns why no eligible pod for a threshold now; empty if the first of the ranking
-// may.
+// withheldReason returns why no pod is evicted for a threshold now; empty if the first pod of the
+// ranking may be evicted. stopped reports that the circuit breaker is open.
 func (m *Manager) withheldReason(now time.Time, in Input, w *watched, ranked []Ranked,
 	causes int) (reason string, stopped bool) {
 	if m.breakers.holdsBack(now, w, ranked) {
@@ -130,10 +130,11 @@ func findMet(met []Met, w *watched) *Met {
 	return &Met{Threshold: w.Threshold} // not reached: w is due
 }
 
-// PodToRead returns the index in the Summary of a pod that must be read in full before the next step,
-// or -1. Without that the step would decide by an upper bound. It is the pod that a threshold for
-// memory would evict first, or one that is terminating. A pod that is not first by an upper bound
-// is not first by its exact value either, so no other pod needs the read. It does not allocate.
+// PodToRead returns the index in the Summary of a pod that must be read in full before the next
+// step, or -1. Without the read the step would decide by an upper bound. The pod is a terminating
+// one, or the pod that a threshold for memory would evict first, or one that the circuit breaker
+// compares. A pod that is not first by an upper bound is not first by its exact value either.
+// PodToRead does not allocate.
 func (m *Manager) PodToRead(now time.Time, in Input) int {
 	s := in.Summary
 	for i := range s.Pods {

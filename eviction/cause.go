@@ -8,9 +8,9 @@ import (
 	"jettison/stats"
 )
 
-// Pressure shows which pods suffer, not which one causes it: a thrashing pod slows its neighbours.
-// A pressure signal therefore evicts only a pod that causes the pressure, by the pods' counters
-// between two steps.
+// A pressure signal shows which pods suffer, not which pod causes the pressure: a thrashing pod
+// slows its neighbours. Only a pod that causes the pressure is therefore evicted. The pods'
+// counters at two consecutive steps show the cause.
 //
 //	memory  The first of these cases that applies decides:
 //	        1. A pod causes at least half of all refaults and lost that memory at its own limit
@@ -42,7 +42,7 @@ type counterRate struct {
 	calmRate float64 // when the signal was last calm
 }
 
-// useKey distinguishes the cgroups of pods: two may have one UID.
+// useKey identifies the cgroup of a pod. Two cgroups may have the same pod UID.
 type useKey struct {
 	uid string
 	id  stats.CgroupID // zero: unknown
@@ -56,10 +56,10 @@ type podActivity struct {
 	events     uint64 // memory.events high and max
 	known      bool   // events is known
 	hitLimit   bool
-	hitRate    float64 // hits of a limit, per second
+	hitRate    float64 // times per second that the pod hit its own limit
 	io, cpu    counterRate
 	refault    counterRate
-	ownMemory  level // its memory, by figure
+	ownMemory  level // the pod's memory, computed as figure states
 	figure     memoryFigure
 	usage      level   // with page cache
 	cpuRequest float64 // requested CPU time per second, in nanoseconds; negative: unknown
@@ -92,19 +92,20 @@ const (
 	leastRefaults = 1024 // about one thousandth
 )
 
-// reclaimedPerHit is the most that a cgroup loses each time that it hits its own limit, with pages
-// of 4 KiB.
+// reclaimedPerHit is the maximum amount that the kernel reclaims from a cgroup each time that the
+// cgroup hits its own limit, with pages of 4 KiB.
 //
 // At memory.max the kernel asks for 32 pages (v6.12 mm/vmscan.c try_to_free_mem_cgroup_pages,
 // SWAP_CLUSTER_MAX), and the multi-generational LRU reclaims a batch of 64 (MIN_LRU_BATCH). At
 // memory.high it reclaims the charges of a task above the limit, up to two batches of 64
 // (mm/memcontrol.c try_charge_memcg, MEMCG_CHARGE_BATCH). Measured per hit with a pod that reads a
 // file repeatedly (e2e TestWhatAHitOfALimitReclaims): 245 to 285 KiB at either limit on 6.12; on
-// 6.1, with the older LRU, 151 to 210 KiB at memory.max and 304 to 421 KiB at memory.high. Half of
-// it counts, so a pod's own limit explains up to twice as much.
+// 6.1, with the older LRU, 151 to 210 KiB at memory.max and 304 to 421 KiB at memory.high.
+// atOwnLimit requires only half of the refaults, so a pod's own limit explains up to twice this
+// amount.
 const reclaimedPerHit = 128 * 4096
 
-// enable starts to follow pods if a threshold for pressure is set.
+// enable starts to track the pods' activity if a threshold for pressure is set.
 func (cs *causes) enable(all []watched) {
 	for i := range all {
 		if all[i].info.kind.pressure() && cs.uses == nil {
@@ -122,21 +123,21 @@ func (u *podActivity) refaultGrowth() uint64 {
 }
 
 // atOwnLimit reports whether a pod causes at least half of all refaults, and lost at least half of
-// that memory at its own limit. A pod that loses memory to others stays below its limit.
+// the refaulted memory at its own limit. A pod that loses memory to others stays below its limit.
 func (cs *causes) atOwnLimit(u *podActivity) bool {
 	all := &cs.node
 	return u.hitLimit && u.refaultGrowth() >= all.refaults-all.refaults/2 &&
 		u.hitRate*reclaimedPerHit >= float64(u.refaultGrowth())/2
 }
 
-// memoryFigure names the counters that a pod's memory is computed from, because not all are always
+// memoryFigure states which counters a pod's memory is computed from. Not all counters are always
 // known.
 type memoryFigure uint8
 
 const (
 	figureWorkingSet memoryFigure = iota
 	figureOwn                     // anonymous and shared memory
-	// these, and unreclaimable kernel memory: sockets and pipes, not dentries
+	// anonymous, shared and unreclaimable kernel memory: sockets and pipes, not dentries
 	figureKernel
 )
 
@@ -216,7 +217,7 @@ func (cs *causes) sumUp(s *stats.Summary, calm bool) {
 		switch {
 		case all.left.now <= all.grown/dip:
 			return
-		case all.left.now > all.grown: // no pod's growth presses then
+		case all.left.now > all.grown: // the growth of pods does not cause the pressure
 			least = 0
 		}
 	}
@@ -225,7 +226,8 @@ func (cs *causes) sumUp(s *stats.Summary, calm bool) {
 	}
 }
 
-// follow updates the state with a look. It does nothing unless a pressure threshold is set.
+// follow updates the activity of all pods with a look. It does nothing unless a pressure threshold
+// is set.
 func (cs *causes) follow(now time.Time, s *stats.Summary, ws *watchlist) {
 	if cs.uses == nil {
 		return
@@ -253,7 +255,7 @@ func (cs *causes) follow(now time.Time, s *stats.Summary, ws *watchlist) {
 			calm[kindCPUPressure])
 		u.refault.update(p.Memory.RefaultBytes, span, calm[kindMemoryPressure])
 		u.trackMemory(p, calm[kindMemoryPressure], cs.node.calmAt)
-		if isNew { // it was missing in an earlier look
+		if isNew { // an earlier look may have counted the pod as gone
 			cs.node.goneSinceCalm -= min(cs.node.goneSinceCalm, u.ownMemory.calm)
 		}
 		u.cpuRequest = -1
@@ -282,7 +284,7 @@ func (u *counterRate) update(counter stats.Opt[uint64], span time.Duration, calm
 		u.rate, u.known = 0, false
 		return
 	}
-	grown := counter.V >= u.counter // else another cgroup has the name now
+	grown := counter.V >= u.counter // false: another cgroup now has the name
 	if u.known && grown && span > 0 {
 		u.rate = float64(counter.V-u.counter) / span.Seconds()
 	} else {
@@ -294,8 +296,8 @@ func (u *counterRate) update(counter stats.Opt[uint64], span time.Duration, calm
 	}
 }
 
-// partIn returns a pod's part in the pressure that the threshold is for: its growth in bytes or
-// nanoseconds of CPU time per second. It is absent if the pod does not cause the pressure.
+// partIn returns a pod's part in the pressure of a threshold: its growth in bytes or nanoseconds of
+// CPU time per second, or 0 for memory. It is absent if the pod does not cause the pressure.
 func (cs *causes) partIn(w *watched, p *stats.PodStats) stats.Opt[uint64] {
 	rateOf := func(u *podActivity) *counterRate {
 		if w.info.kind == kindIOPressure {

@@ -7,8 +7,8 @@ import (
 	"jettison/stats"
 )
 
-// The breaker stops evictions that do not help: something other than pods takes the resource, and
-// each further victim dies without effect.
+// The breaker stops evictions that do not help: something other than pods uses up the resource, and
+// each further victim would die without effect.
 
 // breakerLimit is the number of evictions in a row for one threshold that may fail to lower the
 // pressure before the breaker opens. An eviction that failed because other pods grew does not
@@ -21,10 +21,10 @@ type Growth struct {
 	Bytes  int64  // growth of its memory
 }
 
-// After an eviction that the open breaker allowed as a trial and that did not help either, the next
-// trial waits for trialDelayMin. The delay doubles with each trial up to trialDelayMax. A pod that
-// is really new gets its turn within that time, and a workload that is recreated forever costs one
-// pod in five minutes.
+// An eviction that the open breaker allows is a trial. After a futile trial the next one waits for
+// trialDelayMin, and the delay doubles with each further trial up to trialDelayMax. A new pod that
+// causes the shortage is therefore evicted within five minutes, and a workload that is recreated
+// forever loses one pod in five minutes.
 const (
 	trialDelayMin = 30 * time.Second
 	trialDelayMax = 5 * time.Minute
@@ -35,15 +35,16 @@ const (
 type breaker struct {
 	futile int // evictions in a row that did not lower the pressure
 	// usageAtOpen is the usage of each eligible pod when the breaker opened; nil if no look was made
-	// since. The same usage will not help now. It holds no upper bounds: page cache would hide a leak.
+	// since. Evicting a pod with the same usage would not help. Upper bounds are not stored, because
+	// their page cache would hide a leak.
 	usageAtOpen map[string]uint64
-	// pods are missing in usageAtOpen, because only an upper bound of their usage was read
+	// usageAtOpen misses pods, because only an upper bound of their usage was read
 	hasBounds bool
-	// futileReturns holds the returns of futile victims, by their workload: a pod that replaces such a
-	// victim is not new.
+	// futileReturns holds the returns of futile victims, by their workload: a pod that replaces such
+	// a victim is not new.
 	futileReturns map[string]uint64
 	trials        int       // evictions that the open breaker allowed
-	nextTrial     time.Time // no trial before; zero: there was none yet
+	nextTrial     time.Time // earliest next trial; zero: no trial was futile yet
 	// atOpen holds the usage of all pods when the breaker opened, and the amount left. For a disk it
 	// holds only the latter.
 	atOpen podTotals
@@ -134,8 +135,8 @@ func (b *breaker) replacesFutile(w *watched, c *Candidate) bool {
 }
 
 // grew reports whether a pod behind the first one grew since the breaker opened. Its growth alone
-// must make a difference. A pod that is set aside does not count, nor one within its request if the
-// first pod is not.
+// must make a difference. A pod that is set aside does not count. A pod within its request counts
+// only if the first pod is within its request too.
 func (b *breaker) grew(w *watched, c, first *Candidate) bool {
 	spared := c.Keys.SetAside || c.Keys.standing() == withinRequest &&
 		first.Keys.standing() != withinRequest
@@ -158,7 +159,8 @@ func (b *breaker) podsGrew(now time.Time, w *watched) bool {
 	return w.growthExplains(grew, int64(before.left)-int64(after.left))
 }
 
-// podsGrewOnDisk reports the same for a disk, by the measured usage of each pod.
+// podsGrewOnDisk reports whether eligible pods grew on a disk by much since the breaker opened, and
+// by at least half of the disk's loss. It uses the measured usage of each pod.
 func (b *breaker) podsGrewOnDisk(w *watched, ranked []Ranked) bool {
 	if !w.info.kind.disk() || b.atOpen.at.IsZero() {
 		return false
@@ -177,7 +179,7 @@ func (w *watched) growthExplains(grew, fell int64) bool {
 	return grew > 0 && w.grewMuch(0, uint64(grew)) && grew >= fell/2
 }
 
-// grewMuch reports whether a pod has so much more that its end may help.
+// grewMuch reports whether has exceeds had by so much that evicting the pod may help.
 func (w *watched) grewMuch(had, has uint64) bool {
 	enough := had/dip + 1
 	if w.Amount() {
@@ -186,9 +188,9 @@ func (w *watched) grewMuch(had, has uint64) bool {
 	return has >= stats.SaturatingAdd(had, enough)
 }
 
-// recordUsage stores the usage of the eligible pods when the breaker opens. Pods with only an upper
-// bound are stored by the next look, because PodToRead requests a full read of them. If that read
-// fails they count as new.
+// recordUsage stores the usage of the eligible pods when the breaker opens. The next look stores
+// the pods with only an upper bound, because PodToRead requests a full read of them. A pod counts
+// as new if that read fails.
 func (b *breaker) recordUsage(ranked []Ranked) {
 	recorded := b.usageAtOpen != nil
 	if !recorded {

@@ -72,9 +72,10 @@ func (c Condition) Event(status bool) string {
 // Condition returns the condition that the threshold raises.
 func (m Met) Condition() Condition { return signals[m.Threshold.Signal].condition }
 
-// conditions stores which conditions are true, and when each was last observed.
+// conditions stores which conditions are true, and when each condition was last observed to be
+// true.
 type conditions struct {
-	at      [5]time.Time // last observed, by the index in Conditions; zero: never
+	at      [5]time.Time // last observed to be true, by the index in Conditions; zero: never
 	current []Condition  // as last reported
 	bits    uint8        // the same, as bits
 }
@@ -82,11 +83,11 @@ type conditions struct {
 // update returns the conditions that are true:
 //
 //   - those with a threshold that is met, even a soft one in its grace period;
-//   - those observed within the transition period;
+//   - those observed to be true within the transition period;
 //   - those that were true when their signal was last observed, if it is not observed now. The
 //     kubelet's conditions also stay unchanged while its summary fails.
 //
-// With a transition period of 0 the kubelet reports none at all (weakness 24).
+// With a transition period of 0 the kubelet reports no condition at all (weakness 24).
 func (cs *conditions) update(now time.Time, all []watched, period time.Duration) []Condition {
 	var held uint8
 	for i := range all {

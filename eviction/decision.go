@@ -11,15 +11,15 @@ import (
 )
 
 // Decision is the result of a step. Its slices are valid until the next step, and candidates point
-// into the step's Summary. Evictions own their data once they have words.
+// into the step's Summary. After AddTexts, or a step that is not terse, Evictions own their data.
 type Decision struct {
 	Time time.Time
 	// Conditions of the node that are true now, sorted. The slice must not be changed.
 	Conditions []Condition
 	// Met lists the thresholds that are met, in or after their grace periods, most urgent first.
 	Met []Met
-	// Reclaim lists what to reclaim, in this order, before pods are evicted for the signals named
-	// there. The caller then looks again and calls StepAfterReclaim.
+	// Reclaim lists the reclaims to run, in this order, before pods are evicted for their signals.
+	// The caller then looks again and calls StepAfterReclaim.
 	Reclaim []ReclaimRequest
 	// Evictions lists the evictions to carry out now: any number for pods over their own limits on
 	// local storage, or at most one for a threshold.
@@ -31,13 +31,13 @@ type Decision struct {
 	Protected []Candidate
 	// Signal is the threshold that asks for a victim; zero if none does.
 	Signal Met
-	// Reason explains the choice of the victim, or why no pod is evicted although a threshold asks for
-	// one.
+	// Reason explains the choice of the victim, or why no pod is evicted although a threshold asks
+	// for one.
 	Reason string
 	// BreakerOpen reports that the breaker is open.
 	BreakerOpen bool
-	// Unexplained reports that pods do not explain a disk's shortage, so that no pod is evicted for it
-	// yet.
+	// Unexplained reports that pods do not explain a disk's shortage, so that no pod is evicted for
+	// it yet.
 	Unexplained bool
 }
 
@@ -52,7 +52,7 @@ type Met struct {
 	Due bool
 }
 
-// Disk reports whether files use up the resource. Pods' usage of it is measured now and then.
+// Disk reports whether files use up the resource. Pods' disk usage is measured rarely.
 func (m Met) Disk() bool { return signals[m.Threshold.Signal].kind.disk() }
 
 // ObservedText returns the observed value as in the kubelet's messages: 50Mi.
@@ -68,17 +68,18 @@ type Reclaimable string
 
 // The kinds that the kubelet reclaims for disks, in its order.
 const (
-	ReclaimContainers Reclaimable = "containers" // exited ones, with their logs and sandboxes
-	ReclaimImages     Reclaimable = "images"     // unused ones
+	ReclaimContainers Reclaimable = "containers" // exited containers, with their logs and sandboxes
+	ReclaimImages     Reclaimable = "images"     // unused images
 )
 
 // ReclaimRequest is something to reclaim before pods are evicted.
 type ReclaimRequest struct {
 	What    Reclaimable
-	Signals []stats.Signal // the signals that it is for; they decide whether it was enough
+	Signals []stats.Signal // the reclaim is enough when these signals have recovered
 }
 
-// Eviction is one pod to evict. It holds nothing of the Summary.
+// Eviction is one pod to evict. It shares no memory with the Summary, except in a terse Decision
+// (AddTexts).
 type Eviction struct {
 	Pod    stats.PodStats // a copy
 	Signal stats.Signal
@@ -93,11 +94,11 @@ type Eviction struct {
 	// Disruption reports that the pod gets the condition DisruptionTarget with DisruptionReason and
 	// the message. It is set only for evictions for a threshold.
 	Disruption bool
-	// CutsGracePeriod reports that the pod is already being evicted within a grace period and must now be
-	// killed.
+	// CutsGracePeriod reports that the pod is already in the grace period of an eviction and must now
+	// be killed.
 	CutsGracePeriod bool
-	// Returns is the expected return, in the signal's unit, or in bytes for memory pressure; 0 if
-	// unknown, as for io and cpu pressure.
+	// Returns is the amount that the eviction is expected to return, in the signal's unit, or in
+	// bytes for memory pressure; 0 if unknown, as for io and cpu pressure.
 	Returns uint64
 
 	kind kind
@@ -110,23 +111,24 @@ func (e *Eviction) Local() bool {
 		e.Signal == SignalEphemeralContainerFsLimit
 }
 
-// Disk reports whether the eviction returns files, which takes longer than the end of its
+// Disk reports whether the eviction is to free disk space, which takes longer than the end of its
 // processes.
 func (e *Eviction) Disk() bool { return e.kind.disk() || e.Local() }
 
-// Urgent reports whether a hard threshold asks for it that only processes use up, so that every
-// millisecond counts.
+// Urgent reports whether the eviction is for a hard threshold of a resource that processes use up.
+// Then every millisecond counts.
 func (e *Eviction) Urgent() bool { return e.hard && !e.Disk() }
 
-// PageCacheMatters reports whether the page cache that the victim leaves matters. It does for memory and
-// for a disk, whose pages are memory. It does for a critical pod, which is about to use the memory
-// that it requested, and for a descheduled pod, which nothing waits for.
+// PageCacheMatters reports whether the page cache that the victim leaves is to be dropped. It is
+// for memory, for a disk, because its cached files use memory, and for a critical pod, which is
+// about to use the memory that it requested. It is also for a descheduled pod, because nothing
+// waits for that eviction.
 func (e *Eviction) PageCacheMatters() bool {
 	return e.Disk() || e.Planned() || e.kind == kindMemory || e.kind == kindSwap ||
 		e.kind == kindMemoryPressure
 }
 
-// Hard reports whether a hard threshold asks for it.
+// Hard reports whether the eviction is for a hard threshold.
 func (e *Eviction) Hard() bool { return e.hard }
 
 // Names in a pod's status and events (kubelet pkg/kubelet/eviction, k8s.io/api/core/v1).
@@ -150,7 +152,7 @@ type Ranked struct {
 	DecidedBy string
 }
 
-// Explain returns one line on why the candidate has its place.
+// Explain returns one line with the facts that determine the candidate's place in the ranking.
 func (c Candidate) Explain() string {
 	var parts []string
 	k, add := &c.Keys, func(format string, args ...any) {
@@ -234,8 +236,7 @@ func (k *Keys) requestText(kind kind) string {
 	return fmt.Sprintf("request between %dMi and %dMi", least>>20, most>>20)
 }
 
-// clonePod returns a copy that outlives the Summary, completed with the facts that only the object
-// contains.
+// clonePod returns a copy that outlives the Summary, with missing facts from the pod object.
 func clonePod(p *stats.PodStats, object *Pod) stats.PodStats {
 	out := *p
 	out.SandboxIDs = slices.Clone(p.SandboxIDs)

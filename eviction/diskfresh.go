@@ -3,15 +3,16 @@ package eviction
 import "time"
 
 // freshLimit bounds the time that a victim for a disk waits for a new measurement of pods' disk
-// usage. After it the victim is chosen by the latest one, because a walk may take long.
+// usage. After that time the victim is chosen by the latest measurement, because a walk may take
+// long.
 const freshLimit = 20 * time.Second
 
 // diskFresh returns the time since which pods' disk usage must have been measured, or zero.
 //
-// It is the latest of three times: a disk became short, the last victim's files were removed, or
-// pods were found not to explain the shortage. While no disk is short, the time at which a look at
-// quiet disks became due counts too; that look delays no victim. The result is zero after
-// freshLimit, because a walk may take long.
+// The result is the latest of three times: when a disk became short, when the last victim's files
+// were removed, and when pods were found not to explain the shortage. While no disk is short, the
+// time at which a look at quiet disks became due counts too: that look delays no eviction. The
+// result is zero after freshLimit, because a walk may take long.
 func (e *diskExplainer) diskFresh(now time.Time, all []watched, cleaned time.Time) time.Time {
 	since := cleaned
 	if e.remeasureSince.After(since) {

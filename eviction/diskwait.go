@@ -7,21 +7,22 @@ import (
 )
 
 // This file tracks the returns of a victim to a disk. Files stay until the runtime and the agent
-// remove them, after the last process has ended. The removal has no bound, and until it is done the
-// value left shows nothing about the rest. Several signals share one file system. The known size of
-// a victim's files is from an old look: while the victim lives it writes on.
+// remove them, after the last process has ended. The removal may take any time, and until its end
+// the available amount shows nothing about the files that are left. Several signals share one file
+// system. The known size of a victim's files is from an earlier look, and a live victim keeps
+// writing.
 
-// diskDue is the measured usage of a victim by a disk's signal; absent if it was not measured.
+// diskDue is a victim's measured usage in a disk signal's unit; absent if it was not measured.
 type diskDue struct {
 	stats.Opt[uint64]
-	lowerBound bool // not all of its files were found
-	// for a victim over its own limit: nothing more is expected, by the signal's soft and its hard
-	// threshold
+	lowerBound bool // not all of the victim's files were found
+	// for a victim over its own limit: the soft threshold (0) and the hard threshold (1) of the
+	// signal expect nothing more
 	returned [2]bool
 }
 
-// noteDiskUse stores a victim's usage of each disk: the highest value of any look. For the disk it
-// was chosen for, the eviction's Returns counts, except for a pod over its own limit.
+// noteDiskUse stores a victim's usage of each disk: the highest value of any look. For the disk
+// that the victim was chosen for, Eviction.Returns is the minimum.
 func (l *Life) noteDiskUse(p *stats.PodStats, ws *watchlist) {
 	c := Candidate{Pod: p}
 	for i := range ws.all {
@@ -40,8 +41,8 @@ func (l *Life) noteDiskUse(p *stats.PodStats, ws *watchlist) {
 	}
 }
 
-// noteDiskGrowth lowers the baselines of a victim for a disk to the values at its death. Files
-// written while the victim was being stopped are returned too, and nothing is returned before its
+// noteDiskGrowth lowers the baselines of a victim for a disk to the values at its death. Its
+// returns also contain the files that it wrote while it was being stopped, and begin after its
 // death.
 func (l *Life) noteDiskGrowth(ws *watchlist) {
 	if !l.e.Disk() {
@@ -59,8 +60,8 @@ func (l *Life) noteDiskGrowth(ws *watchlist) {
 	}
 }
 
-// expectedOf returns the usage of a victim's files by a disk's signal, as far as it was measured.
-// After a restart this may be known for the victim's own signal only.
+// expectedOf returns the measured usage of a victim's files in a disk signal's unit. After a
+// restart this may be known for the victim's own signal only.
 func (l *Life) expectedOf(w *watched) stats.Opt[uint64] {
 	if o := l.baselines[w.info.order].disk.Opt; o.OK || w.Signal != l.e.Signal {
 		return o
@@ -68,22 +69,23 @@ func (l *Life) expectedOf(w *watched) stats.Opt[uint64] {
 	return l.expected[w.info.kind]
 }
 
-// returnedOf returns how much more is left of a disk's signal than at the victim's death. Others
-// may have returned it.
+// returnedOf returns how far a disk's signal rose above its baseline of an eviction. Other pods may
+// have returned that amount.
 func (l *Life) returnedOf(w *watched) uint64 {
 	at := l.levelOf(w)
 	return max(l.baselines[w.info.order].best, at.V) - at.V
 }
 
-// diskReturned reports whether nothing more is expected of a disk after a clean-up. A victim over
-// its own limit is expected to return on every disk that held files of it.
+// diskReturned reports whether no disk is expected to gain more after a victim's clean-up. For a
+// victim over its own limit, every disk that held its files counts.
 func (es *evictions) diskReturned(now time.Time, l *Life, all []watched) bool {
 	returned := true
 	for i := range all {
 		w := &all[i]
 		switch {
 		case l.e.Local():
-			returned = es.returnedToThreshold(now, l, w) && returned // every threshold keeps its own result
+			// evaluate all: each threshold stores its own result
+			returned = es.returnedToThreshold(now, l, w) && returned
 		case w.Signal == l.e.Signal && !l.cleaned.Time.IsZero():
 			returned = returned && es.measuredAfter(now, l, w, l.level, l.e.Returns)
 		}
@@ -91,10 +93,11 @@ func (es *evictions) diskReturned(now time.Time, l *Life, all []watched) bool {
 	return returned
 }
 
-// measuredAfter reports whether the disk was measured after the clean-up and half of the expected
-// amount returned, or diskSettle has passed. Half is not enough if the expected amount is only a
-// lower bound, or if the rest would end the shortage. A disk that cannot be measured now has shown
-// nothing.
+// measuredAfter reports whether the wait for a disk is over: a measurement after the clean-up shows
+// half of the expected amount, or diskSettle has ended the wait. Half is not enough if the expected
+// amount is only a lower bound, or if the rest would end the shortage. Before diskSettle, a disk
+// that cannot be measured prolongs the wait; after it, any measurement after the clean-up ends the
+// wait.
 func (es *evictions) measuredAfter(now time.Time, l *Life, w *watched, level, returns uint64) bool {
 	o, cleaned := &w.observed, l.cleaned.Time
 	switch {
@@ -108,8 +111,8 @@ func (es *evictions) measuredAfter(now time.Time, l *Life, w *watched, level, re
 	return !(w.met && es.returnsEndShortage(l, w)) && !l.baselines[w.info.order].disk.lowerBound
 }
 
-// returnedToThreshold reports whether a victim over its own limit has returned its files, by one
-// threshold. The result is kept even if other thresholds still wait: soft never delays hard.
+// returnedToThreshold reports whether one threshold expects no more files of a victim over its own
+// limit. The result is kept even if other thresholds still wait: soft never delays hard.
 func (es *evictions) returnedToThreshold(now time.Time, l *Life, w *watched) bool {
 	due := l.expectedOf(w)
 	if !w.info.kind.disk() || due.V == 0 {
@@ -121,8 +124,9 @@ func (es *evictions) returnedToThreshold(now time.Time, l *Life, w *watched) boo
 	return *returned
 }
 
-// returnsEndShortage reports whether the amount still expected of a victim ends a disk's shortage.
-// Victims over their own limits count together, because several may be evicted at the same time.
+// returnsEndShortage reports whether the amount still expected from a victim ends a disk's
+// shortage. Victims over their own limits count together, because several may be evicted at the
+// same time.
 func (es *evictions) returnsEndShortage(l *Life, w *watched) bool {
 	left := l.remaining(w)
 	if l.e.Local() && left.OK {
@@ -154,10 +158,11 @@ func index(hard bool) int {
 
 // worthWaitingOnDisk reports whether a disk's threshold waits for the returns of an eviction.
 //
-// A victim holds back a disk other than its own only by the files that it is known to have there. A
-// pod over its own limit does so on every disk, because it was chosen for none; if only a lower
-// bound is known, the rest may end the shortage. A victim in a grace period does not hold back a
-// hard threshold until it is dead: then its files are being removed, and they may end the shortage.
+// A victim delays the disk that it was chosen for. It delays another disk only if its known files
+// there end the shortage, or if their size is unknown. A pod over its own limit was chosen for no
+// disk, so it delays each disk on which its known files end the shortage or are only a lower bound.
+// A victim with a grace period delays a hard threshold only after its death: then its files are
+// being removed, and delay the threshold if they end the shortage.
 func (es *evictions) worthWaitingOnDisk(l *Life, w *watched, d *fileSystems) bool {
 	left, ends := l.remaining(w), es.returnsEndShortage(l, w)
 	switch {
@@ -183,8 +188,8 @@ func (h *pendingReturns) addDisk(now time.Time, l *Life, w *watched) {
 	h.terminating = h.terminating || !l.terminated() && !l.overdue(now)
 }
 
-// overdue reports whether the victim should have died long ago. The runtime takes seconds to stop a
-// pod.
+// overdue reports whether the victim should have died long ago. Stopping a pod takes the runtime
+// seconds.
 func (l *Life) overdue(now time.Time) bool {
 	if l.killed.Time.IsZero() && !l.e.hard {
 		return now.Sub(l.deadline) >= DieLimit
@@ -192,13 +197,13 @@ func (l *Life) overdue(now time.Time) bool {
 	return l.sinceKill(now) >= DieLimit
 }
 
-// outgrownDisk reports whether a disk's shortage outgrew the expected returns.
+// outgrownDisk reports whether a disk's shortage grew by more than the expected returns.
 //
-// While a victim is terminating, it is the one that writes. Once all are dead, or should be,
-// something else writes if less than half of the base is left and the expected returns do not make
-// up for that. After a measurement that follows the clean-up the expected returns no longer count.
-// How little is left does not matter while files are being removed, for cleanLimit at most: the
-// next victim would be stopped, and its files removed, after them.
+// While a victim is terminating, the growth is attributed to that victim. Once all victims are
+// dead, or overdue, something else writes if less than half of the base is left and the expected
+// returns do not make up for the loss. The expected returns no longer count after a measurement
+// that follows the clean-up. While files are being removed, for cleanLimit at most, a very low
+// value alone does not matter: the next victim's files would be removed only after these.
 func (h *pendingReturns) outgrownDisk(w *watched) bool {
 	base := h.baseline(w)
 	switch {

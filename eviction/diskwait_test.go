@@ -95,7 +95,7 @@ func TestAVictimThatHoldsAtLeastSoMuchIsAwaited(t *testing.T) {
 }
 
 // Every wait ends: for a victim that does not die, for files that are never removed, and for a
-// runtime that has removed them and frees nothing.
+// runtime that frees no space after the removal.
 func TestWhatADiskWaitsForHasAnEnd(t *testing.T) {
 	for _, c := range []struct {
 		name        string

@@ -1,15 +1,15 @@
 // Package eviction decides which pod to evict, and why, and follows each eviction to its outcome.
 // It is pure: a Manager takes the time, a stats.Summary and the known pod objects, and returns
-// values. The caller carries them out and reports the result. The package does no I/O, blocks on
-// nothing and has no clock.
+// values. The caller carries out the evictions and reports the results. The package does no I/O,
+// blocks on nothing and has no clock.
 //
-//	r := m.Observe(now, node, s)      the cheap half: the work to do, in order; r reports whether the
+//	r := m.Observe(now, node, s)      the cheap half: r lists the work in order, and whether the
 //	                                  rest is worth its cost
 //	d := m.Step(now, in)              conditions, thresholds met, what to reclaim first, the victim
 //	if len(d.Reclaim) > 0 {
 //		d2 := m.StepAfterReclaim(now, after) the second half, on a look made after the reclaim
 //	}
-//	for e of d.Evictions and d2.Evictions {
+//	for each e of d.Evictions and d2.Evictions {
 //		l := m.Begin(at, e, d.Signal); m.Killed(at, l); m.Emptied(at, l); m.Cleaned(at, l)
 //	}
 //	r = m.Ready(now); m.Acknowledge()     the outcomes
@@ -19,7 +19,7 @@
 //	signal.go            the signals
 //	threshold.go         Threshold
 //	parse.go             the kubelet's grammar and its error texts
-//	settingswarnings.go  warnings about settings that the kubelet accepts and should not
+//	settingswarnings.go  warnings about wrong settings that the kubelet accepts
 //	quantity.go          quantities from any origin
 //	reservation.go       the reservation of hard thresholds on a node
 //	pod.go               Pod: the parts of a pod object that the Manager uses
@@ -38,14 +38,14 @@
 //	candidates.go    the candidates for a threshold, and the choice of the victim
 //	localstorage.go  pods over their own limits on local storage
 //	terse.go         a step that allocates nothing
-//	ready.go         Ready: the work that an observation asks for, and the next look
+//	ready.go         Ready: the work that an observation requires, and the next look
 //	reports.go       the caller's reports about evictions
 //	observed.go      queries for the caller
 //	resume.go        saving and restoring the state
 //	outlook.go       Outlook: the victim that each threshold would choose
 //
-// The parts. Each has its own state and knows neither the Manager nor another part: it gets its
-// input as arguments. All read the configuration.
+// The parts. Each has its own state and knows neither the Manager nor another part. Input arrives
+// as arguments. All read the configuration.
 //
 //	watch.go           thresholds and the observations of their signals
 //	watchread.go       queries on them
@@ -83,11 +83,11 @@
 //	message.go            the kubelet's messages
 //
 // An eviction is over when the resource has recovered, not when a call returned. Until then no
-// other pod is evicted for the same shortage, because a runtime takes memory itself while it tears
-// a pod down. Nor is one evicted for another shortage that the first victim explains. Each signal
-// is compared with its value at the kill, or with its limit. The next victim is chosen immediately
-// if the signal fell by more than the amount that is still expected, or by half if that amount is
-// unknown or late. For a disk the wait is longer: files are removed after the victim's death, and a
-// runtime frees layers later still. Several signals share one file system, so a victim for one
-// holds back all of them.
+// other pod is evicted for the same shortage, because the container runtime itself uses memory
+// while it tears a pod down. Another shortage also waits if the first victim's returns will end it.
+// Each signal is compared with its value at the kill, or with its limit. The next victim is chosen
+// immediately if the signal fell by more than the amount that is still expected, or by half if that
+// amount is unknown or late. For a disk the wait is longer: files are removed after the victim's
+// death, and the runtime frees writable layers even later. Several signals share one file system,
+// so a victim for one holds back all of them.
 package eviction

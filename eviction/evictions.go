@@ -7,12 +7,12 @@ import (
 	"jettison/stats"
 )
 
-// evictions holds the evictions that others may still wait for, or whose outcome is pending.
+// evictions holds the evictions that thresholds may still wait for, or that have no outcome yet.
 type evictions struct {
 	config      *Config
 	lives       []*Life    // in the order in which they began or were hastened
-	diskCleaned time.Time  // when the files of the last victim were removed
-	pool        sharedPool // shared memory of those that are not settled
+	diskCleaned time.Time  // when the files of the last victim for a disk were removed
+	pool        sharedPool // shared memory of the evictions that are not settled
 	history     history
 
 	withOutcome, finished []*Life // slices that Ready returned
@@ -46,7 +46,8 @@ func (es *evictions) begin(at Stamp, e Eviction, met Met, ws *watchlist,
 }
 
 // hasten stores that a kill cut the grace period of an eviction short. It reports whether the
-// eviction is now for e: a victim for a disk stays the disk's.
+// eviction is now for e. It stays for the disk if its victim was chosen for a disk and e is not for
+// one.
 func (es *evictions) hasten(
 	at Stamp, l *Life, e Eviction, met Met, ws *watchlist, shmem stats.Opt[uint64],
 ) (reassigned bool) {
@@ -60,7 +61,7 @@ func (es *evictions) hasten(
 	return reassigned
 }
 
-// assign sets the eviction and threshold of a life, with the observations of now. shmem is the
+// assign sets the eviction and threshold of a life, with the current observations. shmem is the
 // node's shared memory.
 func (es *evictions) assign(l *Life, e Eviction, met Met, ws *watchlist, shmem stats.Opt[uint64]) {
 	l.e, l.met, l.level = e, met, ws.observedBy(&e, &met.Threshold).Value
@@ -140,7 +141,7 @@ func (es *evictions) settle(l *Life) {
 	}
 }
 
-// noteRecreated finds the victims that are gone because another cgroup or sandbox has their UID.
+// noteRecreated marks the victims that are gone because another cgroup or sandbox has their UID.
 func (es *evictions) noteRecreated(now time.Time, pods []stats.PodStats, ws *watchlist) {
 	for i := range pods {
 		if l := es.terminating(pods[i].PodRef.UID); l != nil && sameUIDRecreated(&l.e.Pod, &pods[i]) {
@@ -159,8 +160,9 @@ func (es *evictions) forget() {
 	})
 }
 
-// sameUIDRecreated distinguishes a pod that was evicted from one that has its UID now. A kubelet
-// keeps one UID and one cgroup across the sandboxes of a pod that it restarts.
+// sameUIDRecreated reports whether the current pod is not the evicted one although both have the
+// same UID. A kubelet that restarts a pod keeps the UID and the cgroup, but creates another
+// sandbox.
 func sameUIDRecreated(evicted, current *stats.PodStats) bool {
 	var unread stats.PodStats
 	return evicted.CgroupID != unread.CgroupID && current.CgroupID != unread.CgroupID &&
@@ -221,7 +223,7 @@ func (es *evictions) report(now time.Time, r *Ready) {
 		switch {
 		case l.returningMemory(now):
 			r.Within = pollReturn
-		// other pods fill tmpfs meanwhile, which hides the freed memory between two looks
+		// other pods may fill tmpfs between two looks, which hides the freed memory
 		case l.shmemPending(now) && !l.settled:
 			r.Within = min(r.Within, pollShort)
 		}

@@ -16,42 +16,44 @@ import (
 // the growth of pods since then explains less than half of the growth in use:
 //
 //	1. No pod is evicted until pods were measured again, for longer (unfinished.go).
-//	2. If that does not explain it either, no pod is evicted for unexplainedLimit. The node has the
-//	   condition, and reclaim goes ahead.
+//	2. If the new measurements do not explain the growth either, no pod is evicted for
+//	   unexplainedLimit. The node still reports the condition, and reclaim continues.
 //	3. Then the first pod of the ranking is evicted as usual, unless all ranked pods are known to
-//	   hold too little to help.
+//	   use too little to help.
 //
-// The first pod is evicted immediately if its growth alone ends the shortage and is no small part
-// of the growth in use. Any look shows the use of a quiet disk, but only a full one shows the pods'
-// usage. Before the first full look pods count as having held nothing, so that their current usage
-// is the most that they can explain. A disk that was never seen quiet has nothing to compare with.
-// If a minimum reclaim keeps a disk short whose use has hardly grown, pods have to explain the
-// amount that is missing.
+// The first pod is evicted immediately if its growth alone ends the shortage and is at least a
+// quarter of the growth in use. Any look shows the use of a quiet disk, but only a full one shows
+// the pods' usage. Before the first full look pods count as having held nothing, so that their
+// current usage is the most that they can explain. A disk that was never quiet has no earlier
+// state, so this check does not apply. A minimum reclaim may keep a disk short although its use has
+// hardly grown: then pods must explain the amount that is missing.
 
 const (
-	// unexplainedLimit is the time in which no pod is evicted for a shortage that pods do not explain.
-	// A kubelet would evict immediately, one pod after the other.
+	// unexplainedLimit is the time in which no pod is evicted for a shortage that pods do not
+	// explain. A kubelet would evict immediately, one pod after the other.
 	unexplainedLimit = 10 * time.Minute
 	// quietEvery is the interval between looks at a quiet disk, and quietRetry the one after a failed
 	// look.
 	quietEvery = 15 * time.Minute
 	quietRetry = time.Minute
 	// doubtKept is the time by which a doubt outlives its shortage, so that a shortage with short
-	// breaks does not start the time again.
+	// breaks does not restart unexplainedLimit.
 	doubtKept = 10 * time.Minute
-	// One pod's growth is no small part if it is at least 1/partAlone of the growth in use.
+	// partAlone: one pod's growth alone explains a shortage only if it is at least 1/partAlone of the
+	// growth in use.
 	partAlone = 4
 	// A pod that started less than justStarted before a look at a quiet disk was requested counts as
 	// having held nothing then.
 	justStarted = 10 * time.Second
 )
 
-// diskExplainer is the state of this file.
+// diskExplainer holds the states of quiet disks and the doubts about shortages.
 type diskExplainer struct {
 	quietLookDue   bool      // a look at quiet disks is due
-	quietLookSince time.Time // since when it is due
-	lastQuietLook  time.Time // time of the last one
-	// since when pods must be measured again; zero: no doubt of this process needs that
+	quietLookSince time.Time // when the look became due
+	lastQuietLook  time.Time // time of the last look at quiet disks
+	// pods measured before this time must be measured again; zero: no doubt of this process requires
+	// it
 	remeasureSince time.Time
 	quiet          map[stats.Signal]quietDisk
 	doubts         map[stats.Signal]doubt
@@ -62,11 +64,11 @@ type diskExplainer struct {
 type doubt struct {
 	since  time.Time
 	ended  time.Time // end of the shortage; zero: it has not ended
-	reason string    // why no pod is evicted; empty: one may be
+	reason string    // why no pod is evicted; empty: a pod may be evicted
 }
 
-// elapsed reports whether that much time has passed since a time. A clock that was set back must
-// not delay it.
+// elapsed reports whether that much time has passed since a time. It returns true if the clock was
+// set back, so that this delays nothing.
 func elapsed(now, since time.Time, long time.Duration) bool {
 	return since.IsZero() || now.Before(since) || now.Sub(since) >= long
 }
@@ -88,25 +90,26 @@ func hasKey(pods map[string]uint64, uid string) bool {
 
 // diskChange is the change of a disk since it was last quiet.
 type diskChange struct {
-	heldMore      uint64 // held in addition by pods that live
-	endedHeldMore uint64 // held in addition by pods that have ended: no eviction returns it
-	freed         uint64 // held then by pods that have ended, and gone now
+	heldMore      uint64 // growth of live pods
+	endedHeldMore uint64 // growth of pods that have ended, which no eviction returns
+	freed         uint64 // usage of ended pods that was freed since
 	usedMore      uint64 // growth in use of the disk
 	toExplain     uint64 // usedMore, or the missing amount if that is more
 }
 
-// changeSinceQuiet computes the change of a disk. A pod that did not exist then held nothing. A pod
-// that was not measured then explains only usage that it cannot have had then. A pod that is not
-// measured now counts with its usage of then. The usage of a pod that is gone counts as free, as
-// far as known: a successor that holds the same has taken nothing.
+// changeSinceQuiet computes the change of a disk since it was last quiet. A pod that did not exist
+// at that time counts as having used nothing. A pod that was not measured at that time explains
+// only usage beyond the unattributed usage of that time. A pod that is not measured now counts with
+// its earlier usage. The known usage of a pod that is gone counts as freed, so a successor with the
+// same usage explains nothing.
 func (e *diskExplainer) changeSinceQuiet(in Input, w *watched, d *fileSystems,
 	full time.Time) (g diskChange, known bool) {
 	q, known := e.quiet[w.Signal]
 	if !known {
 		return g, false
 	}
-	// Of a minimum reclaim, pods must explain at most the amount that was used or missing when the
-	// disk became short.
+	// With a minimum reclaim, pods must explain no more than the amount that was used or missing when
+	// the disk became short.
 	g.usedMore = usedMore(&w.observed, &q)
 	g.toExplain = max(g.usedMore, min(w.missing(),
 		max(usedMore(&w.firstMet, &q), w.limit-min(w.firstMet.Value, w.limit))))
@@ -150,14 +153,15 @@ func (e *diskExplainer) changeSinceQuiet(in Input, w *watched, d *fileSystems,
 // usedMore returns the growth in use of a disk since it was quiet.
 func usedMore(o *stats.Observation, q *quietDisk) uint64 { return used(o) - min(q.used, used(o)) }
 
-// missing returns how much a disk lacks until its shortage is over, with the minimum reclaim.
+// missing returns the amount that must be freed to end a disk's shortage, including the minimum
+// reclaim.
 func (w *watched) missing() uint64 {
 	enough := w.recoveryTarget(w.observed.Capacity)
 	return enough - min(w.observed.Value, enough)
 }
 
 // unexplained returns why no pod is evicted for a shortage that pods do not explain. It returns ""
-// if they do, or if one may be evicted nevertheless.
+// if pods explain the shortage, or if a pod may be evicted anyway.
 func (e *diskExplainer) unexplained(
 	now time.Time, in Input, w *watched, ranked []Ranked, ds *fileSystems, full time.Time,
 ) string {
@@ -202,9 +206,10 @@ func (e *diskExplainer) unexplained(
 	return d.reason
 }
 
-// explainsAlone reports whether one pod's growth would end the shortage and is no small part of the
-// amount to explain, because a shortage is small when it begins. Space freed by pods that are gone
-// was available to pods that started since.
+// explainsAlone reports whether returning one pod's growth would end the shortage, and that growth
+// is at least 1/partAlone of the amount to explain. The second condition is needed because a
+// shortage is small when it begins. The growth of a new pod does not count as far as pods that are
+// gone freed that space.
 func (e *diskExplainer) explainsAlone(w *watched, r *Ranked, g *diskChange, full time.Time) bool {
 	q, uid := e.quiet[w.Signal], r.Pod.PodRef.UID
 	if !r.Keys.Measured || q.growthUnknown(full, r.Pod) {
@@ -218,7 +223,7 @@ func (e *diskExplainer) explainsAlone(w *watched, r *Ranked, g *diskChange, full
 		stats.SaturatingAdd(w.observed.Value, growth) >= w.recoveryTarget(w.observed.Capacity)
 }
 
-// reasons returns the reasons of all doubts, of each watched disk.
+// reasons returns the reasons of the doubts about all disks, joined.
 func (e *diskExplainer) reasons(ws *watchlist) string {
 	var reasons []string
 	for i := range ws.all {

@@ -9,8 +9,8 @@ import (
 	"jettison/stats"
 )
 
-// save returns the saved form of the quiet disks. If a disk has too many pods, those that hold the
-// least are left out.
+// save returns the saved form of the quiet disks. If a disk has too many pods, the pods with the
+// lowest usage are left out.
 func (e *diskExplainer) save() (out []SavedDisk) {
 	for signal := range signals {
 		q, known := e.quiet[signal]
@@ -51,7 +51,7 @@ func (e *diskExplainer) resume(now time.Time, saved []SavedDisk, drop func(strin
 				len(s.Pods)+len(s.Unmeasured))
 			continue
 		}
-		// how complete it was is not saved
+		// whether the look was complete is not saved
 		q := quietDisk{at: onClock(now, earlier(s.Quiet, now)), used: s.Used, nextLook: quietRetry}
 		if len(s.Pods) > 0 {
 			q.pods = make(map[string]uint64, len(s.Pods))
@@ -83,7 +83,8 @@ func (e *diskExplainer) resume(now time.Time, saved []SavedDisk, drop func(strin
 	}
 }
 
-// earlier returns the earlier of two times: a clock that was set back must not delay anything.
+// earlier returns the earlier of two times. It keeps saved times out of the future if the clock was
+// set back.
 func earlier(a, b time.Time) time.Time {
 	if a.After(b) {
 		return b

@@ -2,7 +2,7 @@ package eviction
 
 import "jettison/stats"
 
-// fileSystems knows the layout of the file systems and computes pods' usage of each.
+// fileSystems holds the layout of the file systems and computes pods' usage of each.
 type fileSystems struct {
 	layout  stats.Opt[stats.Layout] // last known layout
 	foreign bool                    // Input.Foreign of the last step
@@ -30,7 +30,8 @@ func (d *fileSystems) sameDisk(a, b fileSystem) bool {
 //	dedicated imagefs logs, volumes           layers            layers
 //	split             layers, logs, volumes   nothing           as nodefs
 //
-// It is absent if no part was measured. Where nothing counts, that means no part at all.
+// It is absent if no counted part was measured; where the table says nothing, if no part at all was
+// measured.
 func (d *fileSystems) namedUsage(c *Candidate, w *watched) (total stats.Opt[uint64]) {
 	countsNothing := d.layout.V.DedicatedImageFs && d.layout.V.SplitContainerFs && w.info.fs == imageFs
 	d.eachPart(c, w, func(u *stats.FsUsage) {
@@ -46,8 +47,8 @@ func (d *fileSystems) namedUsage(c *Candidate, w *watched) (total stats.Opt[uint
 	return total
 }
 
-// eachPart visits the measured parts of a pod on a threshold's file system; where nothing counts,
-// all measured parts.
+// eachPart visits the measured parts of a pod on a threshold's file system. For imagefs in the
+// split layout, where no part counts, it visits all measured parts.
 func (d *fileSystems) eachPart(c *Candidate, w *watched, visit func(u *stats.FsUsage)) {
 	apart := d.layout.V.DedicatedImageFs && !d.layout.V.SplitContainerFs
 	layers, files := !apart || w.info.fs != nodeFs, !apart || w.info.fs == nodeFs
@@ -77,9 +78,9 @@ func (d *fileSystems) eachPart(c *Candidate, w *watched, visit func(u *stats.FsU
 	}
 }
 
-// countsAsDisk reports whether a volume is on disk. A volume in memory is not. All others of the
-// agent's own Summary are, because only local volumes are measured. In a foreign Summary the pod's
-// object decides, if there is one.
+// countsAsDisk reports whether a volume is on disk. Volumes in memory are not. In the agent's own
+// Summary all others are, because the agent measures only local volumes. In a foreign Summary the
+// pod object decides, if known.
 func (d *fileSystems) countsAsDisk(v *stats.VolumeStats, object *Pod) bool {
 	if v.Memory {
 		return false
@@ -114,8 +115,8 @@ func inUnit(u *stats.FsUsage, w *watched) uint64 {
 	return u.UsedBytes
 }
 
-// heldByPod returns each pod's known usage of a disk, protected pods included, bounded by the use
-// of the disk.
+// heldByPod returns each pod's known usage of a disk, protected pods included, at most the use of
+// the disk.
 func (d *fileSystems) heldByPod(in Input, w *watched) map[string]uint64 {
 	pods := make(map[string]uint64, len(in.Summary.Pods))
 	for i := range in.Summary.Pods {
@@ -127,7 +128,8 @@ func (d *fileSystems) heldByPod(in Input, w *watched) map[string]uint64 {
 	return pods
 }
 
-// atLeast reports whether a pod's known disk usage is a lower bound. It is compared as that value.
+// atLeast reports whether a pod's known disk usage is a lower bound. The ranking uses the bound as
+// the value.
 func atLeast(c *Candidate, w *watched) bool {
 	s := &c.Pod.EphemeralStorage
 	if s.Logs.V.Partial || s.Files.V.Partial || s.ExitedLayers.V.Partial || unnamed(c, w).V.Partial {

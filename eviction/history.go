@@ -17,7 +17,7 @@ type history struct {
 // setAside is the state of a pod that survived its kill.
 type setAside struct {
 	until  time.Time
-	period time.Duration // doubled next time
+	period time.Duration // doubles with the next failed kill
 }
 
 // evicted is the state of a pod that died.
@@ -43,7 +43,7 @@ func (h *history) setAside(now time.Time) map[string]time.Time {
 	return out
 }
 
-// rankLast ranks a pod that cannot be killed last for a while.
+// rankLast sets a pod aside: a pod that survives its kill is ranked last for a while.
 func (h *history) rankLast(now time.Time, uid string) {
 	h.expire(now)
 	a := h.aside[uid]

@@ -2,8 +2,8 @@ package eviction
 
 import "jettison/stats"
 
-// level is an amount, with its value when a signal was last calm. A look without the amount changes
-// nothing.
+// level is an amount, with its value when a signal was last calm. A look without the amount keeps
+// the values, but while the signal is calm the calm value becomes unknown.
 type level struct {
 	now, calm uint64
 	known     bool // now and calm are known as of the last look
@@ -13,8 +13,8 @@ type level struct {
 // plausible reports whether a value is known and may be true.
 func plausible(v stats.Opt[uint64]) bool { return v.OK && v.V < implausible }
 
-// update adds a look. A pod that is new since the signal was calm held nothing then; one whose
-// amount was unknown then is assumed to have held its current amount.
+// update adds a look. A pod that started after the signal was last calm had nothing at that time.
+// An amount that was unknown at that time is assumed to have been the current one.
 func (l *level) update(v stats.Opt[uint64], calm, isNew bool) {
 	if l.known = plausible(v); !l.known {
 		l.hasCalm = l.hasCalm && !calm

@@ -8,37 +8,37 @@ import (
 
 // The limits of an eviction, in the order in which they apply.
 const (
-	// DieLimit bounds the time from a kill, or the end of a grace period, to an empty cgroup. After it
-	// the pod counts as undying. A process dies within milliseconds unless the kernel holds it;
+	// DieLimit bounds the time from a kill, or the end of a grace period, to an empty cgroup. After
+	// it the pod counts as undying. A process dies within milliseconds unless the kernel holds it;
 	// freeing a gigabyte takes a second on a slow machine.
 	DieLimit = 10 * time.Second
 
 	// settleLimit bounds how long other thresholds wait for a victim's returns after its last process
 	// ended. It also bounds how long memory may take to recover before the outcome is OutcomeNotBack.
-	// A runtime that tears a pod down takes memory first.
+	// A runtime that tears a pod down first uses memory itself.
 	settleLimit = 2 * time.Second
 
-	// sharedLimit replaces settleLimit for a victim with more than leastShared bytes in /dev/shm or in
-	// volumes in memory. These are freed when the agent, the runtime or the owner of the volume
-	// unmounts them, which has no bound.
+	// sharedLimit replaces settleLimit for a victim with more than leastShared bytes in /dev/shm or
+	// in volumes in memory. That memory is freed when the agent, the runtime or the owner of the
+	// volume unmounts it, which may take any time.
 	sharedLimit = 15 * time.Second
 	leastShared = 16 << 20
 
 	// cleanLimit replaces settleLimit for disks, until the clean-up has removed containers, logs and
-	// volumes. Files that take longer are still removed, and the outcome waits for them (RemoveLimit),
-	// but a disk that fills meanwhile does not.
+	// volumes. Files that take longer are still removed. The outcome waits for their removal
+	// (RemoveLimit), but a disk that fills meanwhile does not.
 	cleanLimit = 2 * time.Minute
 
-	// diskSettle bounds the time from the clean-up until a disk shows it. A runtime frees the files of
-	// a container later: containerd's garbage collector pauses for fifty times the length of its last
-	// run.
+	// diskSettle bounds the time from the clean-up until a disk shows the freed space. A runtime
+	// frees the files of a container later: containerd's garbage collector pauses for fifty times the
+	// length of its last run.
 	diskSettle = time.Minute
 
 	// RemoveLimit bounds the removal of a pod's files. A volume of some million files takes minutes.
 	RemoveLimit = 5 * time.Minute
 
-	// busyLimit bounds how long garbage collection and proactive reclaim make way for an eviction. An
-	// eviction that takes longer is blocked by something else, and one of these two may help.
+	// busyLimit bounds how long garbage collection and proactive reclaim pause for an eviction. If
+	// the eviction takes longer, resuming them may help.
 	busyLimit = time.Minute
 
 	// A pod that survived its kill is ranked last for setAsideFirst. The time doubles with each
@@ -84,31 +84,31 @@ func (o Outcome) String() string { return outcomeWords[o] }
 
 // Life is one eviction, from the moment its victim is pinned until everything that it returns is
 // available. The Manager owns it and updates it with the caller's reports; others only read it. The
-// exported fields belong to the caller: they are saved with the rest and have no meaning here.
+// exported fields belong to the caller: the Manager saves them but does not use them.
 type Life struct {
 	Record      string // ID of its record
 	RemoveFiles bool   // remove the files that the pod leaves on disk
 	KillPending bool   // a kill is pending in the kernel
 
 	e        Eviction
-	met      Met    // the threshold it is for; zero: the pod's own limit
-	level    uint64 // observed at the start, in the signal's unit
+	met      Met    // threshold that the eviction is for; zero: the pod's own limit
+	level    uint64 // value at the start, in the signal's unit
 	awaited         // of all signals
 	began    Stamp
 	deadline time.Time // end of the grace period
 	killed   Stamp     // zero: stopped within its grace period
 	emptied  Stamp     // zero: processes may be left
-	// zero: not cleaned up, or the next reading of a disk counts, even an older one
+	// zero: not cleaned up; with cleanedUp: any reading of a disk counts as later
 	cleaned      Stamp
 	cleanedUp    bool // the runtime has cleaned up
-	hasShmem     bool // a large part of its returns is shared memory
-	cacheDropped bool // its page cache was dropped
-	recreated    bool // another cgroup or sandbox has its UID, so the killed one is gone
+	hasShmem     bool // a large part of the returns is shared memory
+	cacheDropped bool // the victim's page cache was dropped
+	recreated    bool // another cgroup or sandbox has the victim's UID, so the killed pod is gone
 	undying      bool
-	killRefused  bool // the kernel refused to kill it for a shortage that it was not chosen for
-	abandoned    bool // nothing is left to carry out, and its outcome is not reported
-	resumed      bool // an earlier process began it
-	settled      bool // other thresholds no longer wait for it
+	killRefused  bool // the kernel refused a kill for a shortage other than the victim's own
+	abandoned    bool // nothing is left to carry out, and the outcome is not reported
+	resumed      bool // an earlier process began the eviction
+	settled      bool // other thresholds no longer wait for this eviction
 
 	superseded bool // a later attempt at the same pod replaced it
 
@@ -116,7 +116,7 @@ type Life struct {
 	observedAfter   stats.Observation // the observation when the outcome became known
 	outcomeReported bool              // the last Ready contained the outcome
 	outcomeAcked    bool              // the caller acknowledged the outcome
-	endReported     bool              // the last Ready contained it as finished
+	endReported     bool              // the last Ready listed the eviction as finished
 	endAcked        bool
 }
 
@@ -148,7 +148,7 @@ func (l *Life) Resumed() bool { return l.resumed }
 // Outcome returns the outcome, or OutcomeUnknown.
 func (l *Life) Outcome() Outcome { return l.outcome }
 
-// ObservedAfter returns the observation of its signal when the outcome became known.
+// ObservedAfter returns the signal's observation when the outcome became known.
 func (l *Life) ObservedAfter() stats.Observation { return l.observedAfter }
 
 // Dead reports whether no process of the victim is left.
@@ -157,8 +157,8 @@ func (l *Life) Dead() bool { return !l.emptied.Time.IsZero() }
 // CleaningUp reports whether the victim is being torn down: not cleaned up yet, and not undying.
 func (l *Life) CleaningUp() bool { return !l.cleanedUp && !l.undying && !l.abandoned }
 
-// Terminated reports whether the victim no longer runs: none of its processes is left, or another cgroup
-// or sandbox has its UID.
+// Terminated reports whether the victim no longer runs: none of its processes is left, or another
+// cgroup or sandbox has its UID.
 func (l *Life) Terminated() bool { return l.terminated() }
 
 // Phase returns the current phase.
@@ -189,14 +189,15 @@ func (l *Life) Released() (amount uint64, ok bool) {
 	return l.observedAfter.Value - before.Value, true
 }
 
-// RecentlyUndying reports whether the victim survived a kill so recently that another attempt is useless.
+// RecentlyUndying reports whether the victim survived a kill so recently that another attempt is
+// useless.
 func (l *Life) RecentlyUndying(now time.Time) bool {
 	return l.undying && now.Sub(l.began.Time) < DieLimit
 }
 
-// GracePeriodLapsed reports whether the grace period ended more than DieLimit ago without a kill. A process
-// that resumes such an eviction should choose the victim again, because the shortage may have
-// ended.
+// GracePeriodLapsed reports whether the grace period ended more than DieLimit ago without a kill. A
+// process that resumes such an eviction should choose the victim again, because the shortage may
+// have ended.
 func (l *Life) GracePeriodLapsed(now time.Time) bool {
 	return !l.terminated() && l.killed.Time.IsZero() && now.Sub(l.deadline) > DieLimit
 }
@@ -207,12 +208,12 @@ func (l *Life) terminated() bool { return l.Dead() || l.recreated }
 // terminating reports whether the victim may have processes that will end soon.
 func (l *Life) terminating() bool { return !l.terminated() && !l.undying && !l.settled }
 
-// gracious reports whether the victim has a grace period that a hard threshold does not wait for.
+// gracious reports whether the victim got a grace period, for which no hard threshold waits.
 func (l *Life) gracious() bool { return !l.e.hard && !l.e.Local() && !l.hastened() }
 
 // hastened reports whether a victim for a disk was killed, for another shortage or for the disk's
-// own hard threshold. The kill shows it, because that survives a restart; the runtime ends all
-// other victims for a disk.
+// own hard threshold. The runtime stops all other victims for a disk, so the saved time of the kill
+// is enough to recognize this case after a restart.
 func (l *Life) hastened() bool { return l.e.Disk() && !l.killed.Time.IsZero() }
 
 // returnLimit returns how long the victim's returns may take after its last process ended.
@@ -223,12 +224,12 @@ func (l *Life) returnLimit() time.Duration {
 	return settleLimit
 }
 
-// HasSharedMemory reports whether a large part of the victim's returns is shared memory, which is freed by
-// an unmount and not by the death of processes.
+// HasSharedMemory reports whether a large part of the victim's returns is shared memory, which an
+// unmount frees, not the death of processes.
 func (l *Life) HasSharedMemory() bool { return l.hasShmem }
 
-// unacknowledged reports whether the outcome is known and the caller has not acknowledged it. A
-// superseded eviction is not kept for that.
+// unacknowledged reports whether the outcome is known and still needs the caller's acknowledgement.
+// The outcome of a superseded eviction needs none.
 func (l *Life) unacknowledged() bool {
 	return l.outcome != OutcomeUnknown && !l.outcomeAcked && !l.abandoned && !l.superseded
 }

@@ -86,7 +86,7 @@ func (es *evictions) resumeLife(now time.Time, s *SavedLife, report func(string,
 	l.awaited.resume(s, report)
 	l.shmem.resume(s.Shmem, report)
 	l.podTotals.resume(s.PodTotals, report)
-	if l.level > implausible { // 0 means that nothing was left, so that no later value is worse
+	if l.level > implausible { // 0: nothing was available, so no later value is worse
 		report("eviction of pod %s: implausible number", uid)
 		l.level = 0
 	}
@@ -94,7 +94,7 @@ func (es *evictions) resumeLife(now time.Time, s *SavedLife, report func(string,
 		report("pod %s died at %s, which is in the future: its returns are expected from now on", uid,
 			l.emptied.Time.Format(time.RFC3339))
 	}
-	// The clock may have been set back: no reading would ever be newer than a time in the future.
+	// If the clock was set back, times in the future would make every reading look old.
 	for _, at := range []*Stamp{&l.began, &l.killed, &l.emptied, &l.cleaned} {
 		if at.Monotonic = max(at.Monotonic, 0); at.Time.After(now) {
 			at.Time = now
@@ -119,11 +119,11 @@ func (es *evictions) resumeLife(now time.Time, s *SavedLife, report func(string,
 	return l, nil
 }
 
-// wallOnly drops the monotonic reading, which only this process can compare.
+// wallOnly drops Go's monotonic clock reading, which is meaningless to another process.
 func wallOnly(s Stamp) Stamp { return Stamp{Time: s.Time.Round(0), Monotonic: s.Monotonic} }
 
-// metThen returns the threshold that an eviction is for, with the values of the time when it was
-// decided. Its Threshold is zero if it is no longer configured.
+// metThen returns the threshold that an eviction is for, with the values at the decision. Threshold
+// is zero if the configuration no longer contains it.
 func (c *Config) metThen(e *Eviction, s *SavedMet) (met Met) {
 	if e.Local() {
 		return met

@@ -18,8 +18,8 @@ const (
 
 // offenders returns an eviction for each pod over its own limits on local storage, sorted by UID. A
 // pod without an object has unknown limits and exceeds none. Neither does a pod that the runtime
-// has not announced, because its object may be another pod's. A pod that was killed for its limits
-// holds back no other: it is left out while it terminates and while it is set aside.
+// has not announced, because its object may be another pod's. A pod that is being killed does not
+// delay other evictions: it is left out while it terminates and while it is set aside.
 func (m *Manager) offenders(now time.Time, in Input) (evictions []Eviction) {
 	if !m.config.LocalStorage || in.ObserveDisks || in.MemoryOnly || len(in.Pods) == 0 {
 		return nil
@@ -92,5 +92,5 @@ func (d *fileSystems) exceeds(pod *stats.PodStats, object *Pod) (signal stats.Si
 	return "", ""
 }
 
-// beyond is a strict comparison; an implausible value is beyond nothing.
+// beyond reports whether used exceeds limit. An implausible value exceeds no limit.
 func beyond(used, limit uint64) bool { return used > limit && used <= implausible }

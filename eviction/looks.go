@@ -2,9 +2,10 @@ package eviction
 
 import "time"
 
-// Situation decides, together with the observations, whether a look at pods is worth its cost.
+// Situation holds facts that decide, together with the observations, whether a look at pods is
+// worth its cost.
 type Situation struct {
-	ObserveDisks bool // as Input.ObserveDisks
+	ObserveDisks bool // see Input.ObserveDisks
 	Limited      bool // a pod's object has limits on local storage
 	Recording    bool // frames are recorded, also of a calm node
 }
@@ -29,7 +30,7 @@ const (
 	fullRegular = 10 * time.Second // between two periodic full looks
 )
 
-// looks remembers when looks were made, and their kind.
+// looks stores the times and kinds of looks.
 type looks struct {
 	situation Situation // of the last observation
 	last      Look      // of the last step
@@ -50,7 +51,7 @@ func (ls *looks) record(now time.Time, look Look) {
 // look does not wait.
 func (ls *looks) ledToEviction() { ls.fruitless[ls.last] = time.Time{} }
 
-// due returns the look that is worth its cost. memory and full report that a threshold asks for a
+// due returns the kind of look to make now. memory and full report that a threshold asks for a
 // victim that such a look finds. A look that led to no eviction is not repeated immediately.
 func (ls *looks) due(now time.Time, memory, full, periodic bool) Look {
 	switch {
@@ -64,10 +65,10 @@ func (ls *looks) due(now time.Time, memory, full, periodic bool) Look {
 
 // periodic reports whether a full look is due even if no threshold is met.
 //
-// It is needed to enforce pods' own limits, and to follow the counters that show which pod causes a
-// pressure and the files that show which pod fills a disk. Both need an earlier value to compare
-// with, and a disk may be short soon. quiet reports that a look at quiet disks is due, counters
-// that pods' counters are followed, local that pods' limits are enforced.
+// Periodic looks enforce pods' own limits. They also track the counters that show which pod causes
+// a pressure, and the files that show which pod fills a disk: both need an earlier value to compare
+// with. quiet: a look at quiet disks is due. counters: pods' counters are tracked. local: pods' own
+// limits are enforced.
 func (ls *looks) periodic(now time.Time, quiet, counters, local bool) bool {
 	s, since := &ls.situation, now.Sub(ls.lastFull)
 	return quiet && since >= fullRetry ||

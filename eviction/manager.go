@@ -8,13 +8,13 @@ import (
 
 // Config of a Manager.
 type Config struct {
-	// Thresholds as returned by Settings.Parse. Those of containerfs are derived from the others once
-	// the layout is known.
+	// Thresholds as returned by Settings.Parse. The thresholds of containerfs are derived from the
+	// others once the layout is known.
 	Thresholds      []Threshold
 	MemoryAvailable stats.MemoryAvailable
 	Policy          Policy
-	// MaxPodGracePeriodSeconds bounds the grace period of evictions for soft thresholds. A shorter
-	// grace period of the pod's own is used instead.
+	// MaxPodGracePeriodSeconds bounds the grace period of evictions for soft thresholds. If the pod's
+	// own grace period is shorter, it applies.
 	MaxPodGracePeriodSeconds int64
 	// PressureTransitionPeriod is the time that a condition stays true after it was last observed.
 	PressureTransitionPeriod time.Duration
@@ -43,16 +43,16 @@ func (c *Config) gracePeriod(w *watched, object *Pod) int64 {
 
 // hardGrace is the grace period of an eviction for a hard threshold
 // (pkg/kubelet/eviction/eviction_manager.go immediateEvictionGracePeriodSeconds), and the minimum
-// of all.
+// of all grace periods.
 const hardGrace = 1
 
 // Manager decides on evictions. It remembers since when thresholds are met, which pods are being
-// evicted, and which survived a kill. It is for one goroutine. The zero value is not usable; see
-// NewManager.
+// evicted, and which survived a kill. It must be used by one goroutine only. The zero value is not
+// usable; see NewManager.
 type Manager struct {
 	config *Config // shared with the parts
 
-	// The parts. None knows the Manager or another part: it gets its input as arguments.
+	// The parts. No part knows the Manager or another part. Input arrives as arguments.
 	watch      watchlist
 	conditions conditions
 	evictions  evictions
@@ -87,7 +87,7 @@ func NewManager(c Config) *Manager {
 func (m *Manager) Reconfigure(c Config) {
 	texts := m.config.Policy.texts
 	*m.config = c
-	clear(texts) // they name namespaces of the previous policy
+	clear(texts) // the texts name namespaces of the previous policy
 	m.config.Policy.texts = texts
 	m.watch.applyConfig()
 	m.causes.enable(m.watch.all)

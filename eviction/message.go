@@ -47,7 +47,7 @@ func message(met *Met, c *Candidate) (text string, annotations map[string]string
 		if c.Object == nil {
 			annotations[annotationStarved] = string(resourceName)
 		}
-		return text, annotations // the kubelet sets none for a pod without figures
+		return text, annotations // the kubelet sets no annotations for a pod without measurements
 	}
 	if request := c.Object.memoryOfPod; request != nil && resourceName == v1.ResourceMemory &&
 		c.Pod.Memory.WorkingSetBytes.OK {
@@ -59,7 +59,7 @@ func message(met *Met, c *Candidate) (text string, annotations map[string]string
 	for i := range c.Pod.Containers {
 		stats := &c.Pod.Containers[i]
 		container := c.Object.container(stats.Name)
-		if container == nil { // an ephemeral container, which is never blamed
+		if container == nil { // an ephemeral container, which is never named
 			continue
 		}
 		used, request := containerUsage(resourceName, stats, container)

@@ -10,19 +10,20 @@ import (
 // kill.
 const killMargin = 250 * time.Millisecond
 
-// Reclaim leaves swapTimes the threshold for swap free.
+// Proactive reclaim leaves swapTimes the threshold for swap free.
 const swapTimes = 2
 
-// Need is the node's state by one signal of memory: whether to reclaim memory before a pod is
-// evicted for it, and how much.
+// Need is the node's state by one signal of memory. It determines whether, and how much, memory to
+// reclaim before a pod is evicted for that signal.
 type Need struct {
 	Available uint64 // bytes
 	// the highest hard threshold, in bytes; absent: none, or the signal is not observed
 	Hard stats.Opt[uint64]
-	Soft stats.Opt[uint64] // the highest soft one
-	// Grace is the shortest rest of a soft threshold's grace period; absent: no soft threshold is met.
+	Soft stats.Opt[uint64] // the highest soft threshold, in bytes; absent as above
+	// Grace is the shortest remaining grace period of the soft thresholds that are met; absent: no
+	// soft threshold is met.
 	Grace    stats.Opt[time.Duration]
-	Margin   time.Duration // for the reaction to a hard threshold
+	Margin   time.Duration // time reserved for the kill at a hard threshold
 	SwapKeep uint64        // bytes of swap that must stay free
 }
 

@@ -29,7 +29,7 @@ type SignalState struct {
 	Signal     stats.Signal
 	Observed   stats.Observation
 	Thresholds []string
-	Limits     []uint64 // of each, in the signal's unit; nil: unknown capacity
+	Limits     []uint64 // of each threshold, in the signal's unit; nil: unknown capacity
 }
 
 // Signals returns the signals that have a threshold, in the order of the configuration.
@@ -44,7 +44,8 @@ type Lost struct {
 
 // Lost returns the signals that have not been observed for so long that they count as lost: a file
 // system hangs, or a runtime does not report the location of its images. A signal that the node
-// does not have is not lost. The cgroup above all pods appears with the first pod.
+// does not have is not lost. Nor is the signal of the cgroup above all pods, because that cgroup
+// appears with the first pod.
 func (m *Manager) Lost(now time.Time) []Lost { return m.watch.lost(now) }
 
 // Need returns the node's state by a signal of memory, as last observed.
@@ -52,19 +53,19 @@ func (m *Manager) Need(now time.Time, signal stats.Signal) Need {
 	return m.watch.need(now, signal, m.lastCheap.Node.Swap.TotalBytes.V)
 }
 
-// HardBytes returns the highest hard threshold of memory.available for a node with that much
-// memory; 0 without one.
+// HardBytes returns the highest hard threshold of memory.available, in bytes, for a node with that
+// memory capacity; 0 without such a threshold.
 func (m *Manager) HardBytes(capacity uint64) uint64 { return m.config.hardBytes(capacity) }
 
 // LooksShort reports whether memory.available is below a threshold by a reading of the node. The
-// caller then reads the amounts that a cheap look omits before it observes.
+// caller then reads the amounts that a cheap look omits before it calls Observe.
 func (m *Manager) LooksShort(node *stats.NodeStats) bool { return m.watch.near(node) == Short }
 
 // Unexplained returns why no pod is evicted for the disks whose shortage pods do not explain; empty
 // if there is no such disk.
 func (m *Manager) Unexplained() string { return m.explain.reasons(&m.watch) }
 
-// Life returns the eviction of a pod that is not over; nil without one.
+// Life returns the eviction of a pod that is not over; nil if none exists.
 func (m *Manager) Life(uid string) *Life { return m.evictions.life(uid) }
 
 // Lives returns the evictions that are not over, or whose outcome the caller has not acknowledged,

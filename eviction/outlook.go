@@ -9,18 +9,20 @@ import (
 // Outlook is the eviction that a threshold would cause by the last look, if it asked for a victim
 // now.
 type Outlook struct {
-	Threshold        Threshold
-	Observed         stats.Observation // last observation of its signal
-	Limit            uint64            // its value for the observed capacity; 0: not observed
-	Met              bool
-	Ranking          []Ranked    // the first is the victim
-	Protected        []Candidate // pods that are never victims
-	NoEvictionReason string      // why no pod would be evicted; empty: the first would
+	Threshold Threshold
+	Observed  stats.Observation // last observation of its signal
+	// the threshold's value for the observed capacity; 0: not observed
+	Limit     uint64
+	Met       bool
+	Ranking   []Ranked    // the first is the victim
+	Protected []Candidate // pods that are never victims
+	// why no pod would be evicted; empty: the first pod of Ranking would be
+	NoEvictionReason string
 }
 
 // Outlook returns the eviction that each threshold would cause. It follows the order and the
-// exceptions of Step, but decides and stores nothing. It serves queries by people, and allocates.
-// The results point into the Summary.
+// exceptions of Step, but changes no state. It serves queries by people, and allocates. The results
+// point into the Summary.
 func (m *Manager) Outlook(now time.Time, in Input) []Outlook {
 	out := make([]Outlook, 0, len(m.watch.all))
 	for i := range m.watch.all {

@@ -29,7 +29,7 @@ type FieldError struct {
 	Err   error
 }
 
-// Line returns the error with its field before it, for a log.
+// Line returns the error with the field as a prefix, for a log.
 func (e *FieldError) Line() string { return strings.Join(e.Field, ": ") + ": " + e.Err.Error() }
 
 // Names of the fields in a configuration file.
@@ -60,7 +60,7 @@ func DefaultHard() map[string]string {
 // Parse returns the thresholds of the settings: hard ones, soft ones, then the copies for the
 // cgroup above all pods, each group sorted by signal. Errors are the kubelet's, word for word
 // (pkg/kubelet/eviction/helpers.go ParseThresholdConfig); with any error there are no thresholds.
-// Warnings concern settings that a kubelet accepts and should not.
+// Warnings concern wrong settings that a kubelet accepts.
 func (s Settings) Parse() (thresholds []Threshold, warnings, errs []*FieldError) {
 	p := settingsParser{Settings: s}
 	hard := p.thresholds(fieldHard, s.EvictionHard)

@@ -9,14 +9,15 @@ import (
 	"jettison/stats"
 )
 
-// Pod is the part of a pod object that the Manager uses. It never changes. The runtime knows none
-// of it exactly.
+// Pod is the part of a pod object that the Manager uses. It never changes. The runtime reports
+// these facts only in part, or inexactly.
 type Pod struct {
 	Ref         stats.PodReference
 	annotations map[string]string
-	// absent: not set, which ranks as 0, as in the kubelet, and lifts no protection
+	// absent: not set. It then ranks as 0, as in the kubelet, but protects the pod in protected
+	// namespaces.
 	priority stats.Opt[int32]
-	class    string // its priority class, if that is a critical one
+	class    string // the priority class; empty unless it is a critical class
 	qos      stats.QOSClass
 	// Succeeded or Failed; the kernel's view of running processes takes precedence
 	finished bool
@@ -42,9 +43,9 @@ type Pod struct {
 type podContainer struct {
 	name                          string
 	memoryRequest, storageRequest resource.Quantity
-	// storageLimit is its limit on ephemeral storage in bytes, and storageLimitText the limit as
-	// written. It is absent without a limit, for 0, and for an init container, where the kubelet does
-	// not enforce it.
+	// storageLimit is the limit on ephemeral storage in bytes, and storageLimitText the limit as
+	// written. Both are absent without a limit, for a limit of 0, and for an init container, where
+	// the kubelet does not enforce it.
 	storageLimit     stats.Opt[uint64]
 	storageLimitText string
 }
@@ -55,8 +56,8 @@ type emptyDir struct {
 	limit      uint64
 }
 
-// NewPod copies the used parts of an object and does not keep the object. A client cannot make a
-// pod static or a mirror: the annotations for that are ignored.
+// NewPod copies the used parts of an object and does not keep the object. A client cannot mark a
+// pod as static or mirror: those annotations are ignored.
 func NewPod(p *v1.Pod) *Pod { return newPod(p, false) }
 
 // NewManifestPod is NewPod for an object that root wrote, in a static pod's manifest or a frame. It
@@ -109,19 +110,20 @@ func newPod(p *v1.Pod, manifest bool) *Pod {
 	return out
 }
 
-// Names reports whether the object belongs to the pod that the runtime has under its UID. A name
-// that one of the two does not have is no contradiction.
+// Names reports whether the object belongs to the pod that the runtime reports with the same UID. A
+// missing namespace or name matches any.
 func (p *Pod) Names(runtime stats.PodReference) bool {
 	same := func(a, b string) bool { return a == b || a == "" || b == "" }
 	return same(p.Ref.Namespace, runtime.Namespace) && same(p.Ref.Name, runtime.Name)
 }
 
-// of reports whether the object belongs to a pod, as far as the runtime has announced the pod.
+// of reports whether the object belongs to a pod. A pod that the runtime has not announced matches
+// any object.
 func (p *Pod) of(pod *stats.PodStats) bool { return !pod.Announced || p.Names(pod.PodRef) }
 
 func newContainer(c *v1.Container, regular bool) podContainer {
 	requests := c.Resources.Requests
-	// copies: a quantity with a fraction is a pointer, and others own the object too
+	// copied, because a quantity with a fraction contains a pointer, and the object is shared
 	out := podContainer{
 		name:           c.Name,
 		memoryRequest:  requests[v1.ResourceMemory].DeepCopy(),
@@ -135,8 +137,8 @@ func newContainer(c *v1.Container, regular bool) podContainer {
 }
 
 // volume stores a volume that is on the node's disk (pkg/kubelet/eviction/helpers.go
-// localVolumeNames; a hostPath yields no figures there either). A volume in memory is bounded by
-// the size of its tmpfs, so its limit needs no enforcement.
+// localVolumeNames, which includes hostPath volumes although they are not measured). A volume in
+// memory is bounded by the size of its tmpfs, so its limit needs no enforcement.
 func (p *Pod) volume(v *v1.Volume) {
 	onDisk := v.EmptyDir != nil && v.EmptyDir.Medium == v1.StorageMediumDefault
 	if v.HostPath != nil || v.GitRepo != nil || v.ConfigMap != nil || onDisk {

@@ -6,7 +6,7 @@ import (
 	"jettison/stats"
 )
 
-// podTotals holds all pods' use of an amount at one moment, and the amount left then.
+// podTotals holds all pods' usage of a resource at one moment, and the amount that was available.
 type podTotals struct {
 	at         time.Time // zero: not read
 	used, left uint64
@@ -14,13 +14,14 @@ type podTotals struct {
 }
 
 // split divides the usage of pods into that of eligible and of protected pods. For memory it
-// includes page cache, because that figure is read for all pods.
+// includes page cache, because only usage with page cache is read for all pods.
 type split struct {
 	splitAt             time.Time // zero: unknown
 	eligible, protected uint64
 }
 
-// recordTotals stores a new reading of all pods' use, with the amount left at the same moment.
+// recordTotals stores a new reading of all pods' usage, with the amount that was available at the
+// same moment.
 func (w *watched) recordTotals(p *stats.PodsTotal) {
 	used := stats.Opt[uint64]{}
 	switch w.info.kind {
@@ -36,8 +37,8 @@ func (w *watched) recordTotals(p *stats.PodsTotal) {
 	}
 }
 
-// countedUse returns a pod's use of an amount, by the figure that every look which decides on the
-// amount reads for all pods.
+// countedUse returns a pod's usage of a resource; 0 if unknown. It uses the counter that every
+// deciding look reads for all pods.
 func countedUse(p *stats.PodStats, k kind) (used uint64) {
 	o := p.Threads
 	switch {
@@ -79,16 +80,17 @@ func (ws *watchlist) splitTotals(now time.Time, in Input) {
 	}
 }
 
-// without returns t without a victim.
+// without returns t without the usage of a victim.
 func (t podTotals) without(p *stats.PodStats, k kind) podTotals {
 	t.eligible -= min(t.eligible, countedUse(p, k))
 	return t
 }
 
-// causedOutside reports whether something other than eligible pods took a victim's returns, by the
-// pods' usage when the eviction began and now. That growth must be at least half of the total
-// growth and half of the victim's returns. Unknown growth counts as outside, as for disks and
-// pressure. known is false while no reading is newer than the victim's death.
+// causedOutside reports whether something other than eligible pods took a victim's returns. It
+// compares the pods' usage now with their usage when the eviction began. The growth outside of
+// eligible pods must be at least half of the total growth and half of the victim's returns. Unknown
+// growth counts as outside, as for disks and pressure. known is false while no reading is newer
+// than the victim's death.
 func (l *Life) causedOutside(now time.Time, w *watched) (outside, known bool) {
 	before, after := l.podTotals, w.podTotals
 	if before.at.IsZero() || after.at.IsZero() || now.Sub(after.at) > stats.MaxAge {
@@ -109,9 +111,9 @@ func (l *Life) causedOutside(now time.Time, w *watched) (outside, known bool) {
 	return grew > 0 && grew >= returned/2 && grew >= (fell+returned)/2, true
 }
 
-// protectedGrowth returns how much of the pods' growth was that of protected pods. Both parts
-// include page cache, but grew does not. Growth that eligible pods may have caused is not
-// attributed to protected ones.
+// protectedGrowth returns the part of the pods' growth, grew, that protected pods caused. The usage
+// of both groups includes page cache, but grew does not. Growth that eligible pods may have caused
+// is not attributed to protected pods.
 func (p *split) protectedGrowth(now *split, grew int64) int64 {
 	eligible := int64(now.eligible) - int64(p.eligible)
 	protected := int64(now.protected) - int64(p.protected)

@@ -8,8 +8,8 @@ import (
 	"jettison/stats"
 )
 
-// SignalPreempted is the signal of evictions for a critical pod. Nothing is short, so it cannot
-// have a threshold; package admit chooses the pods.
+// SignalPreempted is the signal of evictions for a critical pod. No resource is short, so the
+// signal cannot have a threshold. Package admit chooses the pods.
 const SignalPreempted stats.Signal = "preempted"
 
 // Preempted returns the eviction of a pod for a critical one, with the reason and the message of
@@ -19,14 +19,15 @@ func Preempted(pod *stats.PodStats, object *Pod, reason, message string) Evictio
 	return planned(SignalPreempted, pod, object, reason, message)
 }
 
-// SignalDescheduled is the signal of evictions of pods that should not run on the node, although
-// nothing is short; package reclaim/nodedeschedule chooses the pods.
+// SignalDescheduled is the signal of evictions of pods that should not run on the node. No resource
+// is short. Package reclaim/nodedeschedule chooses the pods.
 const SignalDescheduled stats.Signal = "descheduled"
 
-// ReasonDescheduled is the reason in their status.
+// ReasonDescheduled is the reason in the status of descheduled pods.
 const ReasonDescheduled = "Descheduled"
 
-// Descheduled returns the eviction of such a pod, with its own grace period. object may be nil.
+// Descheduled returns the eviction of a pod to be descheduled, with the pod's own grace period.
+// object may be nil.
 func Descheduled(pod *stats.PodStats, object *Pod, message string) Eviction {
 	return planned(SignalDescheduled, pod, object, ReasonDescheduled, message)
 }
@@ -53,9 +54,9 @@ func (e *Eviction) Planned() bool {
 	return e.Signal == SignalPreempted || e.Signal == SignalDescheduled
 }
 
-// PreemptionProtected returns why a pod is never preempted; empty if its priority decides. The protections from
-// evictions apply, except that a critical pod may be preempted for one of a higher priority. object
-// may be nil.
+// PreemptionProtected returns why a pod is never preempted; empty if its priority decides. The
+// protections from evictions apply, except that a critical pod may be preempted for one of a higher
+// priority. object may be nil.
 func (p *Policy) PreemptionProtected(pod *stats.PodStats, object *Pod) string {
 	if object != nil && !object.of(pod) {
 		object = nil
@@ -76,9 +77,9 @@ func (p *Policy) PreemptionProtected(pod *stats.PodStats, object *Pod) string {
 	return p.protected(&c)
 }
 
-// RoomState reports whether a preempted pod's resources are free. free: none of its processes is left,
-// nor its shared memory, as long as that is still expected. over: there is nothing left to wait
-// for; without free the pod did not die.
+// RoomState reports whether a preempted pod's resources are free. free: all of its processes have
+// ended, and none of its shared memory is still expected. over: the wait has ended; over without
+// free means that the pod did not die, or that the eviction was abandoned or replaced.
 func (l *Life) RoomState(now time.Time) (free, over bool) {
 	switch {
 	case l.undying:

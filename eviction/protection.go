@@ -27,17 +27,17 @@ const systemCriticalPriority = 2_000_000_000
 // Policy is the configured part of the ranking: which pods are protected, and the order of the
 // others.
 type Policy struct {
-	AnnotationNamespaces []string // where jettison/* annotations count
-	ProtectedNamespaces  []string // never victims while their priority is unknown
-	// ByRelease compares pods by the amount that killing them returns, not by usage above request.
-	// Usage over request and priority still come first.
+	AnnotationNamespaces []string // jettison/* annotations count in these
+	ProtectedNamespaces  []string // pods in these are never victims while their priority is unknown
+	// ByRelease compares pods by the amount that killing them returns before it compares usage minus
+	// request. Being over the request, and priority, still come first.
 	ByRelease bool
 
 	// texts of protections, so that each is allocated once; nil: not cached
 	texts map[protection]string
 }
 
-// protection is a reason that names something of the pod.
+// protection is a reason for protection that contains a detail of the pod.
 type protection struct {
 	kind, of string
 	priority int32
@@ -79,10 +79,10 @@ type Candidate struct {
 
 // Keys are compared in this order to rank candidates.
 type Keys struct {
-	SetAside bool // it survived a kill: last
-	Measured bool // its usage is known
-	// it is being evicted within a grace period; first if for the same resource, or if it ends the
-	// shortage
+	SetAside bool // the pod survived a kill: ranked last
+	Measured bool // the pod's usage is known
+	// the pod is in the grace period of an eviction; first if that is for the same resource, or if it
+	// ends the shortage
 	Dying    bool
 	Requests bool   // requests count for this signal
 	Usage    uint64 // in the signal's unit; for a pressure signal, its part in the pressure
@@ -90,23 +90,24 @@ type Keys struct {
 	AtLeast  bool   // Usage is a lower bound, and is compared as that value
 	// Request in the signal's unit; its bounds differ if it is not known exactly.
 	Request stats.Opt[stats.Range]
-	// Request has no upper bound below the node's memory: a part of the pod was not seen
+	// the upper bound of Request is the node's memory or more, because the runtime did not report all
+	// of the pod
 	Open bool
-	// the pod itself keeps Request unknown: stats.PodStats.StatusRefused
+	// the pod itself caused Request to be unknown: stats.PodStats.StatusRefused
 	Refused      bool
 	Priority     stats.Opt[int32]  // absent: unknown, which counts as 0
-	Release      stats.Opt[uint64] // return of killing it; only if the policy asks for it
+	Release      stats.Opt[uint64] // amount that killing the pod returns; only with Policy.ByRelease
 	QOSClass     stats.QOSClass
 	Start        time.Time
 	TimesEvicted int // earlier evictions of a pod with this UID
 
 	kind  kind
-	eases bool // its eviction returns the resource that is short here
+	eases bool // the pod's current eviction returns the resource that is short, or ends the shortage
 }
 
 // annotation returns an annotation of a pod: its object's value, or else the runtime's. A pod that
-// the runtime reports as static or mirror is one, even if its object disagrees. Otherwise only the
-// object of a manifest can make it one (NewPod).
+// the runtime reports as static or mirror counts as such even if its object disagrees. Otherwise
+// only an object from a manifest can mark it so (NewPod).
 func (c *Candidate) annotation(key string) (string, bool) {
 	fromRuntime, found := c.Pod.Annotations[key]
 	if found && strings.HasPrefix(key, "kubernetes.io/") && fromRuntime != "api" || c.Object == nil {
@@ -141,7 +142,7 @@ func (p *Policy) candidate(pod *stats.PodStats, object *Pod) Candidate {
 	c := Candidate{Pod: pod, Object: object}
 	if object != nil && object.priority.OK {
 		c.Keys.Priority = object.priority
-		// empty: an error would be allocated for every pod
+		// parsing an empty text would allocate an error for every pod
 	} else if text := p.ownAnnotation(&c, annotationPriority); text != "" {
 		if v, err := strconv.ParseInt(text, 10, 32); err == nil {
 			c.Keys.Priority = stats.Some(int32(v))
@@ -155,8 +156,8 @@ func (p *Policy) candidate(pod *stats.PodStats, object *Pod) Candidate {
 	return c
 }
 
-// PriorityAndProtection returns a pod's priority, if known, and why the pod is never a victim; empty if it may be
-// one. object may be nil.
+// PriorityAndProtection returns a pod's priority, if known, and why the pod is never a victim;
+// empty if it may be a victim. object may be nil.
 func (p *Policy) PriorityAndProtection(pod *stats.PodStats, object *Pod) (priority stats.Opt[int32],
 	protected string) {
 	if object != nil && !object.of(pod) {
@@ -186,7 +187,7 @@ func (p *Policy) protected(c *Candidate) string {
 		return p.protectionText(protection{kind: "class", of: c.Object.class})
 	case p.ownAnnotation(c, annotationNeverEvict) == "true":
 		return "annotated " + annotationNeverEvict
-	case !pod.Announced && staticUID(pod.PodRef.UID): // no client's object has one
+	case !pod.Announced && staticUID(pod.PodRef.UID): // no client can provide such a UID
 		return "static pod (its UID is a hash)"
 	case !priority.OK && slices.Contains(p.ProtectedNamespaces, c.namespace()):
 		return p.protectionText(protection{kind: "namespace", of: c.namespace()})

@@ -18,8 +18,8 @@ const (
 )
 
 // whole returns a quantity as a number, rounded up, at least 0 and at most MaxInt64. Quantity.Value
-// returns 0 for 100E, and arbitrary values for longer ones: a threshold that is always met would
-// never be met, and every pod would exceed a limit that none reaches.
+// returns 0 for 100E, and arbitrary values for larger quantities. Such a threshold would never be
+// met although it always is, and every pod would exceed such a limit.
 func whole(q *resource.Quantity) uint64 {
 	if n, ok := q.AsInt64(); ok {
 		return uint64(max(n, 0))
@@ -30,7 +30,7 @@ func whole(q *resource.Quantity) uint64 {
 	return uint64(max(q.Value(), 0))
 }
 
-// parseQuantity is resource.ParseQuantity for text from any origin.
+// parseQuantity is resource.ParseQuantity for untrusted text.
 func parseQuantity(text string) (resource.Quantity, error) {
 	if len(text) > maxQuantityText {
 		return resource.Quantity{}, fmt.Errorf("quantity %.40q...: longer than %d characters", text,

@@ -14,26 +14,26 @@ type quietDisk struct {
 	at   time.Time
 	used uint64            // of its capacity, in the signal's unit
 	pods map[string]uint64 // usage of each measured pod, by UID; nil: no full look was made
-	// unmeasured contains the UIDs of pods that existed then and were not measured, or whose walk was
-	// cut off, and whether the runtime had announced them. Their growth is unknown, because a longer
-	// walk finds more.
+	// unmeasured contains the UIDs of pods that existed at that time and were not measured, or only
+	// in part because the walk was cut off. The value reports whether the runtime had announced the
+	// pod. The growth of these pods is unknown, because a longer walk finds more.
 	unmeasured map[string]bool
-	nextLook   time.Duration // time until the next look; zero: quietEvery
+	nextLook   time.Duration // time from at until the next look; zero: quietEvery
 }
 
-// growthUnknown reports whether a pod's usage at that time is unknown. A pod of which only a cgroup
-// existed held nothing, if its first sandbox is younger than the look, by a clock that was not
-// ahead.
+// growthUnknown reports whether a pod's usage when the disk was quiet is unknown. A pod that was
+// only a cgroup then counts as having used nothing if its first sandbox is younger than the look. A
+// start time in the future shows nothing.
 func (q *quietDisk) growthUnknown(now time.Time, p *stats.PodStats) bool {
 	announced, unmeasured := q.unmeasured[p.PodRef.UID]
 	return unmeasured && (announced || p.StartTime.After(now) || len(p.SandboxIDs) > 1 ||
 		!p.StartTime.After(q.at.Add(-justStarted)))
 }
 
-// startedSinceAsked reports whether a pod started just before a look was requested, or later. It
-// had no files to measure and no time to hold much. If it counted as a pod that cannot be measured,
-// it could fill the disk and explain nothing. A recreated sandbox, or one from a clock that was
-// ahead, is no new pod.
+// startedSinceAsked reports whether a pod started just before a look was requested, or later. Such
+// a pod counts as having used nothing, because it had no time to write much. If it counted as
+// unmeasured, it could fill the disk and explain nothing. A pod with a recreated sandbox, or with a
+// start time in the future, is not new.
 func (e *diskExplainer) startedSinceAsked(now time.Time, p *stats.PodStats) bool {
 	return len(p.SandboxIDs) <= 1 && p.StartTime.After(e.quietLookSince.Add(-justStarted)) &&
 		!p.StartTime.After(now)
@@ -47,9 +47,9 @@ func (q *quietDisk) sum() (all uint64) {
 	return all
 }
 
-// isQuiet reports whether a look at a quiet disk is due. None of its thresholds is met, however
-// near they are: a pod that fills the disk slowly must not hide one that fills it fast. A disk that
-// was recently short without an explanation is not quiet.
+// isQuiet reports whether a disk is quiet and a look at it is due. A disk is quiet if none of its
+// thresholds is met, however near it is to them: a pod that fills the disk slowly must not hide one
+// that fills it fast. A disk that was recently short without an explanation is not quiet.
 func (e *diskExplainer) isQuiet(now time.Time, target *watched, all []watched) bool {
 	if !target.info.kind.disk() || !target.observed.OK {
 		return false
@@ -112,8 +112,8 @@ func (e *diskExplainer) setQuiet(signal stats.Signal, q quietDisk) {
 	e.unsaved = true
 }
 
-// recordQuiet stores the state of the quiet disks. If less than half of the pods are measured, the
-// usage of all is unknown. A disk that became short meanwhile gets its look as soon as it is quiet
+// recordQuiet stores the state of the quiet disks. It stores nothing for a disk if less than half
+// of the pods are measured. A disk that became short meanwhile gets its look as soon as it is quiet
 // again.
 func (e *diskExplainer) recordQuiet(now time.Time, in Input, ws *watchlist) {
 	if !e.quietLookDue || in.MemoryOnly || in.Measuring || in.ObserveDisks {
@@ -135,8 +135,8 @@ func (e *diskExplainer) recordQuiet(now time.Time, in Input, ws *watchlist) {
 }
 
 // measureQuiet returns the state of a quiet disk. If a pod was not measured completely since the
-// look was requested, the next look follows soon: until then the pod's growth is misjudged by its
-// earlier usage. The delay grows while no further pod is missing.
+// look was requested, the next look follows soon, because until then the pod's growth is computed
+// from older usage. The delay grows while no further pod is unmeasured.
 func (e *diskExplainer) measureQuiet(now time.Time, in Input, w *watched,
 	held map[string]uint64) quietDisk {
 	before := e.quiet[w.Signal]
@@ -166,15 +166,16 @@ func (e *diskExplainer) measureQuiet(now time.Time, in Input, w *watched,
 	return q
 }
 
-// unattributed returns the use of the disk beyond the known usage of pods. All pods with unknown
-// usage held no more than that together.
+// unattributed returns the use of the disk beyond the known usage of pods. It bounds the total
+// usage of all pods with unknown usage.
 func (q *quietDisk) unattributed() uint64 { return q.used - min(q.sum(), q.used) }
 
-// capToUsed forgets the pods that held most until the rest is no more than was used.
+// capToUsed removes the pods with the highest usage until the sum of the others is at most the use
+// of the disk.
 //
-// Files that share blocks (FICLONE) count whole. A pod that makes many of them before it fills a
-// disk would seem to hold no more later than before. Pods that held less stay; one that held more
-// than each of several sharing pods is forgotten.
+// Files that share blocks (FICLONE) count in full. A pod that clones many files before it fills a
+// disk would seem not to grow later. Pods with lower usage stay. If several pods share blocks, a
+// pod with a higher usage than each of them is removed too.
 func (q *quietDisk) capToUsed() {
 	all := q.sum()
 	if all <= q.used {

@@ -53,8 +53,8 @@ type lists struct {
 	ranked              []Ranked
 }
 
-// rank sorts the eligible pods, first victim first, and gives each the key that puts the previous
-// pod before it.
+// rank sorts the eligible pods, first victim first, and stores with each pod the key that ranks the
+// previous pod before it.
 func (l *lists) rank() []Ranked {
 	l.order, l.ranked = l.order[:0], l.ranked[:0]
 	for i := range l.eligible {
@@ -78,21 +78,21 @@ func (l *lists) rank() []Ranked {
 	return l.ranked
 }
 
-// A pod that may be over its request comes before one that certainly is, if it may be over by this
-// factor as much. A pod that may be within its request therefore does not come before one that uses
-// much more than it requested. And a pod that uses much cannot hide behind pods that are slightly
-// over their requests: not by hiding a part of its request, as with a container that is never
-// created, nor by sidecars that carry its score, nor while the runtime reports nothing about it.
+// A pod that may be over its request comes before a pod that certainly is, if its possible excess
+// is this many times as large. A pod that may be within its request therefore does not come before
+// a pod far over its request. And a pod with a high usage cannot hide behind pods that are slightly
+// over their requests. It could try to hide with a container that is never created, or with
+// sidecars that have its OOM score, or while the runtime reports nothing about it.
 const (
-	openFactor = 8 // the request is open above: a part of the pod was certainly not seen
-	// All of the pod was seen, or nothing: most pods with containers of equal scores request the sum,
-	// and most unknown pods have requests equal to their usage.
+	openFactor = 8 // Keys.Open: the runtime certainly did not report a part of the pod
+	// The runtime reported all of the pod, or nothing. Most pods with containers of equal OOM scores
+	// request the sum, and most unknown pods have requests equal to their usage.
 	closedFactor = 32
 )
 
-// promote moves pods that may be over their request before the first pod that is certainly over it
-// and that they outweigh. All others keep their order. This cannot be a comparison: three pods
-// could each come before the next one.
+// promote moves each pod that may be over its request before the first pod that is certainly over
+// its request and that it outweighs. All others keep their order. This cannot be a comparison,
+// because it would not be transitive.
 func (l *lists) promote() {
 	for i, c := range l.order {
 		if !c.Keys.Measured || c.Keys.standing() != unknownRequest {
@@ -108,9 +108,9 @@ func (l *lists) promote() {
 	}
 }
 
-// outweighs reports whether k, which may be over its request, may exceed it by so much more than
-// other does that it comes first. The keys before usage over request must be equal, and k must not
-// have the higher priority.
+// outweighs reports whether a pod k, which may be over its request, comes before other because its
+// possible excess is so much larger. The keys before usage over request must be equal, and k must
+// not have the higher priority.
 func (k *Keys) outweighs(other *Keys) bool {
 	factor := int64(closedFactor)
 	if k.Open {
@@ -141,17 +141,18 @@ func compareBool(a, b bool) int {
 	return 1
 }
 
-// Comparison of a pod's usage with its request. Between the bounds of the request it is unknown.
+// Results of comparing a pod's usage with its request. The result is unknown between the bounds of
+// the request.
 const (
 	overRequest = iota
 	unknownRequest
 	withinRequest
 )
 
-// standing returns one of these values. A pod is over its request if it uses more than the upper
-// bound, and within it if it uses at most the lower bound. A pod that keeps its request from being
-// known counts as over it: otherwise tenants would do that. If requests do not count, all pods are
-// equal.
+// standing compares a pod's usage with its request. A pod is over its request if it uses more than
+// the upper bound, and within its request if it uses at most the lower bound. A pod that prevents
+// its request from being known counts as over it, so that tenants gain nothing by that. If requests
+// do not count, all pods are equal.
 func (k *Keys) standing() int {
 	switch {
 	case !k.Requests || !k.Measured:

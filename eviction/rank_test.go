@@ -72,8 +72,8 @@ func TestRanking(t *testing.T) {
 		{"C01, C06", []Candidate{p("exceeds", 0, "100Mi", "101Mi"), p("below", 0, "200Mi", "199Mi")}},
 		// C01 gives exceeds the higher priority: usage over request counts before it.
 		{"C01", []Candidate{p("exceeds", 1, "100Mi", "101Mi"), p("below", -1, "200Mi", "199Mi")}},
-		// C02, C04 order by usage minus request alone; with the full keys, pods within their request come
-		// after.
+		// C02, C04 order by usage minus request alone; with the full keys, pods within their request
+		// come after.
 		{"C02", []Candidate{
 			p("C", 0, "100Mi", "800Mi"), p("A", 0, "0", "500Mi"), p("B", 0, "0", "300Mi"),
 			p("D", 0, "100Mi", "300Mi"), p("E", 0, "1Gi", "800Mi"), p("F", 0, "1Gi", "200Mi"),

@@ -6,35 +6,35 @@ import (
 	"jettison/stats"
 )
 
-// Ready lists the work that an observation asks of the caller, in order. Its slices are valid until
-// the next Observe, Step or Ready.
+// Ready lists the work that an observation requires of the caller, in order. Its slices are valid
+// until the next Observe, Step or Ready.
 type Ready struct {
 	// First, before anything is logged: from the observation to the kill every millisecond counts.
 
 	// Met lists the thresholds that are met, in or after their grace periods, most urgent first; nil
 	// if no threshold is met.
 	Met []Met
-	// HardMet reports that a hard threshold is met for something that processes use up. Anything that
-	// delays a kill must stop now.
+	// HardMet reports that a hard threshold is met for a resource that processes use up. The caller
+	// must now stop all work that would delay a kill.
 	HardMet bool
-	// Look is the look at pods that is worth its cost now. The caller makes a look at memory now and
-	// then calls Ready again. It makes a full look after it has handled the evictions, unless one
-	// began meanwhile.
+	// Look is the kind of look at pods that is due. The caller makes a look at memory immediately and
+	// then calls Ready again. It makes a full look after it has handled the evictions in progress,
+	// unless an eviction began meanwhile.
 	Look Look
 	// Periodic reports that the full look is due even if no threshold is met.
 	Periodic bool
 	// BreakerOpen reports that the breaker of a threshold is open.
 	BreakerOpen bool
 	// NeedsGrowth reports that a breaker is open or opens after one more futile eviction, so that
-	// Input.Growing is worth its cost. The first report of an open breaker has to name the cgroup that
-	// grows.
+	// Input.Growing is worth its cost. The first report of an open breaker has to name the cgroup
+	// that grows.
 	NeedsGrowth bool
-	// DiskMeasuredSince is the time since which pods' disk usage must have been measured; otherwise the caller
-	// sets Input.Measuring. Zero: any measurement will do.
+	// DiskMeasuredSince is the time since which pods' disk usage must have been measured; otherwise
+	// the caller sets Input.Measuring. Zero: any measurement is recent enough.
 	DiskMeasuredSince time.Time
-	// DiskWalkedSince is the time since which walks that were cut off must have begun; otherwise the caller
-	// repeats them with more time, because pods do not explain a disk's shortage. No look waits for
-	// that. Zero: no such walk is needed.
+	// DiskWalkedSince requests longer walks, because pods do not explain a disk's shortage. The
+	// caller repeats, with more time, each walk that was cut off and began before this time. No look
+	// waits for the repeated walks. Zero: no walk is repeated.
 	DiskWalkedSince time.Time
 
 	// Then, to be logged and published.
@@ -43,25 +43,26 @@ type Ready struct {
 	Conditions []Condition
 	// Outcomes lists the evictions whose outcome became known since the last call of Acknowledge.
 	Outcomes []*Life
-	// Finished lists the evictions that ended completely since then. An eviction may be in both.
+	// Finished lists the evictions that ended completely since the last Acknowledge. An eviction may
+	// be in Outcomes too.
 	Finished []*Life
 
-	// Then the agent's other work, which makes way for all of this.
+	// Then the agent's other work, which yields to all of the above.
 
-	// Evicting reports that garbage collection and proactive reclaim make way for an eviction in
-	// progress. Evictions of undying victims and those that take long do not count.
+	// Evicting reports that garbage collection and proactive reclaim must pause for an eviction in
+	// progress. Evictions of undying victims and those that exceed busyLimit do not count.
 	Evicting bool
-	// DisksShort reports that a disk is near a threshold that acts, so that pods' usage must be
-	// measured quickly.
+	// DisksShort reports that a disk is near a threshold that can evict, so that pods' disk usage
+	// must be measured quickly.
 	DisksShort bool
 	// Near compares memory.available with its nearest threshold.
 	Near Nearness
 
 	// Last, when to look again.
 
-	// Headroom of each of Quick, in that order.
+	// Headroom of each signal in Quick, in that order.
 	Headroom [len(Quick)]Headroom
-	// Within bounds the time until the next look, also with plenty of headroom.
+	// Within is the maximum time until the next look, even with plenty of headroom.
 	Within time.Duration
 }
 
@@ -70,11 +71,11 @@ type Nearness uint8
 
 // The values of Nearness. Each includes those after it.
 const (
-	// enoughTimes the threshold, or more: a pod that stalls does so at its own limit
+	// enoughTimes the threshold or more is available: a pod stalls only at its own limit
 	Plenty Nearness = iota
-	Enough          // a pod may stall because the node will soon be short
-	// less than nearTimes the threshold: a decision may be due soon, so everything for it is kept
-	// ready
+	Enough          // less than enoughTimes: a pod may stall because the node will soon be short
+	// less than nearTimes the threshold is available: a decision may be due soon, so its data is kept
+	// current
 	NearShort
 	Short
 )
@@ -87,8 +88,8 @@ const (
 // Headroom of a signal.
 type Headroom struct {
 	Observed stats.Observation
-	// above the nearest threshold that is not met; the maximum without such a threshold or an
-	// observation
+	// amount above the nearest threshold that is not met; math.MaxUint64 without such a threshold or
+	// an observation
 	Left uint64
 }
 
@@ -110,7 +111,7 @@ func (m *Manager) Observe(now time.Time, node *stats.NodeStats, s Situation) Rea
 	return m.Ready(now)
 }
 
-// Ready returns the answer of the last Observe, updated with the reports since.
+// Ready returns the result of the last Observe, updated with later looks and reports.
 func (m *Manager) Ready(now time.Time) Ready {
 	r := Ready{
 		Met: m.watch.met(&m.readyMet), BreakerOpen: m.breakers.anyOpen(),
@@ -137,7 +138,7 @@ func (m *Manager) Ready(now time.Time) Ready {
 	return r
 }
 
-// Meets reports whether a threshold is met. A softer one for the same signal may be met without it.
+// Meets reports whether this threshold is met, not another one of the same signal.
 func (r *Ready) Meets(t *Threshold) bool {
 	for i := range r.Met {
 		if r.Met[i].Threshold.same(t) {

@@ -10,7 +10,7 @@ func (l *Life) conclude(now time.Time, ws *watchlist) {
 	}
 	w, known, timedOut := ws.watchedBy(&l.e, &l.met.Threshold), true,
 		now.Sub(l.emptied.Time) >= l.returnLimit()
-	if l.e.Disk() { // a disk gains only with the clean-up, and is measured now and then
+	if l.e.Disk() { // a disk gains only with the clean-up, and is measured rarely
 		known = l.cleanedUp && w != nil && w.observed.Time.After(l.cleaned.Time)
 		timedOut = l.cleanedUp && now.Sub(l.cleaned.Time) >= diskSettle || !l.cleanedUp &&
 			now.Sub(l.emptied.Time) >= RemoveLimit
@@ -34,8 +34,8 @@ func (l *Life) conclude(now time.Time, ws *watchlist) {
 	}
 }
 
-// returningMemory reports whether a victim's memory is being returned, so that each millisecond
-// counts.
+// returningMemory reports whether a victim's memory is being returned, so that the node must be
+// observed every few milliseconds.
 func (l *Life) returningMemory(now time.Time) bool {
 	return l.outcome == OutcomeUnknown && !l.abandoned && (l.e.Urgent() || !l.killed.Time.IsZero()) &&
 		(!l.Dead() || now.Sub(l.emptied.Time) < settleLimit)

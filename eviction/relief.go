@@ -7,8 +7,8 @@ import (
 	"jettison/stats"
 )
 
-// reliefInterval is the shortest time between two passes of garbage collection that make an
-// eviction for a disk unnecessary. reliefLimit bounds a pass; after it the next look decides.
+// reliefInterval is the shortest time between two passes of garbage collection before an eviction
+// for a disk. reliefLimit bounds a pass; after that time the next look decides.
 const (
 	reliefInterval = time.Minute
 	reliefLimit    = 5 * time.Minute
@@ -18,7 +18,7 @@ const (
 type Relief int
 
 const (
-	// it was reclaimed, or the pass takes too long: call StepAfterReclaim with the next look
+	// the pass has ended, or takes too long: call StepAfterReclaim with the next look
 	ReliefNone  Relief = iota
 	ReliefBegin        // begin a pass and wait for its end
 	ReliefWait         // wait for the end of the pass, or for an observation after it
@@ -30,7 +30,8 @@ type lastRelief struct {
 	requested           []Reclaimable
 }
 
-// request answers a decision with wishes, and stores the pass that it requests.
+// request returns the next action for a decision with reclaim requests, and stores the pass that it
+// requests.
 func (r *lastRelief) request(now time.Time, wishes []ReclaimRequest, ws *watchlist) Relief {
 	inProgress := !r.requestedAt.IsZero() && r.doneAt.Before(r.requestedAt)
 	recently := !r.doneAt.IsZero() && now.Sub(r.doneAt) < reliefInterval && r.covers(wishes)
@@ -48,13 +49,13 @@ func (r *lastRelief) request(now time.Time, wishes []ReclaimRequest, ws *watchli
 	return ReliefBegin
 }
 
-// covers reports whether the last pass included all wishes.
+// covers reports whether the last pass included all of the requests.
 func (r *lastRelief) covers(wishes []ReclaimRequest) bool {
 	return !slices.ContainsFunc(wishes,
 		func(w ReclaimRequest) bool { return !slices.Contains(r.requested, w.What) })
 }
 
-// observedSince reports whether each signal of the wishes was observed since then. A look made
+// observedSince reports whether each signal of the requests was observed after a time. A look made
 // before the end of a pass does not show the freed space.
 func (ws *watchlist) observedSince(wishes []ReclaimRequest, since time.Time) bool {
 	for _, w := range wishes {
@@ -86,7 +87,8 @@ func reclaims(l stats.Layout, fs fileSystem) []Reclaimable {
 	return []Reclaimable{ReclaimContainers, ReclaimImages}
 }
 
-// wishes returns the possible reclaims for all thresholds that ask for a victim.
+// wishes returns the possible reclaims for all thresholds that ask for a victim, and marks these
+// thresholds.
 func (ws *watchlist) wishes() (out []ReclaimRequest) {
 	if !ws.disks.layout.OK {
 		return nil

@@ -9,9 +9,9 @@ import (
 
 // podRequest returns a pod's request for memory or ephemeral storage as in the kubelet's ranking
 // (pkg/api/v1/resource/helpers.go GetResourceRequestQuantity): pod-level resources replace those of
-// the containers, and overhead is added unless the sum is 0. It differs in one case that the
-// kubelet misses (weakness 26): a pod-level request does not contain ephemeral storage, so the
-// containers' requests for it stay.
+// the containers, and overhead is added unless the sum is 0. It differs from the kubelet in one
+// case (weakness 26): a pod-level request does not contain ephemeral storage, so the containers'
+// requests for it stay.
 func podRequest(p *v1.Pod, name v1.ResourceName) resource.Quantity {
 	var total resource.Quantity
 	if stats.PodLevel(p.Spec.Resources) && name == v1.ResourceMemory {
@@ -57,8 +57,8 @@ func aggregate(p *v1.Pod, list func(*v1.ResourceRequirements) v1.ResourceList,
 	for i := range p.Spec.InitContainers {
 		c := &p.Spec.InitContainers[i]
 		q := quantity(c)
-		// starts with the same part as the kubelet, because a sum is printed in the format of its first
-		// part
+		// starts with the same addend as the kubelet, because a sum is printed in the format of its
+		// first addend
 		during := q.DeepCopy()
 		during.Add(sidecars)
 		if c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {

@@ -14,13 +14,13 @@ func (m *Manager) Save() Saved {
 	return s
 }
 
-// NeedsSave reports whether something must be saved that no eviction has changed.
+// NeedsSave reports whether quiet disks or doubts about disks have changed since the last Save.
 func (m *Manager) NeedsSave() bool { return m.explain.unsaved }
 
-// Resume restores the state that an earlier manager saved. The manager must not have made a look
-// yet. Implausible values are dropped or corrected, each with one error that states the reason.
-// Nothing waits longer for a restored eviction than for one that begins now. Other thresholds wait
-// for each of Lives: the caller must carry out the rest of it or call Abandon.
+// Resume restores the state that an earlier manager saved. It must be called before the first look.
+// Implausible values are dropped or corrected, each with one error that states the reason.
+// Thresholds wait for each restored eviction (see Lives), but no longer than for one that begins
+// now. The caller must complete each of them or call Abandon.
 func (m *Manager) Resume(now time.Time, s Saved) (dropped []error) {
 	drop := func(format string, args ...any) { dropped = append(dropped, fmt.Errorf(format, args...)) }
 	m.evictions.resume(now, &s, drop)
@@ -32,7 +32,7 @@ func (m *Manager) Resume(now time.Time, s Saved) (dropped []error) {
 	return dropped
 }
 
-// onClock returns a saved instant on the clock of now. The result has a monotonic reading if now
+// onClock converts a saved instant to the clock of now. The result has a monotonic reading if now
 // has one, so that later changes of the wall clock do no harm.
 func onClock(now, at time.Time) time.Time {
 	if at.IsZero() {

@@ -15,8 +15,9 @@ import (
 
 // Saved is the state of a Manager that must survive a restart: the evictions that are not over, the
 // pods that survived a kill or were evicted recently, the breakers, and the quiet disks. It does
-// not contain since when thresholds are met and conditions are true: the next look shows which
-// thresholds are met, but not that they were met without a break. Times are absolute.
+// not contain the times since which thresholds are met and conditions are true. A look after the
+// restart shows which thresholds are met, but not that they were met without a break. Times are
+// absolute.
 type Saved struct {
 	Lives   []SavedLife    `json:"lives,omitempty"`
 	Aside   []SavedAside   `json:"setAside,omitempty"`
@@ -34,28 +35,28 @@ type SavedBreaker struct {
 	Signal stats.Signal `json:"signal"`
 	Hard   bool         `json:"hard,omitempty"`
 	Futile int          `json:"futile"` // evictions in a row that did not help
-	// usage of each pod when it opened, by UID; nil: no look since
+	// usage of each pod when the breaker opened, by UID; nil: no look since
 	Known  map[string]uint64 `json:"known,omitzero"`
 	Unread bool              `json:"unread,omitempty"` // the usage of some pods is not known yet
 	// returns of futile victims, by namespace/name of their workload
 	FutileReturns map[string]uint64 `json:"vain,omitempty"`
 	// evictions that the open breaker allowed
 	Trials int       `json:"tries,omitempty"`
-	Until  time.Time `json:"until,omitzero"` // no trial before
+	Until  time.Time `json:"until,omitzero"` // earliest next trial
 	// Stopped holds the usage of all pods when the breaker opened, and the amount left. It is absent
 	// in older agents' files: unknown.
 	Stopped *SavedPodTotals `json:"stopped,omitempty"`
 }
 
-// SavedDisk is a quiet disk, by one signal. Later shortages are compared with it.
+// SavedDisk is the state of a quiet disk by one signal. Later shortages are compared with it.
 type SavedDisk struct {
 	Signal stats.Signal `json:"signal"`
 	// when it was last quiet; zero: never seen quiet
 	Quiet time.Time         `json:"quiet,omitzero"`
 	Used  uint64            `json:"used,omitempty"` // at that time, in the signal's unit
 	Pods  map[string]uint64 `json:"pods,omitempty"` // usage of each pod at that time, by UID
-	// Unmeasured lists the UIDs of pods that existed then and were not measured. It is absent in older
-	// agents' files: none.
+	// Unmeasured lists the UIDs of pods that existed then and were not measured. It is absent in
+	// older agents' files: none.
 	Unmeasured []string `json:"unmeasured,omitempty"`
 	// since when a shortage is unexplained; zero: no such shortage
 	Doubt time.Time `json:"doubt,omitzero"`
@@ -66,17 +67,18 @@ type SavedDisk struct {
 type SavedLife struct {
 	Eviction    SavedEviction `json:"eviction"`
 	Met         *SavedMet     `json:"met,omitempty"`    // nil: unknown, or the pod's own limit
-	Record      string        `json:"record,omitempty"` // its ID
+	Record      string        `json:"record,omitempty"` // ID of its record
 	RemoveFiles bool          `json:"removeFiles,omitempty"`
 	KillWaits   bool          `json:"killWaits,omitempty"`
-	Level       uint64        `json:"level"` // observed when it began, in the signal's unit
+	Level       uint64        `json:"level"` // observed when the eviction began, in the signal's unit
 	// Awaited is by signal. By kind: Due is the expected return, and Holds the part that the victim
 	// still held when measured after the kill. All are absent in older agents' files: unknown.
 	Awaited map[string]SavedAwaited `json:"awaited,omitempty"`
 	Due     map[string]uint64       `json:"due,omitempty"`
 	Holds   map[string]uint64       `json:"holds,omitempty"`
-	Shmem   *SavedShmem             `json:"shmem,omitempty"` // nil: none worth waiting for
-	// nil: the usage of all pods when it began is unknown
+	// nil: no shared memory worth waiting for
+	Shmem *SavedShmem `json:"shmem,omitempty"`
+	// nil: the usage of all pods at the start of the eviction is unknown
 	PodTotals *SavedPodTotals `json:"together,omitempty"`
 	Began     Stamp           `json:"began"`
 	Deadline  time.Time       `json:"deadline,omitzero"` // end of its grace period
@@ -94,9 +96,9 @@ type SavedLife struct {
 	Unacknowledged bool   `json:"untold,omitempty"`  // the caller has not acknowledged it
 }
 
-// SavedMet is the observation on which an eviction was decided.
+// SavedMet is the observation that led to the decision on an eviction.
 type SavedMet struct {
-	Since    time.Time `json:"since,omitzero"` // since when it was met
+	Since    time.Time `json:"since,omitzero"` // since when the threshold was met
 	Time     time.Time `json:"time,omitzero"`
 	Value    uint64    `json:"value"`
 	Capacity uint64    `json:"capacity"` // 0: unknown observation
@@ -115,16 +117,17 @@ type SavedEviction struct {
 	Returns            uint64            `json:"returns,omitempty"` // in the signal's unit; 0: unknown
 }
 
-// SavedPod identifies a victim, also against a later pod with its UID.
+// SavedPod identifies a victim, and distinguishes it from a later pod with the same UID.
 type SavedPod struct {
-	UID        string         `json:"uid"`
-	Namespace  string         `json:"namespace,omitempty"`
-	Name       string         `json:"name,omitempty"`
-	QOSClass   stats.QOSClass `json:"qos,omitempty"`
-	Cgroup     string         `json:"cgroup,omitempty"` // path below the root; empty: none was found
-	CgroupDev  uint64         `json:"cgroupDev,omitempty"`
-	CgroupIno  uint64         `json:"cgroupIno,omitempty"`
-	SandboxIDs []string       `json:"sandboxIds,omitempty"` // newest first
+	UID       string         `json:"uid"`
+	Namespace string         `json:"namespace,omitempty"`
+	Name      string         `json:"name,omitempty"`
+	QOSClass  stats.QOSClass `json:"qos,omitempty"`
+	// path below the root; empty: no cgroup was found
+	Cgroup     string   `json:"cgroup,omitempty"`
+	CgroupDev  uint64   `json:"cgroupDev,omitempty"`
+	CgroupIno  uint64   `json:"cgroupIno,omitempty"`
+	SandboxIDs []string `json:"sandboxIds,omitempty"` // newest first
 }
 
 // SavedAside is a pod that survived a kill.
@@ -155,7 +158,7 @@ const (
 	maxSavedGrace = 24 * 3600 // seconds
 )
 
-// kindNames contains the names of kinds in a file.
+// kindNames contains the names of the kinds in the saved state.
 var kindNames = [kinds]string{"memory", "swap", "pids", "bytes", "inodes", "room", "memoryPressure",
 	"ioPressure", "cpuPressure"}
 
@@ -175,9 +178,9 @@ func saveEviction(e *Eviction) SavedEviction {
 	}
 }
 
-// Eviction restores an eviction that can be carried out, or returns why that is impossible. The
-// result never names a cgroup that is not the pod's by its name, nor one without its identity: the
-// killed pod must be the one that was ranked.
+// Eviction restores an eviction that can be carried out, or returns an error. To ensure that the
+// killed pod is the ranked pod, it rejects a cgroup with a path that does not contain the pod's
+// UID, or without an inode number.
 func (s *SavedEviction) Eviction() (Eviction, error) {
 	info, known := signals[s.Signal]
 	e := Eviction{
@@ -208,7 +211,7 @@ func (s *SavedEviction) Eviction() (Eviction, error) {
 	return e, s.Pod.restore(&e.Pod)
 }
 
-// restore fills in the pod, as far as it was saved.
+// restore fills in the saved fields of the pod.
 func (s *SavedPod) restore(p *stats.PodStats) error {
 	if err := checkName("a UID", s.UID); err != nil {
 		return err
@@ -269,7 +272,7 @@ func checkName(what, text string) error {
 	return nil
 }
 
-// truncate bounds a text from outside, at a whole character.
+// truncate shortens untrusted text to limit bytes, at a character boundary.
 func truncate(text string, limit int) string {
 	if len(text) <= limit {
 		return text

@@ -11,8 +11,7 @@ import (
 // 1e1%, 0x1p3%.
 var plainPercentage = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?%$`)
 
-// percentage warns about a share that the kubelet accepts and that has another effect than
-// intended.
+// percentage warns about a share that the kubelet accepts but that has an unintended effect.
 func (p *settingsParser) percentage(field string, signal stats.Signal, text string, share float32) {
 	switch {
 	case share != share:
@@ -101,8 +100,8 @@ func (p *settingsParser) eachKnown(statements map[string]string, visit func(stat
 	}
 }
 
-// failed reports whether a field of the signal has an error already. Further warnings follow from
-// that.
+// failed reports whether a field of the signal has an error already. Further warnings would only
+// repeat it.
 func (p *settingsParser) failed(signal stats.Signal) bool {
 	for _, e := range p.errs {
 		if e.Field[1] == string(signal) {

@@ -7,11 +7,11 @@ import (
 )
 
 // This file tracks the shared memory that a victim leaves in /dev/shm and in volumes in memory. The
-// death of its processes does not free it, but the unmount by the agent, the runtime, or the owner
-// of the volume, which on a node with a kubelet is the kubelet. Once the pod's cgroup is removed,
-// this memory is charged to the cgroup above it (mm/memcontrol.c memcg_reparent_objcgs, v6.12; in
-// older kernels to the dying cgroup). Only the shared memory of the whole node therefore shows when
-// it is freed.
+// death of its processes does not free that memory. The unmount by the agent, the runtime, or the
+// owner of the volume does; on a node with a kubelet, the owner is the kubelet. Once the pod's
+// cgroup is removed, this memory is charged to the cgroup above it (mm/memcontrol.c
+// memcg_reparent_objcgs, v6.12; in older kernels to the dying cgroup). Only the shared memory of
+// the whole node therefore shows when it is freed.
 
 // sharedMemory of a victim, in bytes.
 type sharedMemory struct {
@@ -20,16 +20,16 @@ type sharedMemory struct {
 	nodeFell uint64 // fall of the node's shared memory since the eviction began
 }
 
-// sharedPool is the shared memory of all victims that are waited for, in bytes. The node's value
-// does not show which victim's memory was freed.
+// sharedPool is the expected shared memory of all victims, in bytes. It is tracked as a total,
+// because the node's value does not show which victim's memory was freed.
 type sharedPool struct {
 	need    uint64            // how far the node's shared memory must fall
-	highest stats.Opt[uint64] // its highest value since
-	fell    uint64            // its largest fall from any value since
+	highest stats.Opt[uint64] // the node's highest value since the pool began
+	fell    uint64            // the largest fall from any value since then
 }
 
-// pending returns the amount that is still expected. A small rest counts as none, because other
-// pods come and go.
+// pending returns the amount that is still expected. A small rest counts as 0, because other pods
+// come and go.
 func (p *sharedPool) pending() uint64 {
 	if stats.SaturatingAdd(p.fell, leastShared) >= p.need {
 		return 0
@@ -37,8 +37,8 @@ func (p *sharedPool) pending() uint64 {
 	return p.need - p.fell
 }
 
-// expectShmem stores a victim's shared memory when its eviction begins. now is the node's shared
-// memory, which is unknown in a replay.
+// expectShmem stores a victim's shared memory when its eviction begins. now is the node's current
+// shared memory, which is unknown in a replay.
 func (es *evictions) expectShmem(l *Life, now stats.Opt[uint64]) {
 	had := l.e.Pod.Memory.ShmemBytes
 	if !had.OK || had.V <= leastShared || had.V > implausible || es.config.Replay {
@@ -51,10 +51,10 @@ func (es *evictions) expectShmem(l *Life, now stats.Opt[uint64]) {
 
 // followShmem updates the expected shared memory with the node's current value.
 //
-// Other pods fill tmpfs meanwhile, so that the freed amount shows in a sudden fall and not in the
-// difference from the value at the kill; memory that comes and goes adds up to nothing. A fall
-// counts for dead victims first, and never for victims in a grace period. Once everything of the
-// dead ones is freed, the rest is compared with the current value.
+// Other pods may fill tmpfs meanwhile. The freed amount therefore shows in the largest fall from
+// any earlier value, not in the difference from the value at the kill. Repeated small changes do
+// not add up. A fall counts for dead victims first, and never for victims in a grace period. Once
+// all memory of the dead victims is freed, later falls are measured from the current value.
 func (es *evictions) followShmem(now stats.Opt[uint64]) {
 	p := &es.pool
 	if p.need == 0 || !now.OK || now.V > implausible {
@@ -105,8 +105,8 @@ func (es *evictions) distributeShmem(deadDone bool) {
 }
 
 // releaseShmem ends the wait for a victim's shared memory: the node's value no longer has to fall
-// by it. It removes at most the amount still expected in total, and never an amount that others
-// certainly hold: their memory at the start minus the fall since.
+// by that amount. It removes at most the amount still expected in total. It keeps the amount that
+// other victims certainly still hold: their memory at the start minus the fall since.
 func (es *evictions) releaseShmem(l *Life) {
 	p, certain := &es.pool, uint64(0)
 	rest := p.need - min(p.need, p.fell) - min(p.need-min(p.need, p.fell), l.shmem.pending)
@@ -120,8 +120,8 @@ func (es *evictions) releaseShmem(l *Life) {
 	es.distributeShmem(false)
 }
 
-// settleRecreatedShmem ends the wait for volumes of pods that were recreated: a kubelet that
-// restarts a pod keeps them.
+// settleRecreatedShmem ends the wait for the shared memory of pods that were recreated, because a
+// kubelet that restarts a pod keeps its volumes.
 func (es *evictions) settleRecreatedShmem(now time.Time, pods []stats.PodStats) {
 	for _, l := range es.lives {
 		if l.settled || !l.shmemPending(now) {
@@ -135,8 +135,8 @@ func (es *evictions) settleRecreatedShmem(now time.Time, pods []stats.PodStats) 
 	}
 }
 
-// shmemPending reports whether the shared memory of a dead victim is still expected. The runtime's
-// clean-up does not end that.
+// shmemPending reports whether the shared memory of a dead victim is still expected. The end of the
+// runtime's clean-up does not change that.
 func (l *Life) shmemPending(now time.Time) bool {
 	return l.Dead() && !l.recreated && now.Sub(l.emptied.Time) < sharedLimit && l.shmem.pending > 0
 }

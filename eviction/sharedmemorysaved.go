@@ -45,8 +45,8 @@ func (p *sharedPool) save() *SavedPool {
 	return out
 }
 
-// resumeShmem restores the expected shared memory after the lives: nothing is expected of a life
-// that was dropped.
+// resumeShmem restores the expected shared memory. It runs after the evictions were restored,
+// because none is expected of dropped evictions.
 func (es *evictions) resumeShmem(saved *SavedPool, drop func(string, ...any)) {
 	switch {
 	case saved == nil:

@@ -16,8 +16,8 @@ const (
 	SignalEphemeralContainerFsLimit stats.Signal = "ephemeralcontainerfs.limit"
 )
 
-// kind is the kind of resource that is short. Pods are compared by their use of it, and an eviction
-// returns some of it.
+// kind is the kind of resource that is short. Pods are ranked by their usage of the resource, and
+// an eviction returns some of it.
 type kind int
 
 const (
@@ -50,7 +50,7 @@ type signalInfo struct {
 	fs        fileSystem
 	resource  v1.ResourceName // in messages (pkg/kubelet/eviction/helpers.go signalToResource)
 	condition Condition
-	own       bool // this project's own: a kubelet rejects it
+	own       bool // specific to jettison: a kubelet rejects the signal
 }
 
 var signals = map[stats.Signal]signalInfo{
@@ -90,10 +90,10 @@ func (k kind) memoryView() bool { return k == kindMemory || k == kindPID }
 // disk reports whether files use up the resource.
 func (k kind) disk() bool { return k == kindBytes || k == kindInodes }
 
-// implausible is more than any node has; a counter with such a value is broken, or was negative.
+// implausible is more than any node has. A counter above it is broken, or was negative.
 const implausible = math.MaxInt64
 
-// broken reports whether a value cannot be true.
+// broken reports whether a known value is implausible.
 func broken(o stats.Opt[uint64]) bool { return o.OK && o.V > implausible }
 
 func brokenMemory(n *stats.NodeStats) bool {

@@ -7,9 +7,9 @@ import (
 )
 
 // Step decides on one look: which conditions are true, what to reclaim first, and which pod to
-// evict. At most one pod is evicted for a threshold, and none while another one's returns are still
-// expected: the next look shows whether they were enough. The caller reports the result with Begin
-// and the calls that follow it.
+// evict. At most one pod is evicted for a threshold, and none while the returns of an earlier
+// eviction are still expected: the next look shows whether they were enough. The caller reports the
+// progress of the eviction with Begin and the methods in reports.go.
 func (m *Manager) Step(now time.Time, in Input) Decision {
 	look := LookFull
 	if in.MemoryOnly {
@@ -31,7 +31,7 @@ func (m *Manager) Step(now time.Time, in Input) Decision {
 	held := m.conditions.update(now, m.watch.all, m.config.PressureTransitionPeriod)
 	d := Decision{Time: now, Conditions: held, Met: m.watch.met(&m.scratch.met)}
 	m.firstHalf = Decision{}
-	// like the kubelet: look again before anything else
+	// like the kubelet: look again before evicting for thresholds
 	if d.Evictions = m.offenders(now, in); len(d.Evictions) > 0 {
 		d.Reason = "pods exceed their own limits on local storage"
 		return d
@@ -70,10 +70,10 @@ func (m *Manager) settle(now time.Time, s *stats.Summary) {
 	m.evictions.forget()
 }
 
-// StepAfterReclaim is the second half of a step whose Decision had wishes. It decides on a look made after
-// they were carried out. Conditions and the thresholds met stay those before the reclaim. Pods are
-// ranked by the new look, and messages contain its values. (The kubelet ranks by the look before
-// the reclaim and writes the values of that look.)
+// StepAfterReclaim is the second half of a step with reclaim requests in its Decision. It decides
+// on a look made after the reclaim. Conditions and the thresholds met stay those before the
+// reclaim. Pods are ranked by the new look, and messages contain its values. (The kubelet ranks by
+// the look before the reclaim and writes the values of that look.)
 func (m *Manager) StepAfterReclaim(now time.Time, in Input) Decision {
 	d, hadVictim := m.firstHalf, len(m.firstHalf.Evictions) > 0
 	m.firstHalf = Decision{}
@@ -91,8 +91,8 @@ func (m *Manager) StepAfterReclaim(now time.Time, in Input) Decision {
 	return d
 }
 
-// decide lets the thresholds ask for a victim, in order, until one gets it. A threshold for which
-// something is being reclaimed waits. While a hard one waits, no soft one gets a victim.
+// decide chooses a victim for the first threshold, in order of urgency, that may evict one now. A
+// threshold waits for its reclaim. While a hard threshold waits, no soft threshold gets a victim.
 func (m *Manager) decide(now time.Time, in Input, d *Decision, reclaimed bool) {
 	hardWaits := false
 	if len(m.watch.order) == 0 {

@@ -2,16 +2,16 @@ package eviction
 
 import "slices"
 
-// scratch is memory that steps reuse, so that a step that finds a victim needs no allocation: at
-// that time no memory may be available.
+// scratch is memory that steps reuse, so that a step that finds a victim allocates nothing: memory
+// may be exhausted at that time.
 type scratch struct {
 	met      []Met
 	lists    [2]lists
 	eviction [1]Eviction
 }
 
-// freeLists returns the lists that the decision does not hold. With several thresholds the first
-// one's ranking stays in the decision.
+// freeLists returns the lists that the decision does not hold. With several thresholds, the
+// decision keeps the ranking of the first.
 func (s *scratch) freeLists(d *Decision) *lists {
 	for i := range s.lists {
 		l := &s.lists[i]
@@ -19,7 +19,7 @@ func (s *scratch) freeLists(d *Decision) *lists {
 			return l
 		}
 	}
-	return &lists{} // not reached: a decision holds one
+	return &lists{} // not reached: a decision holds only one
 }
 
 // sameArray reports whether two slices begin at the same place.
@@ -36,8 +36,8 @@ func (d *Decision) AddTexts() {
 	e.Pod = clonePod(v.Pod, v.Object)
 	e.Message, e.Annotations = message(&d.Signal, v)
 	d.Reason = v.Explain()
-	d.Evictions = slices.Clone(d.Evictions) // the scratch is overwritten
+	d.Evictions = slices.Clone(d.Evictions) // the next step overwrites the scratch
 }
 
-// Inexact reports whether the pod was chosen by an upper bound of its memory.
+// Inexact reports whether the victim was chosen by an upper bound of its memory usage.
 func (e *Eviction) Inexact() bool { return e.Pod.Memory.Quick && e.kind == kindMemory }

@@ -10,8 +10,8 @@ import (
 	"jettison/stats"
 )
 
-// The victim after a quick look, in which pods are read one by one as PodToRead requests, is the victim of
-// a look that read all of them.
+// The victim after a quick look, in which pods are read one by one as PodToRead requests, is the
+// victim of a look that read all of them.
 func TestQuickLookHasSameVictim(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type truth struct{ current, inactive uint64 }

@@ -15,17 +15,18 @@ import (
 type Threshold struct {
 	Signal stats.Signal
 	Value  ThresholdValue
-	// Grace is the time that it must be met before a pod is evicted; 0 for a hard threshold.
+	// Grace is the time for which the threshold must be met before a pod is evicted; 0 for a hard
+	// threshold.
 	Grace time.Duration
 	// MinReclaim is the amount beyond Value that must be available before an eviction is over; nil:
 	// nothing.
 	MinReclaim *ThresholdValue
-	// Window of a pressure signal's share; 0 for all others.
+	// Window is the averaging window of a pressure signal; 0 for all other signals.
 	Window time.Duration
 }
 
-// Amount reports whether the signal counts an amount that a victim returns, and is not a share of
-// time stalled.
+// Amount reports whether the signal is an amount that a victim returns, not a share of time
+// stalled.
 func (t *Threshold) Amount() bool { return t.Window == 0 }
 
 // Hard reports whether the threshold evicts without a grace period.
@@ -123,9 +124,9 @@ func bytesQuantity(v uint64) string {
 }
 
 // withContainerFs adds the thresholds of containerfs that follow from a layout. They are copies of
-// imagefs' if images have a separate file system that also holds the writable layers, else of
-// nodefs'. Configured ones are dropped (pkg/kubelet/eviction/helpers.go
-// UpdateContainerFsThresholds).
+// the thresholds of imagefs if images have a separate file system that also holds the writable
+// layers, else of nodefs. Configured thresholds of containerfs are dropped
+// (pkg/kubelet/eviction/helpers.go UpdateContainerFsThresholds).
 func withContainerFs(thresholds []Threshold, l stats.Layout) []Threshold {
 	bytes, inodes := stats.SignalNodeFsAvailable, stats.SignalNodeFsInodesFree
 	if l.DedicatedImageFs && !l.SplitContainerFs {

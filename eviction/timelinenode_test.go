@@ -28,7 +28,7 @@ func instant(wall time.Time, monotonic time.Duration) (t time.Time) {
 	return t
 }
 
-// realPod is one of the node's pods, as it really is.
+// realPod is the real state of one pod.
 type realPod struct {
 	*podPlan
 	uid          string
@@ -50,7 +50,7 @@ type realPod struct {
 	phase                        bool // current one, of the object
 }
 
-// world is the node as it really is. Nothing of it is the agent's.
+// world is the real state of the node, independent of the agent's view.
 type world struct {
 	nodePlan
 	t       time.Duration // since the start

@@ -38,9 +38,9 @@ const (
 
 // Limits of the rules.
 const (
-	// servedLimit bounds the time in which a hard threshold is met, by more than earlier victims hold,
-	// without an eviction. A dead victim is waited for two seconds, and a calm signal is looked at
-	// every second.
+	// servedLimit bounds the time in which a hard threshold is met, by more than earlier victims
+	// hold, without an eviction. A dead victim is waited for two seconds, and a calm signal is looked
+	// at every second.
 	servedLimit = 4 * time.Second
 	// diskServed is the same for a disk, where garbage is collected and pods are measured first.
 	diskServed = time.Minute

@@ -7,15 +7,16 @@ import (
 	"jettison/stats"
 )
 
-// This file handles measurements that are too small to show that a pod does not fill a disk. A walk
-// that was cut off found only a part of the pod's files. A walk from before the shortage found
-// nothing that was written since. While such measurements exist a doubt is open: the walks are
-// repeated immediately and run longer (Ready.DiskWalkedSince). A pod that turns out to explain the
-// shortage is evicted at the next look, even while all others wait.
+// This file handles incomplete measurements of pods' disk usage, which cannot rule out that a pod
+// fills the disk. A walk that was cut off found only a part of the pod's files. A walk before the
+// shortage did not see later files. While pods do not explain a shortage, such walks are repeated
+// immediately and run longer (Ready.DiskWalkedSince). A pod that then explains the shortage is
+// evicted at the next look, even while no other pod may be evicted.
 
 const remeasureFirst = "pods are measured again before one is evicted"
 
-// orUnfinished returns the end of the reason text for a doubt that is still open.
+// orUnfinished returns the end of the reason text for a doubt, with the number of pods that are not
+// completely measured.
 func (e *diskExplainer) orUnfinished(in Input, w *watched, d *fileSystems) string {
 	if n := e.unfinished(in, w, d); n > 0 {
 		return fmt.Sprintf(", or %d of %d pods that are not completely measured; "+
@@ -24,8 +25,8 @@ func (e *diskExplainer) orUnfinished(in Input, w *watched, d *fileSystems) strin
 	return "; no pod is evicted before "
 }
 
-// diskWhole returns the time since which walks that were cut off must be repeated; zero if no doubt
-// needs that. It delays only evictions of pods that nothing is known against.
+// diskWhole returns the time before which no walk that was cut off may have begun, or it must be
+// repeated; zero if no doubt requires a repetition.
 func (e *diskExplainer) diskWhole(ws *watchlist) time.Time {
 	for signal, d := range e.doubts {
 		if d.ended.IsZero() && ws.short(signal) {
@@ -35,7 +36,7 @@ func (e *diskExplainer) diskWhole(ws *watchlist) time.Time {
 	return time.Time{}
 }
 
-// unfinished counts the live pods that may hold more of a disk than is known.
+// unfinished returns the number of live pods that may use more of a disk than was measured.
 func (e *diskExplainer) unfinished(in Input, w *watched, d *fileSystems) (n int) {
 	for i := range in.Summary.Pods {
 		p := &in.Summary.Pods[i]
@@ -48,11 +49,11 @@ func (e *diskExplainer) unfinished(in Input, w *watched, d *fileSystems) (n int)
 }
 
 // stale reports whether a part of a pod's usage was measured before the disk became short, or
-// before pods were to be measured again.
+// before new measurements were requested.
 //
-// A runtime may report writable layers only now and then, and those of all pods together. That
-// raises no doubt for a disk that does not hold them. Usage without a time, as in a kubelet's
-// Summary, is not stale.
+// Writable layers may be old because a runtime reports them rarely, for all pods together. They do
+// not count for a disk that does not hold them. Usage without a time, as in a kubelet's Summary, is
+// not stale.
 func (e *diskExplainer) stale(c *Candidate, w *watched, d *fileSystems) bool {
 	since, oldest := w.metSince, time.Time{}
 	if e.remeasureSince.After(since) {
@@ -69,9 +70,9 @@ func (e *diskExplainer) stale(c *Candidate, w *watched, d *fileSystems) bool {
 	return !oldest.IsZero() && oldest.Before(since)
 }
 
-// evictionsMayHelp reports whether the end of all ranked pods might bring a disk back to its limit,
-// or, if next to nothing is left of it, above that. The usage of a pod that was not measured, was
-// cut off, or is stale is unknown and might be enough.
+// evictionsMayHelp reports whether evicting all ranked pods might bring a disk back to its limit.
+// If the disk is nearly full, reaching 1/32 of the limit suffices. A pod's usage that is not
+// measured, cut off or stale might be enough.
 func (e *diskExplainer) evictionsMayHelp(w *watched, ranked []Ranked, d *fileSystems) bool {
 	all, nothing := w.observed.Value, w.limit/(4*dip)
 	for i := range ranked {

@@ -51,8 +51,8 @@ func (l *lie) input() Input {
 	return Input{Summary: s, Pods: map[string]*Pod{leaker.PodRef.UID: of, "innocent": NewPod(honest)}}
 }
 
-// A client's object neither saves a leaking pod nor costs another its life, if the kernel or the
-// runtime report otherwise.
+// A client's wrong pod object neither protects a leaking pod nor causes the eviction of another
+// pod, if the kernel or the runtime reports otherwise.
 func TestWhatAClientSaysIsNoBetterThanWhatIsSeen(t *testing.T) {
 	critical := func(o *v1.Pod) { o.Spec.Priority = new(int32(systemCriticalPriority)) }
 	annotate := func(key, value string) func(*stats.PodStats, *v1.Pod) {

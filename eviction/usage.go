@@ -2,8 +2,8 @@ package eviction
 
 import "jettison/stats"
 
-// measure sets a candidate's usage of the resource that a threshold is short of, and its request
-// for it. cause is its part in a pressure.
+// measure sets a candidate's usage of a threshold's resource, and its request for that resource.
+// cause is the candidate's part in a pressure.
 func (p *Policy) measure(c *Candidate, w *watched, d *fileSystems, cause stats.Opt[uint64]) {
 	k, pod := &c.Keys, c.Pod
 	k.kind = w.info.kind
@@ -28,7 +28,8 @@ func (p *Policy) measure(c *Candidate, w *watched, d *fileSystems, cause stats.O
 		k.AtLeast = atLeast(c, w)
 		k.Requests = true
 		switch {
-		case w.info.kind == kindInodes: // inodes cannot be requested, so a pod that has any is over
+		// inodes cannot be requested, so a pod with any inode is over its request
+		case w.info.kind == kindInodes:
 			k.Request = stats.Some(stats.Range{})
 		case c.Object != nil:
 			k.Request = stats.Some(stats.ExactRange(c.Object.storageRequest))
@@ -45,7 +46,7 @@ func (p *Policy) measure(c *Candidate, w *watched, d *fileSystems, cause stats.O
 	}
 }
 
-// release returns the certain return of killing a pod, in the threshold's unit.
+// release returns the amount that killing a pod certainly returns, in the threshold's unit.
 func release(c *Candidate, w *watched, k Keys) stats.Opt[uint64] {
 	if w.info.kind != kindMemory && w.info.kind != kindMemoryPressure {
 		return stats.Opt[uint64]{V: k.Usage, OK: k.Measured}
@@ -53,7 +54,7 @@ func release(c *Candidate, w *watched, k Keys) stats.Opt[uint64] {
 	return memoryReleased(&c.Pod.Memory)
 }
 
-// memoryReleased returns the same for a pod's memory.
+// memoryReleased returns the memory that killing a pod certainly returns, in bytes.
 func memoryReleased(mem *stats.PodMemoryStats) stats.Opt[uint64] {
 	switch {
 	case mem.FreedBytes.OK:
@@ -64,8 +65,8 @@ func memoryReleased(mem *stats.PodMemoryStats) stats.Opt[uint64] {
 	return mem.WorkingSetBytes
 }
 
-// expected returns the expected return of a pod's end; in bytes for memory pressure. I/O and CPU
-// time are not returned.
+// expected returns the amount that a pod's end is expected to return, in the threshold's unit, or
+// in bytes for memory pressure. It is absent for I/O and CPU pressure.
 func expected(c *Candidate, w *watched) stats.Opt[uint64] {
 	if w.info.kind == kindIOPressure || w.info.kind == kindCPUPressure {
 		return stats.Opt[uint64]{}
@@ -73,15 +74,15 @@ func expected(c *Candidate, w *watched) stats.Opt[uint64] {
 	return release(c, w, c.Keys)
 }
 
-// returnsKind reports whether an eviction returns the resource k. All disks count as one, because
-// they usually are.
+// returnsKind reports whether an eviction returns the resource k. All disks count as the same
+// resource, because they usually are one disk.
 func (e *Eviction) returnsKind(k kind) bool {
 	return k.disk() && (e.Local() || e.kind.disk()) || e.kind == k && !e.Local()
 }
 
 // openAbove reports whether a request may be as large as the node's memory, because the runtime did
-// not report all of the pod (stats/read/podindex, request.go). A pod that requests more would not
-// have been admitted.
+// not report all of the pod (stats/read/podindex, request.go). A pod with a larger request would
+// not have been admitted.
 func openAbove(k *Keys, capacity stats.Opt[uint64]) bool {
 	memory := k.kind == kindMemory || k.kind == kindMemoryPressure
 	return memory && k.Request.OK && capacity.OK && k.Request.V.Max >= capacity.V

@@ -7,11 +7,11 @@ import (
 	"jettison/stats"
 )
 
-// This file holds a threshold back while earlier evictions still return its resource. Another
+// This file delays a threshold while earlier evictions still return its resource, because another
 // victim would die without need.
 
-// dip is the largest share of the available amount that a runtime takes while it tears a pod down:
-// an eighth.
+// dip is the divisor of the largest share of the available amount that a runtime uses while it
+// tears a pod down: one eighth.
 const dip = 8
 
 // over reports whether nothing more is expected of an eviction.
@@ -19,8 +19,9 @@ func (es *evictions) over(now time.Time, l *Life, all []watched) bool {
 	return es.returned(now, l, all) && !l.shmemPending(now)
 }
 
-// returned reports the same without shared memory. A disk gains with the clean-up or after it: half
-// of the expected amount, measured after the clean-up, is enough.
+// returned reports whether nothing more is expected of an eviction except shared memory. A disk
+// gains during the clean-up or later: half of the expected amount, measured after the clean-up, is
+// enough.
 func (es *evictions) returned(now time.Time, l *Life, all []watched) bool {
 	switch {
 	case !l.terminated():
@@ -35,18 +36,18 @@ func (es *evictions) returned(now time.Time, l *Life, all []watched) bool {
 	return es.diskReturned(now, l, all)
 }
 
-// pendingReturns holds the returns that one threshold still expects of earlier evictions.
+// pendingReturns holds the returns that one threshold still expects from earlier evictions.
 type pendingReturns struct {
-	// the eviction that began last among those that the threshold waits for; nil: none
+	// the latest eviction that the threshold waits for; nil: none
 	last      *Life
-	remaining uint64 // still expected of all of them
-	unknown   bool   // the amount of at least one is unknown
+	remaining uint64 // still expected from all awaited evictions
+	unknown   bool   // the expected amount of at least one eviction is unknown
 
-	// For a disk: the usage of all of them, and the disk's gain since, which any of them may have
+	// For a disk: the usage of all awaited victims, and the disk's gain, which any of them may have
 	// returned
 	diskExpected, diskReturned uint64
 	terminating                bool // at least one victim will die soon
-	// the files of one are being removed, or the disk was not measured since
+	// files of a victim are being removed, or the disk was not measured since the removal
 	removing bool
 }
 
@@ -73,9 +74,9 @@ func (es *evictions) pendingReturns(now time.Time, w *watched, ws *watchlist) (h
 //
 // Evictions for a pod's own limits hold back disks only. Victims in a grace period hold back no
 // hard threshold, not even when they are dead: soft never delays hard. A threshold waits for a
-// victim that was chosen for its resource. For any other victim the known returns, together with
-// those expected of others, must end the shortage: they are available once its processes end. Files
-// stay, for any victim.
+// victim that was chosen for its resource. For any other victim, the known returns together with
+// those of other victims must end the shortage: they are available once the victim's processes end.
+// The files of any victim stay.
 func (es *evictions) worthWaiting(now time.Time, l *Life, w *watched, expected uint64,
 	d *fileSystems) bool {
 	chosen, short := l.e.kind, w.info.kind
@@ -98,8 +99,8 @@ func (es *evictions) worthWaiting(now time.Time, l *Life, w *watched, expected u
 // disk.
 //
 // A victim for a disk counts only from its kill (spared) until its death, because its clean-up
-// takes minutes. Its returns are a guess: if its death is late, only a later measurement counts.
-// Page cache returns a moment after any victim's death.
+// takes minutes. Its expected returns are an estimate: if its death is late, only a measurement
+// after the kill counts. Page cache returns a moment after any victim's death.
 func (l *Life) countsFor(now time.Time, w *watched) bool {
 	chosen, short := l.e.kind, w.info.kind
 	switch {
@@ -158,8 +159,8 @@ func (es *evictions) expectedTotal(now time.Time, w *watched, all []watched) (am
 	return stats.SaturatingAdd(amount, min(shared, es.pool.pending()))
 }
 
-// blocked returns why a threshold has to wait for the returns of earlier evictions, or "" if it
-// does not.
+// blocked returns why a threshold must wait for the returns of earlier evictions; empty if it need
+// not wait.
 func (es *evictions) blocked(now time.Time, w *watched, ws *watchlist) string {
 	h := es.pendingReturns(now, w, ws)
 	if h.last == nil || h.outgrown(now, w) {
@@ -172,12 +173,12 @@ func (es *evictions) blocked(now time.Time, w *watched, ws *watchlist) string {
 }
 
 // outgrown reports whether the shortage grew by more than the amount that is still expected, and by
-// more than a dip, which is the runtime's own work.
+// more than the runtime's own usage (dip).
 //
-// The base is the value of the threshold's own signal when the victim was killed, for any signal,
-// or the limit if the signal was not short then. If the expected amount is unknown, less than half
-// of the base must be left. The same applies once the victim is dead, because a part has returned
-// by then, and when its death is late.
+// The base is the value of the threshold's own signal when the victim was killed, or the limit if
+// the signal was not short then. In three cases the shortage has outgrown the returns only if less
+// than half of the base is left: the expected amount is unknown; the victim is dead, so that a part
+// has returned; or its death is late.
 func (h *pendingReturns) outgrown(now time.Time, w *watched) bool {
 	if w.info.kind.disk() {
 		return h.outgrownDisk(w)
@@ -212,8 +213,9 @@ func (h *pendingReturns) late(now time.Time) bool {
 	return h.last.sinceKill(now) >= settleLimit
 }
 
-// floor returns the amount below which a threshold stops waiting for late returns. It is next to
-// nothing while an owner holds the volumes, because they will return.
+// floor returns the amount below which a threshold stops waiting for late returns. The amount is
+// lower once the victim is dead and only an owner holds its volumes, because their memory will
+// return.
 func (h *pendingReturns) floor(w *watched) uint64 {
 	if h.last.terminated() {
 		return w.limit / (4 * dip)
@@ -222,8 +224,8 @@ func (h *pendingReturns) floor(w *watched) uint64 {
 }
 
 // baseline returns the value that a shortage is compared with: the value at the kill, or the
-// highest since, because another pod may use the returned amount. For a disk it is the value at the
-// kill: a disk gains late, and from other pods' files too.
+// highest value since, because another pod may use the returned amount. For a disk the value at the
+// kill counts: a disk gains late, and also from the removal of other pods' files.
 func (h *pendingReturns) baseline(w *watched) uint64 {
 	at := h.last.levelOf(w)
 	switch {
@@ -235,10 +237,11 @@ func (h *pendingReturns) baseline(w *watched) uint64 {
 	return min(at.V, w.limit)
 }
 
-// worthRemeasuring reports whether a threshold waits for a killed victim that has not died while
-// half of the amount is gone, or for too long. A measurement shows the rest that the victim still
-// holds. If the threshold waits too long for a dead victim's shared memory, a look shows whether
-// the pod was recreated with its volumes.
+// worthRemeasuring reports whether a new look should update the expected returns of the victim that
+// a threshold waits for. That is so if a killed victim is still alive, and its death is late or
+// half of the baseline is gone: the look shows the amount that the victim still holds. It is also
+// so if a dead victim's shared memory is late: the look shows whether the pod was recreated with
+// its volumes.
 func (es *evictions) worthRemeasuring(now time.Time, w *watched, ws *watchlist) bool {
 	h := es.pendingReturns(now, w, ws)
 	switch {
@@ -255,8 +258,8 @@ func (es *evictions) worthRemeasuring(now time.Time, w *watched, ws *watchlist) 
 		w.observed.Value < w.limit/dip)
 }
 
-// remeasure updates the expected returns of pods that are stopped within a grace period. A leaking
-// pod keeps leaking, and returns that too.
+// remeasure updates the expected returns of victims that still run, because a leaking pod keeps
+// leaking until its end.
 func (es *evictions) remeasure(in Input, ws *watchlist) {
 	for _, l := range es.lives {
 		if !l.terminating() {
@@ -270,7 +273,7 @@ func (es *evictions) remeasure(in Input, ws *watchlist) {
 				continue
 			}
 			c := Candidate{Pod: &in.Summary.Pods[at], Object: in.object(&in.Summary.Pods[at])}
-			// A pod's contribution to a pressure is not returned.
+			// A pod does not return its part in a pressure, so none is passed.
 			es.config.Policy.measure(&c, w, &ws.disks, stats.Opt[uint64]{})
 			if r := expected(&c, w); r.OK && r.V <= implausible && l.killed.Time.IsZero() {
 				l.e.Returns = max(l.e.Returns, r.V)
@@ -285,15 +288,15 @@ func (es *evictions) remeasure(in Input, ws *watchlist) {
 }
 
 // lingers reports whether a preempted or descheduled pod takes longer to stop than any pod evicted
-// for a threshold. Its grace period is its own and may be an hour. Soft thresholds then neither
-// wait for it nor spare it: it already had the time that they would give it.
+// for a threshold. Its grace period is its own and may be an hour. Soft thresholds then do not wait
+// for the pod, and may evict it: it already had the grace period that they would give it.
 func (es *evictions) lingers(now time.Time, l *Life) bool {
 	longest := time.Duration(max(es.config.MaxPodGracePeriodSeconds, hardGrace))*time.Second + DieLimit
 	return l.e.Planned() && !l.terminated() && now.Sub(l.began.Time) >= longest
 }
 
-// fillKeys sets whether a candidate for a threshold is being evicted already. It returns false for
-// a pod that terminates as fast as this threshold could make it: such a pod is no candidate.
+// fillKeys sets the keys of a candidate that is being evicted already. It returns false if the pod
+// is no candidate, because an eviction for this threshold would not end it sooner.
 func (es *evictions) fillKeys(k *Keys, now time.Time, uid string, w *watched) (candidate bool) {
 	l := es.terminating(uid)
 	if l == nil {

@@ -14,12 +14,12 @@ type watched struct {
 	info     signalInfo
 	metSince time.Time         // first observed met, without a break; zero: not met
 	firstMet stats.Observation // observation at that time
-	// the grace period was over at the last step: it stays met until the minimum reclaim is available
-	// too
+	// the grace period was over at the last step: the threshold stays met until the minimum reclaim
+	// is available too
 	pastGrace    bool
-	stepObserved time.Time // observation time of the last step
+	stepObserved time.Time // time of the observation that the last step used
 	podTotals
-	unobservedSince time.Time // zero: it is observed, or the node does not have it
+	unobservedSince time.Time // zero: the signal is observed, or the node does not have it
 	lastMet         time.Time // zero: never
 	lastObserved    time.Time // zero: never
 
@@ -28,7 +28,7 @@ type watched struct {
 	limit      uint64
 	met        bool
 	due        bool // met, grace period over, and observed again
-	reclaiming bool // something is being reclaimed for it
+	reclaiming bool // a reclaim for this threshold is requested
 }
 
 // watchlist holds the thresholds with the last observations of their signals. Other parts read it.
@@ -105,7 +105,7 @@ func (ws *watchlist) evaluate(now time.Time, s *stats.Summary) {
 		switch {
 		case !w.met:
 			w.metSince, w.pastGrace = time.Time{}, false
-		case w.metSince.IsZero() || now.Before(w.metSince): // a clock that was set back must not delay it
+		case w.metSince.IsZero() || now.Before(w.metSince): // restart if the clock was set back
 			w.metSince, w.firstMet = now, w.observed
 		}
 	}
@@ -122,7 +122,7 @@ func (w *watched) recoveryTarget(capacity uint64) uint64 {
 }
 
 // observe returns the observation of a threshold's signal. An implausible reading counts as none: a
-// broken source must not cost a pod its life.
+// broken source must not cause an eviction.
 func (ws *watchlist) observe(now time.Time, s *stats.Summary, w *watched) stats.Observation {
 	if w.info.fs == containerFs && !ws.disks.layout.OK {
 		return stats.Observation{Reason: "file system layout is not known yet"}
@@ -142,8 +142,8 @@ func (ws *watchlist) observe(now time.Time, s *stats.Summary, w *watched) stats.
 }
 
 // reobserve updates the observations in the middle of a step, also of thresholds that are not met.
-// A victim's returns are compared with all observations of its signal, and an old one of a soft
-// threshold must not delay a hard one.
+// A victim's returns are compared with all observations of its signal, so an old observation of a
+// soft threshold could delay a hard one.
 func (ws *watchlist) reobserve(now time.Time, s *stats.Summary) {
 	for i := range ws.all {
 		w := &ws.all[i]
@@ -154,13 +154,14 @@ func (ws *watchlist) reobserve(now time.Time, s *stats.Summary) {
 }
 
 // observeAfterReclaim updates the observations and finds the thresholds that still ask for a
-// victim. It returns why a threshold does not for which something was reclaimed.
+// victim. The reason explains why a threshold with a reclaim no longer asks for one.
 func (ws *watchlist) observeAfterReclaim(now time.Time, s *stats.Summary) (reason string) {
 	ws.reobserve(now, s)
 	for _, i := range ws.order {
 		w := &ws.all[i]
 		o := ws.observe(now, s, w)
-		w.due = o.OK && o.Short(w.recoveryTarget(o.Capacity)) // an unobserved signal is no reason to kill
+		// no eviction for a signal that is not observed
+		w.due = o.OK && o.Short(w.recoveryTarget(o.Capacity))
 		switch {
 		case w.reclaiming && !o.OK:
 			reason = "unknown how much was reclaimed for " + string(w.Signal)

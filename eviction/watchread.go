@@ -69,8 +69,8 @@ func (ws *watchlist) near(node *stats.NodeStats) (n Nearness) {
 	return n
 }
 
-// headroom returns the rest of a signal by the last observation. short reports that a threshold of
-// it is met.
+// headroom returns the amount of a signal above its nearest threshold, by the last observation.
+// short reports that a threshold of the signal is met.
 func (ws *watchlist) headroom(signal stats.Signal) (h Headroom, short bool) {
 	h.Left = math.MaxUint64
 	for i := range ws.all {
@@ -102,8 +102,8 @@ func (ws *watchlist) disksNear() bool {
 	return false
 }
 
-// calmKinds returns the kinds whose thresholds are all observed and none is met. A threshold with a
-// long window or another share shows nothing about the others.
+// calmKinds returns the kinds for which all thresholds are observed and none is met. All are
+// needed, because thresholds may have different windows and shares.
 func (ws *watchlist) calmKinds() (calm [kinds]bool) {
 	for i := range ws.all {
 		calm[ws.all[i].info.kind] = true

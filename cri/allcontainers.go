@@ -6,14 +6,15 @@ import (
 	"fmt"
 )
 
-// Sandboxes calls each with every sandbox as it is received, without details from a status, and
-// keeps none. If all exceed one answer they are listed in parts (see sandboxesInParts), and left
-// describes the missing ones. known are the IDs of sandboxes listed earlier.
+// Sandboxes calls each with every sandbox as it is received, without details from a status. If the
+// whole list exceeds one answer, sandboxes are listed in parts (see sandboxesInParts), and left
+// describes the missing ones. known holds the IDs of sandboxes listed earlier.
 func (c *Client) Sandboxes(ctx context.Context, known []string,
 	each func(*PodSandbox)) (left Untold, err error) {
 	ctx, done := c.link.exclusive(ctx, c.timeouts.list)
 	defer done()
-	passed := map[string]bool{} // passed by a stream that became too large
+	// sandboxes already passed to each, perhaps from a stream that became too large
+	passed := map[string]bool{}
 	pass := func(s *PodSandbox) bool {
 		if !passed[s.ID] {
 			passed[s.ID] = true
@@ -31,25 +32,25 @@ func (c *Client) Sandboxes(ctx context.Context, known []string,
 	return left, err
 }
 
-// SetEvents holds the callbacks of AllContainers.
+// Told holds the callbacks of AllContainers.
 type Told struct {
 	Again     func()            // discard all containers passed so far: the listing restarts
 	Container func(*Container)  // without details from a status
 	Sandbox   func(*PodSandbox) // a sandbox that is not in known
-	// Untold receives the states with containers that exceed one answer even for one sandbox alone:
-	// one tenant's containers do not prevent the listing of others.
+	// Untold is called for each state in which the containers of one sandbox exceed one answer. One
+	// tenant's containers must not prevent the listing of others.
 	Untold func(sandboxID string, of ContainerState)
-	Left   func(Untold) // sandboxes missing from a later list, and so not visited
+	Left   func(Untold) // a later list omitted sandboxes, so their containers were not listed
 }
 
 // listRounds limits how often sandboxes are listed again because new ones appeared.
 const listRounds = 10
 
-// AllContainers calls back with the containers of all sandboxes as they are received. If all exceed
-// one answer, it lists the containers of each sandbox with a separate timeout, and of a sandbox
-// with too many state by state. That takes long, and a sandbox may appear meanwhile: the sandboxes
-// are listed again until all were visited. Ready sandboxes, in which a container may start, are
-// visited last. known are the IDs of sandboxes listed just before.
+// AllContainers calls to.Container with each container of all sandboxes as it is received. If the
+// whole list exceeds one answer, it lists the containers of each sandbox with a separate timeout,
+// and those of a large sandbox state by state. Sandboxes may appear meanwhile, so it lists the
+// sandboxes again until all were visited. Ready sandboxes, in which a container may start, are
+// visited last. known holds the IDs of sandboxes listed just before.
 func (c *Client) AllContainers(ctx context.Context, known []string, to Told) error {
 	within, done := c.link.exclusive(ctx, c.timeouts.list)
 	_, err := c.listContainers(within, nil,
@@ -97,7 +98,7 @@ func (c *Client) AllContainers(ctx context.Context, known []string, to Told) err
 		"rounds", c.link.endpoint, listRounds)
 }
 
-// allOf calls back with the containers of one sandbox.
+// allOf calls to.Container with each container of one sandbox.
 func (c *Client) allOf(ctx context.Context, sandboxID string, to Told) error {
 	own, err := c.Containers(ctx, sandboxID)
 	var large []ContainerState

@@ -14,29 +14,29 @@ import (
 // fallbacks.
 type timeouts struct {
 	list   time.Duration // lists with all details, and other calls answered from memory
-	status time.Duration // one status; within a List it limits each
+	status time.Duration // one status; in a List it limits each status
 	usage  time.Duration // calls for which the runtime may have to measure
 	stop   time.Duration
-	// calls that make a runtime kill or delete, in addition to the grace period
+	// calls that make a runtime kill or delete; a grace period is added
 	change time.Duration
 }
 
 // defaults are far above the times of a healthy runtime (cri-kernel facts: lists and statuses below
 // 1 ms, the stats of a thousand containers 1.5 s, a stop of three containers 130 ms; an older CRI-O
-// walks the disk for ImageFsInfo). They are short enough that a hung runtime delays the agent but
-// does not block it. change is the kubelet's runtimeRequestTimeout.
+// walks the disk for ImageFsInfo). They are short enough that a hung runtime only delays the agent.
+// change is the kubelet's runtimeRequestTimeout.
 var defaults = timeouts{list: 10 * time.Second, status: 3 * time.Second, usage: 30 * time.Second,
 	stop:   60 * time.Second,
 	change: 2 * time.Minute}
 
 // Client is a connection to one runtime. It connects at first use and reconnects after a restart of
-// the runtime. It is safe for concurrent use. Every call has its own timeout, and ends earlier with
-// its context.
+// the runtime. It is safe for concurrent use. Every call has its own timeout, and ends earlier if
+// its context ends.
 //
-// Data from the runtime is passed on unchecked and is only as trustworthy as the runtime: names and
-// IDs may contain any bytes, including NUL and slashes, and paths may point anywhere. Lists omit
-// items without an ID and repeated IDs. Impossible sizes, limits and times (negative, or zero where
-// the CRI means "not specified") are absent.
+// Data from the runtime is returned unchecked: names and IDs may contain any bytes, including NUL
+// and slashes, and paths may point anywhere. Lists omit items without an ID and repeated IDs.
+// Impossible sizes, limits and times (negative, or zero where the CRI means "not specified") are
+// absent.
 type Client struct {
 	link      *link
 	runtime   runtimev1.RuntimeServiceClient
@@ -45,7 +45,7 @@ type Client struct {
 	timeouts  timeouts
 	limits    limits
 
-	sandbox, container, image listHints // for their lists
+	sandbox, container, image listHints // one for each list
 }
 
 // Dial returns a client for an endpoint in the kubelet's form,
@@ -78,7 +78,7 @@ func Dial(runtimeEndpoint, imageEndpoint string) (*Client, error) {
 func (c *Client) Endpoint() string { return c.link.endpoint }
 
 // Timed sets a function that is called after each call of the runtime with the name of the method
-// (ListPodSandbox) and its duration. It is called from any goroutine.
+// (ListPodSandbox) and its duration. Several goroutines may call f at the same time.
 func (c *Client) Timed(f func(method string, took time.Duration)) {
 	c.link.timed.Store(&f)
 	c.imageLink.timed.Store(&f)
@@ -93,7 +93,7 @@ func (c *Client) Close() error {
 }
 
 // listSandboxes lists the sandboxes that match a filter (nil: all), each once, within the caller's
-// deadline. keep selects the ones to return; nil: all.
+// deadline. It returns those that keep selects; nil: all.
 func (c *Client) listSandboxes(ctx context.Context, filter *runtimev1.PodSandboxFilter,
 	keep func(*PodSandbox) bool) ([]PodSandbox, error) {
 	texts, sources, seen := interner{}, map[string]map[string]string{}, map[string]bool{}
@@ -123,7 +123,7 @@ func (c *Client) listSandboxes(ctx context.Context, filter *runtimev1.PodSandbox
 }
 
 // listContainers lists the containers that match a filter (nil: all), each once, within the
-// caller's deadline. keep selects the ones to return; nil: all.
+// caller's deadline. It returns those that keep selects; nil: all.
 func (c *Client) listContainers(ctx context.Context, filter *runtimev1.ContainerFilter,
 	keep func(*Container) bool) ([]Container, error) {
 	texts, seen := interner{}, map[string]bool{}
@@ -152,7 +152,7 @@ func (c *Client) listContainers(ctx context.Context, filter *runtimev1.Container
 	return out, c.link.wrap("list containers of", err)
 }
 
-// interner holds texts that many items of a list share.
+// interner holds strings that many items of a list share, so that each is in memory once.
 type interner map[string]string
 
 func (w interner) intern(refs ...*string) {
@@ -166,7 +166,7 @@ func (w interner) intern(refs ...*string) {
 }
 
 // timeAt converts a time of the CRI, in nanoseconds since 1970. It returns the zero Time if the
-// runtime reports none.
+// runtime reports no time.
 func timeAt(nanoseconds int64) time.Time {
 	if nanoseconds <= 0 {
 		return time.Time{}

@@ -94,7 +94,8 @@ func TestDetailsAreRequestedOnce(t *testing.T) {
 	}
 }
 
-// A sandbox that disappears between the list and its status is no error, and neither is a failed status.
+// A sandbox that disappears between the list and its status is no error, and neither is a failed
+// status.
 func TestDetailsThatFailAreAbsent(t *testing.T) {
 	r := node(t)
 	r.Fail["PodSandboxStatus"] = status.Error(codes.NotFound, "gone")
@@ -135,8 +136,8 @@ func TestDetailsThatHangAreAbsent(t *testing.T) {
 	}
 }
 
-// hurriedList lists with a deadline that passes during a hanging call. It retries with more time on a busy
-// machine.
+// hurriedList lists with a deadline that passes during a hanging call. It retries with more time on
+// a busy machine.
 func hurriedList(t *testing.T, l *Lister, r *critest.Runtime, call string) (Listing, error) {
 	t.Helper()
 	for wait := 200 * time.Millisecond; ; wait *= 2 {
@@ -191,7 +192,8 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// Grace periods are converted to seconds, rounded up, at least 0, without an overflow of the timeout.
+// Grace periods are converted to seconds, rounded up, at least 0, without an overflow of the
+// timeout.
 func TestStopContainer(t *testing.T) {
 	r := node(t)
 	c := dial(t, r.Endpoint())

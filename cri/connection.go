@@ -20,7 +20,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Errors that callers distinguish. They are wrapped with the endpoint and the runtime's message. A
+// Errors that callers distinguish. Calls wrap them with the endpoint and the runtime's message. A
 // call that the runtime did not answer in time returns context.DeadlineExceeded.
 var (
 	// ErrNotCRI: the socket answers, but not with the requested CRI v1 service.
@@ -34,19 +34,20 @@ var (
 )
 
 const (
-	// maxMessage is the receive limit: a node with thousands of dead containers answers lists larger
-	// than gRPC's 4 MiB. containerd sends, and a kubelet receives, no more than this.
+	// maxMessage is the receive limit: the lists of a node with thousands of dead containers exceed
+	// gRPC's default of 4 MiB. containerd sends, and a kubelet receives, at most 16 MiB.
 	maxMessage = 16 << 20
-	// maxStatus is the receive limit of one verbose status. A typical one is 30 KiB.
+	// maxStatus is the receive limit of one verbose status. A typical status has 30 KiB.
 	maxStatus = 2 << 20
-	// window is the amount of an answer that a runtime may send before it is read: grpc's minimum.
+	// window is the amount of an answer that a runtime may send before the client reads it: gRPC's
+	// minimum.
 	window = 64 << 10
 )
 
-// statusLimit returns the receive limit of one status. The plain status is the fallback for a
-// verbose one that is too large, and must succeed: without it the container's log is not rotated,
-// and any image may be one of its volumes. A tenant's pod with some 30,000 volume mounts (etcd
-// limits an object to 1.5 MiB) has a plain status of 5 MiB, of which almost nothing is decoded.
+// statusLimit returns the receive limit of one status. The plain status replaces a verbose status
+// that is too large, and must succeed: without it the container's log is not rotated, and any image
+// may be in use as one of its volumes. A tenant's pod with some 30,000 volume mounts (etcd limits
+// an object to 1.5 MiB) has a plain status of 5 MiB. Almost nothing of it is decoded.
 func statusLimit(verbose bool) int {
 	if verbose {
 		return maxStatus
@@ -62,14 +63,14 @@ type link struct {
 	closing     context.Context // done once the link is closed
 	closed      context.CancelFunc
 	// epoch counts events after which another runtime may serve the socket: connections after the
-	// first, and calls that failed with Unavailable. Hints about the runtime from an earlier epoch are
-	// invalid.
+	// first, and calls that failed with Unavailable. Hints about the runtime from an earlier epoch
+	// are invalid.
 	epoch   atomic.Uint64
 	dialled atomic.Bool
 	read    atomic.Int64 // bytes received
 	timed   atomic.Pointer[func(method string, took time.Duration)]
 	turn    *turn // serializes answers that may be large
-	lists   *turn // serializes lists of everything
+	lists   *turn // serializes lists of all sandboxes, containers or images
 }
 
 // buffers assembles answers. gRPC's own pool uses 1 MiB for anything larger than 32 KiB, such as
@@ -98,10 +99,10 @@ func newLink(endpoint string) (*link, error) {
 			return invoke(ctx, method, req, reply, cc, opts...)
 		}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.ForceCodecV2(newPruningCodec())),
-		// By default the window grows with the answer, up to 16 MiB that nothing reads.
+		// By default the window grows with the answer, up to 16 MiB of unread data.
 		grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(window),
-		// The dialer replaces gRPC's own to count connections: a runtime may restart between two calls
-		// without a failed call.
+		// This dialer replaces gRPC's to count connections: a runtime may restart between two calls, so
+		// that no call fails.
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			if l.dialled.Swap(true) {
 				l.epoch.Add(1)
@@ -112,8 +113,8 @@ func newLink(endpoint string) (*link, error) {
 			}
 			return countingConn{conn, &l.read}, nil
 		}),
-		// A restarted runtime is available within seconds. grpc's default backoff of up to two minutes is
-		// too slow.
+		// A restarted runtime is available within seconds. grpc's default backoff of up to two minutes
+		// is too slow.
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6,
 				Jitter: 0.2, MaxDelay: 3 * time.Second},
@@ -181,8 +182,8 @@ func (l *link) wrap(verb string, err error) error {
 	case codes.Canceled:
 		cause = withDetail(context.Canceled, s.Message())
 	case codes.ResourceExhausted, codes.Internal:
-		// errTooMany, or grpc-go rpc_util.go: "received message larger than max". A runtime may use this
-		// code for other reasons.
+		// errTooMany, or grpc-go rpc_util.go: "received message larger than max". A runtime may use
+		// this code for other reasons.
 		if strings.Contains(s.Message(), "larger than max") {
 			cause = fmt.Errorf("%w: %s: remove dead containers and unused images, or use a runtime that "+
 				"streams its lists (containerd 2.4)",
@@ -190,9 +191,9 @@ func (l *link) wrap(verb string, err error) error {
 		}
 	case codes.Unavailable:
 		l.epoch.Add(1)
-		// grpc reports a peer that does not speak HTTP/2 in this way: it received something else than the
-		// preface. A peer that sends no preface may be a runtime that hangs or is about to exit: grpc
-		// times out and closes the connection.
+		// gRPC reports in this way that a peer sent something other than the HTTP/2 preface, so it does
+		// not serve gRPC. If the peer sends nothing, gRPC times out or closes the connection: that may
+		// be a runtime that hangs or is about to exit.
 		if m := s.Message(); strings.Contains(m, "frame too large") ||
 			strings.Contains(m, "error reading server preface") &&
 				!strings.Contains(m, "use of closed network connection") && !strings.Contains(m, "timeout") {
@@ -211,7 +212,8 @@ func withDetail(cause error, text string) error {
 	return fmt.Errorf("%w: %s", cause, text)
 }
 
-// wrapOptional is wrap for a call that is optional in CRI v1.
+// wrapOptional does the same as wrap for a call that is optional in CRI v1: Unimplemented becomes
+// ErrUnimplemented.
 func (l *link) wrapOptional(verb string, err error) error {
 	if s, _ := status.FromError(err); s.Code() == codes.Unimplemented {
 		return fmt.Errorf("%s runtime %s: %w: %s", verb, l.endpoint, ErrUnimplemented, s.Message())

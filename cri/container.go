@@ -16,7 +16,8 @@ const uidLabel = "io.kubernetes.pod.uid"
 // ContainerState is the state of a container.
 type ContainerState int
 
-// States, with the numbers of the CRI. Unknown includes states that this client does not know.
+// States, with the numbers of the CRI. Unknown also stands for states that this client does not
+// know.
 const (
 	Created ContainerState = iota
 	Running
@@ -42,28 +43,29 @@ type Container struct {
 	ID        string
 	SandboxID string
 	Name      string
-	Attempt   uint32 // number of its predecessors of this name in this pod
+	Attempt   uint32 // number of earlier containers of this name in this pod
 	State     ContainerState
 	Running   bool // State is Running
 	CreatedAt time.Time
 	PodUID    string // from the kubelet's label; empty: no label
-	// ImageID is the Image.ID of its image on the node. ImageRef is the same or a digested name, and
-	// Image the requested reference: runtimes differ (containerd 2.4 lists the ID in all three).
+	// ImageID is the Image.ID of the container's image on the node. ImageRef is the same ID or a name
+	// with a digest, and Image is the requested reference. Runtimes differ: containerd 2.4 lists the
+	// ID in all three.
 	ImageID, ImageRef, Image string
 
-	// Refused: the verbose status exceeds the limit of this client, as its environment can cause.
-	// Fields that only it contains are absent.
+	// Refused: the verbose status exceeds the limit of this client, for example because of a large
+	// environment. Fields that only the verbose status contains are absent.
 	Refused bool
 
-	// The other fields come from the verbose status and may be absent. For an exited container it is
-	// requested with low priority, while its sandbox is ready.
+	// The other fields come from the verbose status and may be absent. For an exited container that
+	// status is requested only while its sandbox is ready, with low priority.
 
 	// OOMScoreAdj as configured; nil: not reported. The kubelet encodes QoS class and memory request
 	// in it (pkg/kubelet/qos/policy.go).
 	OOMScoreAdj *int64
 	// Limits that the kubelet sent to the runtime. nil: not set.
 	MemoryLimit *uint64 // bytes
-	// relative weight, 1024 per requested CPU; the kubelet writes 2 for none
+	// relative weight, 1024 per requested CPU; the kubelet writes 2 for a container without a request
 	CPUShares *uint64
 	// cgroup v2 file to its value: "memory.high" to "1073741824"
 	Unified map[string]string
@@ -71,7 +73,8 @@ type Container struct {
 	LogPath string
 	// ImageVolumes are the references or IDs of images mounted as volumes, each once.
 	ImageVolumes []string
-	// PID of its first process on the node. 0: unknown, or none. The PID may have been reused.
+	// PID of the container's first process, in the node's PID namespace. 0: unknown, or no process.
+	// The PID may have been reused.
 	PID       int
 	StartedAt time.Time // zero: not started, or unknown
 	// Ended describes the end of an exited container; nil: not exited, or the status was not
@@ -87,8 +90,8 @@ type End struct {
 }
 
 // ContainerStatus requests one container in any state, without the fields that only the verbose
-// status contains (SandboxID, PID): that status is expensive for a runtime if a tenant has filled
-// it. It returns ErrNotFound for an unknown container.
+// status contains (SandboxID, PID), because a tenant can make the verbose status expensive. It
+// returns ErrNotFound for an unknown container.
 func (c *Client) ContainerStatus(ctx context.Context, id string) (Container, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeouts.status)
 	defer cancel()

@@ -10,16 +10,16 @@ import (
 	"jettison/cri/critest"
 )
 
-// crioSandbox returns a verbose status of CRI-O: the OCI spec, with the resources of the whole pod as JSON in
-// annotations.
+// crioSandbox returns a verbose status of CRI-O: the OCI spec, with the resources of the whole pod
+// as JSON in annotations.
 func crioSandbox(annotations string) string {
 	return `{"image":"pause","pid":7,"runtimeSpec":{"annotations":{"io.kubernetes.cri-o.SandboxName":"p",` + annotations +
 		`"io.kubernetes.cri-o.TTY":"false"},"linux":{"cgroupsPath":"kubepods-burstable-podu.slice:crio:s"}}}`
 }
 
-// CRI-O has no config in its verbose status. A pod's overhead and resources are in annotations of the OCI spec,
-// under an old or a new name. CRI-O adds the pod's own annotations after them, so an annotation that the pod has
-// too is ignored.
+// CRI-O has no config in its verbose status. A pod's overhead and resources are in annotations of
+// the OCI spec, under an old or a new name. CRI-O adds the pod's own annotations after them, so an
+// annotation that the pod has too is ignored.
 func TestCRIOPodResources(t *testing.T) {
 	const (
 		overhead    = `"io.kubernetes.cri-o.PodLinuxOverhead":"{\"cpu_period\":100000,\"memory_limit_in_bytes\":4096}",`

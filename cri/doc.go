@@ -1,7 +1,7 @@
 // Package cri is a client of a container runtime over the CRI (k8s.io/cri-api, runtime v1). It
 // lists and inspects pods and stops them. Its types hold only the fields that the agent needs.
-// Every call has a deadline. The client has no subscriptions, and reads a streamed list to its end
-// or cancels it, so that a runtime never waits for it.
+// Every call has a deadline. The client has no subscriptions. It reads a streamed list to its end
+// or cancels the stream, so that a runtime never waits for the client.
 //
 //	client.go         Client: dial, lists as streams or as one message
 //	connection.go     one socket: error texts, detection of a restarted runtime
@@ -12,9 +12,9 @@
 //	allcontainers.go  all sandboxes and all containers, item by item
 //	stream.go         a streamed list, with limits
 //	incremental.go    a large list, decoded while it is received
-//	exclusive.go      serializes lists of everything and large answers
+//	exclusive.go      serializes complete lists and large answers
 //	prune.go          decodes only the needed fields of an answer
-//	prunejson.go      the same for JSON within answers
+//	prunejson.go      decodes only the needed parts of JSON within answers
 //	schema.go         the needed fields of each answer
 //	sandbox.go        PodSandbox
 //	container.go      Container and its status

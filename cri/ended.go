@@ -6,11 +6,11 @@ import (
 )
 
 // maxEnded limits the sandboxes and containers of ended pods in a List. A node that keeps a few
-// dead containers per pod is far below. One that was never cleaned has tens of thousands, which
-// exceed the agent's memory. Garbage collection makes its own list.
+// dead containers per pod is far below the limit. A node that was never cleaned has tens of
+// thousands, which exceed the agent's memory. Garbage collection makes its own list.
 const maxEnded = 1000
 
-// endedPods tracks the sandboxes of pods without a ready one.
+// endedPods tracks the sandboxes of ended pods: pods without a ready sandbox.
 type endedPods struct {
 	ids    map[string]bool // all sandboxes; true: of an ended pod
 	exited int             // exited containers of ended pods so far
@@ -40,9 +40,9 @@ func (e *endedPods) keeps(c *Container) bool {
 	return e.exited <= maxEnded
 }
 
-// trim drops the oldest sandboxes beyond maxEnded: of pods from the API server without other
-// relevant annotations and without a container that may run. Sandboxes that are or may be static
-// stay.
+// trim drops the oldest sandboxes of ended pods beyond maxEnded. It drops only sandboxes of pods
+// from the API server, without other relevant annotations and without a container that may run.
+// Sandboxes of pods that are or may be static stay.
 func (e *endedPods) trim(sandboxes []PodSandbox, containers []Container) []PodSandbox {
 	if len(sandboxes) <= maxEnded {
 		return sandboxes
@@ -89,9 +89,8 @@ func onlyFromAPI(annotations map[string]string) bool {
 	return annotations["kubernetes.io/config.source"] == "api"
 }
 
-// relevantAnnotations removes the time when the kubelet first saw the pod, which differs in each,
-// from the annotations of an ended sandbox. Sandboxes that then have only the same source share one
-// map.
+// relevantAnnotations removes the time when the kubelet first saw the pod from the annotations of
+// an ended sandbox. Sandboxes with equal remaining annotations, only a source, then share one map.
 func relevantAnnotations(all map[string]string,
 	sources map[string]map[string]string) map[string]string {
 	const seen, source = "kubernetes.io/config.seen", "kubernetes.io/config.source"

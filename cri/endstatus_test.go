@@ -42,7 +42,7 @@ func TestEndIsRequestedOnce(t *testing.T) {
 	l := NewLister(dial(t, r.Endpoint()))
 	now := time.Now()
 	l.now = func() time.Time { return now }
-	l.SetEvents(true, nil) // whose events do not say it
+	l.SetEvents(true, nil) // the events do not report the end
 	if _, err := l.List(t.Context()); err != nil {
 		t.Fatal(err)
 	}

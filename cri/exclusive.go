@@ -8,32 +8,32 @@ import (
 	"time"
 )
 
-// patienceForTurn is the time that an answer that may be large waits for the previous one without
-// progress of that: a hung runtime sends nothing that would use memory. While the previous answer
-// makes progress it waits, however long 16 MiB take.
+// patienceForTurn bounds the wait for a previous large answer that makes no progress: a hung
+// runtime sends nothing, so a second answer does not exceed the memory. While the previous answer
+// makes progress, the wait continues.
 const patienceForTurn = 250 * time.Millisecond
 
-// patienceForList is the same for lists, which are larger: a runtime needs this long for thousands
-// of containers before it sends the first.
+// patienceForList bounds the wait for a previous list that makes no progress. It is longer, because
+// a runtime may need this time for thousands of containers before it sends the first.
 const patienceForList = 2 * time.Second
 
-// turn serializes answers that may be large: several concurrent ones exceed the agent's memory.
+// turn serializes answers that may be large: several concurrent large answers exceed the agent's
+// memory.
 type turn struct {
 	slot chan struct{}
 	read *atomic.Int64 // bytes received on the connection
 	mu   sync.Mutex
-	// time of the last progress by minProgress of the current answer, or of its begin; zero: about to
-	// begin
+	// when the current answer last progressed by minProgress, or began; zero: about to begin
 	since time.Time
 	at    int64 // value of read at that time
 }
 
 func newTurn(read *atomic.Int64) *turn { return &turn{slot: make(chan struct{}, 1), read: read} }
 
-// wait waits for its turn until the current answer has made no progress for patience, or ctx ends.
-// The time counts from the last progress, not from the begin of the wait: otherwise each call to a
-// hung runtime would wait again, and a caller with three calls for an ending pod would use up its
-// grace period. done ends the turn.
+// wait waits for the turn. It gives up, and proceeds without the turn, when the current answer has
+// made no progress for patience, or when ctx ends. The time counts from the last progress, not from
+// the start of the wait. Otherwise each call to a hung runtime would wait again, and three calls
+// for an ending pod would use up its grace period. done ends the turn.
 func (t *turn) wait(ctx context.Context, patience time.Duration) (done func()) {
 	select {
 	case t.slot <- struct{}{}:
@@ -78,14 +78,14 @@ func (t *turn) left(patience time.Duration) time.Duration {
 
 func (t *turn) done() {
 	t.mu.Lock()
-	t.since = time.Time{} // before the next turn's begin: that must not inherit the old time
+	t.since = time.Time{} // reset before the next turn begins, which must not inherit the old time
 	t.mu.Unlock()
 	<-t.slot
 }
 
-// exclusive waits until no other list of everything is in progress, and then starts the timeout of
-// this one: two concurrent answers with thousands of containers exceed the agent's memory, however
-// long the runtime takes. done ends it and may be called twice.
+// exclusive waits until no other complete list is in progress, without a limit, and then starts the
+// timeout of this one. Two concurrent answers with thousands of containers would exceed the agent's
+// memory. done ends the exclusive use and may be called twice.
 func (l *link) exclusive(ctx context.Context, limit time.Duration) (within context.Context,
 	done func()) {
 	began := time.Now()
@@ -98,8 +98,8 @@ func (l *link) exclusive(ctx context.Context, limit time.Duration) (within conte
 	return timed(ctx, limit, l.lists.begin())
 }
 
-// exclusiveSoon is exclusive for callers that cannot wait for long and keep little of an answer:
-// after patienceForList it proceeds without its turn.
+// exclusiveSoon does the same as exclusive for callers that cannot wait for long and keep little of
+// an answer: after patienceForList it proceeds without its turn.
 func (l *link) exclusiveSoon(ctx context.Context, limit time.Duration) (within context.Context,
 	done func()) {
 	waits, cancel := context.WithTimeout(ctx, patienceForList)
@@ -110,8 +110,8 @@ func (l *link) exclusiveSoon(ctx context.Context, limit time.Duration) (within c
 // waitedKey is the context key of the waiting time.
 type waitedKey struct{}
 
-// Waited returns a context that measures how long calls with it have waited for answers of others.
-// Subtract this time from the duration of a list to measure the speed of the runtime.
+// Waited returns a context that measures how long its calls have waited for the answers of other
+// calls. Subtract this time from the duration of a list to measure the speed of the runtime.
 func Waited(ctx context.Context) (_ context.Context, waited func() time.Duration) {
 	sum := new(atomic.Int64)
 	return context.WithValue(ctx, waitedKey{}, sum),

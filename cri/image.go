@@ -12,15 +12,15 @@ import (
 // Image is an image on the node.
 type Image struct {
 	ID string // as in Container.ImageID
-	// Other names of it: "docker.io/library/busybox:1.36" and "docker.io/library/busybox@sha256:...".
-	// Both empty: untagged.
+	// Names of the image: "docker.io/library/busybox:1.36" and
+	// "docker.io/library/busybox@sha256:...". Both empty: untagged.
 	RepoTags, RepoDigests []string
 	// bytes on the node as the runtime counts them (containerd: compressed); 0: unknown
 	Size uint64
-	// the runtime asks to keep it, but does not enforce that on removal (runtime/v1 api.proto)
+	// the image must not be removed, but the runtime does not enforce that (runtime/v1 api.proto)
 	Pinned         bool
-	Spec           string // the reference that it was pulled by; often empty
-	RuntimeHandler string // that it was pulled for; empty: the default one
+	Spec           string // reference of the pull; often empty
+	RuntimeHandler string // runtime handler of the pull; empty: the default handler
 }
 
 // ListImages lists the images of the image service, each once per runtime handler that it was
@@ -76,12 +76,12 @@ type FilesystemUsage struct {
 }
 
 // FsInfo holds the locations of images and containers. Containers is empty if both are in one
-// place, and always with containerd 2.4 (its internal/cri/server/images/imagefs_info.go).
+// place; containerd 2.4 always leaves it empty (its internal/cri/server/images/imagefs_info.go).
 type FsInfo struct{ Images, Containers []FilesystemUsage }
 
 // ImageFsInfo requests the locations of images and containers, the default snapshotter's first.
-// containerd sums up sizes that it measures every 10 s, without the compressed content that it also
-// keeps. For the free space use the file system of the Mountpoint.
+// containerd returns sums of sizes that it measures every 10 s, without the compressed content that
+// it also keeps. To get the free space, call statfs on Mountpoint.
 func (c *Client) ImageFsInfo(ctx context.Context) (FsInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeouts.usage)
 	defer cancel()
@@ -110,7 +110,7 @@ func usageOf(u *runtimev1.FilesystemUsage) FilesystemUsage {
 	}
 }
 
-// uint64Of returns nil for a missing and for a negative number.
+// uint64Of returns the number, or nil if it is missing or was negative.
 func uint64Of(v *runtimev1.UInt64Value) *uint64 {
 	if v == nil || v.GetValue() > math.MaxInt64 {
 		return nil
@@ -127,7 +127,7 @@ type ContainerStats struct {
 
 // ListContainerStats requests the writable layers of all running containers. It is slow: containerd
 // also queries the shim of each container in turn for cgroup statistics, 1.5 ms each (cri-kernel
-// facts), so one hung shim delays the answer. It returns ErrUnimplemented for a runtime without the
+// facts), so one hung shim delays the answer. It returns ErrUnimplemented if the runtime lacks the
 // call.
 func (c *Client) ListContainerStats(ctx context.Context) ([]ContainerStats, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeouts.usage)

@@ -19,9 +19,10 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// largeAnswer is the size from which an answer is decoded while it is received. gRPC assembles a
-// message before it is decoded: that of ten thousand dead containers is 12 MiB, in addition to the
-// decoded items. A list of everything is treated as large until one was small; then it uses gRPC.
+// largeAnswer is the size from which a list is decoded while it is received. gRPC assembles a whole
+// message before it decodes it: the list of ten thousand dead containers has 12 MiB, in addition to
+// the decoded items. A complete list is assumed to be large until the last one was small; then gRPC
+// is used.
 const largeAnswer = 1 << 20
 
 // prefix is the size of the header of a gRPC message: compression flag and length.
@@ -49,8 +50,8 @@ func newIncrementalTransport(l *link) *http.Transport {
 
 // readIncremental requests a list and decodes each item as soon as it is received. answered is
 // false if the server sent no gRPC answer: the caller must then repeat the call with gRPC, which
-// also explains the error. A rejection counts as an answer: repeating it would use up the time for
-// the fallback.
+// also explains the error. A rejection counts as an answer: repeating the call would use up the
+// time for the fallback.
 func (a *answer[T]) readIncremental(ctx context.Context, l *link, name string,
 	request proto.Message) (answered bool, err error) {
 	defer l.time(name)()
@@ -85,8 +86,8 @@ func (a *answer[T]) readIncremental(ctx context.Context, l *link, name string,
 	return true, err
 }
 
-// ask starts a call with one message, of n bytes, as answer, and returns before reading it. A
-// status instead of the message is returned as error.
+// ask starts a call and returns before it reads the answer, one message of n bytes. If the answer
+// is a status without a message, ask returns it as an error.
 func (l *link) ask(ctx context.Context, name string, request proto.Message) (res *http.Response,
 	n int, err error) {
 	text := make([]byte, prefix)
@@ -120,7 +121,7 @@ func (l *link) ask(ctx context.Context, name string, request proto.Message) (res
 	return res, int(length), nil
 }
 
-// endOf reads the end of the answer after a message, and returns its status.
+// endOf reads the end of the answer after the message, and returns the call's status.
 func endOf(res *http.Response) error {
 	var more [1]byte
 	if n, err := io.ReadFull(res.Body, more[:]); n > 0 || !errors.Is(err, io.EOF) {

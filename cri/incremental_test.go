@@ -19,7 +19,7 @@ import (
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// answers serves what handle writes to every call. grpc: it is gRPC that asks.
+// answers serves the output of handle to every call. grpc: the call is made with gRPC.
 func answers(t *testing.T, handle func(w http.ResponseWriter, grpc bool)) *Client {
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", path)
@@ -40,7 +40,7 @@ func answers(t *testing.T, handle func(w http.ResponseWriter, grpc bool)) *Clien
 	return c
 }
 
-// message is a list of n images, as gRPC sends it.
+// message returns a list of n images, as gRPC sends it.
 func message(t *testing.T, n, bytes int) []byte {
 	var m runtimev1.ListImagesResponse
 	for i := range n {
@@ -78,8 +78,8 @@ func TestALargeListIsTakenWhileItComes(t *testing.T) {
 	}
 }
 
-// A rejection is not requested again: a runtime that is slow to find its answer too large leaves the rest of the
-// time for the list in parts.
+// A rejection is not requested again: a runtime that is slow to find its answer too large leaves
+// the rest of the time for the list in parts.
 func TestRejectionIsNotRetried(t *testing.T) {
 	for name, begin := range map[string]func(http.ResponseWriter){
 		"at once":        func(w http.ResponseWriter) { w.Header().Del("Trailer") },
@@ -112,7 +112,8 @@ func TestRejectionIsNotRetried(t *testing.T) {
 	}
 }
 
-// If all containers exceed the limit of the runtime, and it is slow to find that, they are listed in parts.
+// If all containers exceed the limit of the runtime, and it is slow to find that, they are listed
+// in parts.
 func TestSlowRejectionLeavesTimeForParts(t *testing.T) {
 	t.Parallel()
 	r := node(t)

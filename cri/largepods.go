@@ -20,9 +20,9 @@ type Untold struct {
 	Dead bool
 }
 
-// anySandboxes lists all sandboxes. A pod may have 256 KiB of annotations, repeated by each of its
-// sandboxes, those of finished pods included: 65 of them exceed maxMessage. Lists that exceed one
-// answer are requested in parts.
+// anySandboxes lists all sandboxes, in parts if they exceed one answer. A pod may have 256 KiB of
+// annotations, and each of its sandboxes repeats them, even after the pod has finished: 65 such
+// sandboxes exceed maxMessage.
 func (c *Client) anySandboxes(ctx context.Context, known []string) ([]PodSandbox, Untold, error) {
 	out, err := c.listSandboxes(ctx, nil, nil)
 	if !errors.Is(err, ErrTooLarge) {
@@ -31,10 +31,10 @@ func (c *Client) anySandboxes(ctx context.Context, known []string) ([]PodSandbox
 	return c.sandboxesInParts(ctx, known)
 }
 
-// sandboxesInParts lists the ready sandboxes and those that are not. For a part that still exceeds
-// one answer it lists sandboxes named by containers, and those in known, one by one. It returns
-// ErrTooLarge if a sandbox in which something runs may be missing. Ended sandboxes for which the
-// time does not suffice are omitted.
+// sandboxesInParts lists the ready sandboxes, and then the others. If one part still exceeds one
+// answer, it lists the sandboxes that containers name, and the sandboxes in known, one by one. It
+// returns ErrTooLarge if a sandbox with a running container may be missing. It omits ended
+// sandboxes if the time does not suffice.
 func (c *Client) sandboxesInParts(ctx context.Context, known []string) (_ []PodSandbox, left Untold,
 	err error) {
 	p := largePods{c: c, seen: map[string]bool{}}
@@ -46,7 +46,8 @@ func (c *Client) sandboxesInParts(ctx context.Context, known []string) (_ []PodS
 	if alive != nil && (!ready || !errors.Is(alive, ErrTooLarge)) {
 		return nil, left, alive
 	}
-	// Ended sandboxes may be tens of thousands, and must not use up the time for the others.
+	// A node may have tens of thousands of ended sandboxes. They must not use up the time for the
+	// others.
 	within, cancel := halfOf(ctx)
 	defer cancel()
 	over, err := p.state(within, runtimev1.PodSandboxState_SANDBOX_NOTREADY)
@@ -71,10 +72,11 @@ func (c *Client) sandboxesInParts(ctx context.Context, known []string) (_ []PodS
 type largePods struct {
 	c    *Client
 	out  []PodSandbox
-	seen map[string]bool // IDs in out, and those requested
+	seen map[string]bool // IDs in out, and other requested IDs
 }
 
-// state lists the sandboxes of one state. It returns false if they also exceed one answer.
+// state lists the sandboxes of one state. It returns false if the sandboxes of that state exceed
+// one answer too.
 func (p *largePods) state(ctx context.Context, state runtimev1.PodSandboxState) (whole bool,
 	err error) {
 	items, err := p.c.listSandboxes(ctx,
@@ -95,8 +97,8 @@ func (p *largePods) state(ctx context.Context, state runtimev1.PodSandboxState) 
 	return true, nil
 }
 
-// namedBy lists the sandboxes that containers in some states name. It fails unless it can list all
-// of them.
+// namedBy lists the sandboxes that containers in the given states name. It fails unless it can list
+// all of these sandboxes.
 func (p *largePods) namedBy(ctx context.Context, states ...ContainerState) error {
 	ids := map[string]bool{}
 	for _, state := range states {
@@ -114,8 +116,8 @@ func (p *largePods) namedBy(ctx context.Context, states ...ContainerState) error
 	return p.each(ctx, slices.Sorted(maps.Keys(ids)))
 }
 
-// each lists sandboxes by their IDs, one by one, except those already listed. A missing sandbox is
-// no error.
+// each lists sandboxes by their IDs, one by one, except sandboxes already listed. A missing sandbox
+// is no error.
 func (p *largePods) each(ctx context.Context, ids []string) error {
 	for _, id := range ids {
 		if p.seen[id] {
@@ -133,10 +135,10 @@ func (p *largePods) each(ctx context.Context, ids []string) error {
 }
 
 // SandboxesOf lists a pod's sandboxes, in any state. It returns ErrTooLarge if some may be missing.
-// If all sandboxes exceed one answer it lists those with the kubelet's label: a client that labels
-// one sandbox of a pod labels all. Clients without a kubelet may not set the label. The call is
-// part of an eviction, which has only the pod's grace period: it waits for other lists of
-// everything no longer than patienceForList.
+// If all sandboxes exceed one answer, it lists the sandboxes with the kubelet's label: a CRI client
+// that labels one sandbox of a pod labels all. CRI clients other than a kubelet may not set the
+// label; then it lists all sandboxes in parts. The call is part of an eviction, which has only the
+// pod's grace period. It therefore waits for other complete lists no longer than patienceForList.
 func (c *Client) SandboxesOf(ctx context.Context, uid string) (of []PodSandbox, err error) {
 	ctx, done := c.link.exclusiveSoon(ctx, c.timeouts.list)
 	defer done()

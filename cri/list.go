@@ -17,17 +17,18 @@ type Listing struct {
 }
 
 // Intervals for refreshing details. Details of containers can change in place (the kubelet resizes
-// pods). A verbose status takes about 0.5 ms: List refreshes a limited number, which adds at most
-// 16 ms. Details of sandboxes rarely change, and their status takes twice as long. If the runtime
-// reports changes (method SetEvents), only unsolicited changes by another NRI plugin are missed: no
-// plugin is notified of them (containerd 2.4.2 internal/nri/nri.go applyUpdates).
+// pods). A verbose status takes about 0.5 ms. List refreshes at most refreshMax of them, which adds
+// at most 16 ms. Details of sandboxes rarely change, and their status takes twice as long. If the
+// runtime reports changes (SetEvents), List misses only unsolicited changes by another NRI plugin,
+// because the runtime notifies no plugin of them (containerd 2.4.2 internal/nri/nri.go
+// applyUpdates).
 const (
 	refreshAge     = time.Minute
 	refreshTold    = 5 * time.Minute
 	refreshSandbox = 10 * time.Minute
 	refreshMax     = 32
-	// retryAge is the delay before a status that timed out is requested again: it costs its whole
-	// timeout.
+	// retryAge is the delay before a status that timed out is requested again, because another
+	// timeout delays the whole List.
 	retryAge = 10 * time.Second
 	// plainAge is the time for which the plain status is requested after the verbose one timed out
 	// repeatedly.
@@ -48,22 +49,22 @@ type Lister struct {
 type remembered[D any] struct {
 	detail   D
 	answered bool // detail is valid
-	// the verbose answer was too large and stays so; the plain one is requested since
+	// the verbose answer was too large, so only the plain status is requested
 	refused bool
 	late    int       // consecutive timeouts of the verbose status
-	plain   time.Time // the plain status is requested until then, because of those
-	// an exited container: its cached details stay valid, and missing ones are not urgent
+	plain   time.Time // the plain status is requested until then, because the verbose one timed out
+	// the container has exited: cached details stay valid, and missing details are not urgent
 	dead      bool
-	changed   bool           // reported as changed since the answer
+	changed   bool           // a change was reported since the answer
 	state     ContainerState // listed state when the answer was requested
-	asked     time.Time      // last request, answered or not; zero: never
+	asked     time.Time      // last request, even without an answer; zero: never
 	notBefore time.Time      // earliest next request
 }
 
 // statusRequest is a pending request for a status.
 type statusRequest struct {
-	lastRequest time.Time // the last time
-	urgent      bool      // no details are known, or only those of another state
+	lastRequest time.Time // of this status; zero: never, or a change was reported
+	urgent      bool      // no details are known, or only details of another state
 	do          func(ctx context.Context, limit time.Duration) error
 }
 
@@ -73,8 +74,8 @@ func NewLister(c *Client) *Lister {
 }
 
 // SetEvents sets whether the runtime reports each change of its objects (told), and the containers
-// changed since the last List. If it does, List refreshes the details of changed containers as soon
-// as it refreshes any, and others every five minutes.
+// changed since the last List. If changes are reported, List refreshes the details of changed
+// containers first, and those of other containers only every five minutes.
 func (l *Lister) SetEvents(told bool, changed map[string]bool) {
 	l.changesReported = told
 	for id := range changed {
@@ -87,20 +88,20 @@ func (l *Lister) SetEvents(told bool, changed map[string]bool) {
 // List lists all sandboxes and all containers, with details.
 //
 // It requests the details of new sandboxes, of new containers that have not exited, and of
-// containers that have started since. It refreshes details older than a minute (sandboxes: ten;
-// after SetEvents: five). It requests once the details and the end of containers that have exited in a
-// ready sandbox, because they count in the request of its pod. The refreshes are limited to 32 per
-// List.
+// containers that have started since. It refreshes details of containers after one minute (five
+// after SetEvents) and of sandboxes after ten. For containers that have exited in a ready sandbox,
+// it requests the details and the end once, because they count in the request of the pod. A List
+// makes at most 32 requests that are not urgent.
 //
-// A sandbox or container that disappears between two calls, or with a failed status, has no details
-// or the cached ones. This is no error, and a later List retries. A sandbox or container with a
-// verbose status that is too large is Refused, and its plain status is used from then on. A sandbox
-// with a list of containers that is too large is Refused, and does not prevent the listing of
-// others (see listInParts).
+// If a status fails, or the sandbox or container disappears between two calls, the details are
+// absent or the cached ones. This is no error, and a later List retries. If a verbose status is too
+// large, the sandbox or container is Refused, and its plain status is used from then on. If the
+// list of a sandbox's containers is too large, the sandbox is Refused, and the others are still
+// listed (see listInParts).
 //
-// Of pods without a ready sandbox, at most maxEnded exited containers and at most maxEnded
-// sandboxes are listed, plus those that may be static or have relevant annotations. If the list of
-// all sandboxes is too large for one answer, only new sandboxes without a container that may run
+// Of pods without a ready sandbox, List returns at most maxEnded exited containers and at most
+// maxEnded sandboxes, plus the sandboxes that may be static or have relevant annotations. If the
+// list of all sandboxes is too large for one answer, new sandboxes without a container that may run
 // can be missing. When ctx ends, or a status times out, List returns the details known so far.
 func (l *Lister) List(ctx context.Context) (Listing, error) {
 	within, done := l.client.link.exclusive(ctx, l.client.timeouts.list)
@@ -121,7 +122,7 @@ func (l *Lister) List(ctx context.Context) (Listing, error) {
 		return out, err
 	}
 	out.Sandboxes = over.trim(out.Sandboxes, out.Containers)
-	done() // the following answers are small
+	done() // the answers below are small
 	end, _ := within.Deadline()
 	ctx, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
@@ -171,7 +172,7 @@ func (l *Lister) update(now Listing) (asks []statusRequest) {
 		}
 		containers[c.ID] = k
 		k.dead = c.State == Exited
-		// its end is not known yet
+		// the container has exited, and its end is not known yet
 		ended := k.dead && k.answered && k.state != Exited && ready[c.SandboxID]
 		wanted, age := !k.dead || !k.answered || ended, old
 		if ended { // events do not report the end
@@ -200,8 +201,8 @@ func carry[D any](old map[string]*remembered[D], id string) *remembered[D] {
 	return &remembered[D]{}
 }
 
-// appendDue appends a request if the status was never answered, the state has changed since, or the
-// answer is so old that it may be stale.
+// appendDue appends a request if the status was never answered, the state or the object has changed
+// since, or the answer is older than old.
 func (k *remembered[D]) appendDue(asks []statusRequest, state ContainerState, alive bool,
 	now time.Time, old time.Duration,
 	status func(ctx context.Context, verbose bool) (D, error)) []statusRequest {
@@ -229,7 +230,7 @@ func (k *remembered[D]) appendDue(asks []statusRequest, state ContainerState, al
 			err = nil
 		}
 		late := errors.Is(err, context.DeadlineExceeded)
-		// the caller's time has ended, which is no fault of this status
+		// the caller's deadline ended the call, not a slow status
 		if ctx.Err() != nil || hurried && late {
 			return context.DeadlineExceeded
 		}
@@ -249,7 +250,7 @@ func (k *remembered[D]) appendDue(asks []statusRequest, state ContainerState, al
 }
 
 // recordTimeout records a timeout. After the second timeout of the verbose status the plain one is
-// requested instead: a slow runtime needs seconds for a status that a tenant has filled.
+// requested instead: a slow runtime needs seconds for a status that a tenant has made large.
 func (k *remembered[D]) recordTimeout(now time.Time, verbose bool) {
 	k.notBefore = now.Add(retryAge)
 	if !verbose {
@@ -260,8 +261,8 @@ func (k *remembered[D]) recordTimeout(now time.Time, verbose bool) {
 	}
 }
 
-// plan orders requests: urgent ones first, of these the never requested ones first, then the oldest
-// of the others.
+// plan orders requests: urgent requests first, then the others, each by the time of the last
+// request. It drops the requests beyond refreshMax that are not urgent.
 func plan(asks []statusRequest) []statusRequest {
 	slices.SortStableFunc(asks, func(a, b statusRequest) int {
 		if a.urgent != b.urgent {
@@ -279,8 +280,8 @@ func plan(asks []statusRequest) []statusRequest {
 	return asks[:min(len(asks), urgent+refreshMax)]
 }
 
-// details executes requests until one times out: a hung runtime costs one timeout per List. The
-// request that timed out is last in the next List, so it does not delay the others forever.
+// details executes requests until one times out, so that a hung runtime delays each List by one
+// timeout only. The next List sends the request that timed out last.
 func (l *Lister) details(ctx context.Context, asks []statusRequest) {
 	for _, a := range asks {
 		if errors.Is(a.do(ctx, l.client.timeouts.status), context.DeadlineExceeded) {

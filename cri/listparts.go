@@ -12,10 +12,10 @@ import (
 )
 
 // aliveStates are the states of containers that may run, in the order of their life cycle: a
-// container that changes its state between two of the calls is listed twice, never omitted.
+// container that changes its state between two calls may be listed twice, but is not omitted.
 var aliveStates = []ContainerState{Created, Running, Unknown}
 
-// inState returns a filter; an empty ID selects all sandboxes.
+// inState returns a filter for containers in a state; an empty ID selects all sandboxes.
 func inState(sandboxID string, state ContainerState) *runtimev1.ContainerFilter {
 	return &runtimev1.ContainerFilter{
 		PodSandboxId: sandboxID, State: &runtimev1.ContainerStateValue{State: runtimev1.ContainerState(
@@ -41,7 +41,7 @@ func (c *Client) listAlive(ctx context.Context) (out []Container, err error) {
 	return out, nil
 }
 
-// Alive lists the ready sandboxes, and then the containers of all sandboxes that have not exited,
+// Alive lists the ready sandboxes, and then all containers that have not exited, in any sandbox,
 // without details from a status. It makes four calls, regardless of the number of dead containers.
 // It returns ErrTooLarge if a list exceeds one answer.
 func (c *Client) Alive(ctx context.Context) (sandboxes []PodSandbox, containers []Container,
@@ -59,8 +59,9 @@ func (c *Client) Alive(ctx context.Context) (sandboxes []PodSandbox, containers 
 	return sandboxes, containers, err
 }
 
-// containersByState lists the containers of a sandbox state by state, because all together exceed
-// one answer. tooLarge are the states that exceed one answer by themselves.
+// containersByState lists the containers of a sandbox state by state, for a sandbox with more
+// containers than fit into one answer. tooLarge lists the states with containers that still exceed
+// one answer.
 func (c *Client) containersByState(ctx context.Context, sandboxID string) (out []Container,
 	tooLarge []ContainerState, err error) {
 	seen := map[string]bool{}
@@ -85,7 +86,8 @@ func (c *Client) containersByState(ctx context.Context, sandboxID string) (out [
 }
 
 // NotExited lists the containers of a sandbox that have not exited, regardless of the number of
-// exited ones. ContainersOf lists all in one call.
+// exited ones. ContainersOf does the same in one call, which a large number of exited containers
+// makes fail.
 func (c *Client) NotExited(ctx context.Context, sandboxID string) (out []Container, err error) {
 	items, tooLarge, err := c.containersByState(ctx, sandboxID)
 	notExited := func(s ContainerState) bool { return s != Exited }
@@ -95,14 +97,15 @@ func (c *Client) NotExited(ctx context.Context, sandboxID string) (out []Contain
 	return slices.DeleteFunc(items, func(one Container) bool { return one.State == Exited }), err
 }
 
-// listInParts lists containers if all together exceed one answer. It first lists those that may
-// run, of all sandboxes in one call per state, then exited ones in ready sandboxes, sandbox by
-// sandbox. Thousands of dead containers do not cost one call each: the agent must be able to start
-// on such a node. Exited containers are omitted if half of the time does not suffice.
+// listInParts lists containers if all together exceed one answer. It first lists the containers
+// that may run, of all sandboxes, with one call per state. Then it lists the exited containers of
+// each ready sandbox. The number of calls does not grow with the number of dead containers, so that
+// the agent can start on a node with thousands. Exited containers are omitted if half of the time
+// does not suffice.
 //
-// Only if those that may run are also too large, as one tenant can make them, it lists each
-// sandbox, ready ones first. Other sandboxes for which the time does not suffice are Refused, as
-// are sandboxes with a part that is too large.
+// If the containers that may run exceed one answer too, which one tenant can cause, it lists the
+// containers of each sandbox, ready sandboxes first. A sandbox that is not ready is Refused if the
+// time does not suffice. Any sandbox is Refused if a part of its list is too large.
 func (c *Client) listInParts(ctx context.Context, sandboxes []PodSandbox,
 	keep func(*Container) bool) (out []Container, err error) {
 	out, err = c.listAlive(ctx)
@@ -144,7 +147,7 @@ func (c *Client) listInParts(ctx context.Context, sandboxes []PodSandbox,
 	return out, nil
 }
 
-// partOf lists a sandbox's containers: all, or those that have exited.
+// partOf lists a sandbox's containers: all, or only the exited ones.
 func (c *Client) partOf(ctx context.Context, sandboxID string, all bool) (items []Container,
 	tooLarge []ContainerState, err error) {
 	filter := inState(sandboxID, Exited)
@@ -163,7 +166,7 @@ func (c *Client) partOf(ctx context.Context, sandboxID string, all bool) (items 
 	return nil, []ContainerState{Exited}, nil
 }
 
-// readyFirst returns the sandboxes with the ready ones first, then the newest.
+// readyFirst returns the ready sandboxes in their order, then the others, newest first.
 func readyFirst(sandboxes []PodSandbox) []*PodSandbox {
 	out := make([]*PodSandbox, 0, len(sandboxes))
 	for i := range sandboxes {

@@ -13,10 +13,10 @@ import (
 )
 
 // pruningCodec is a protobuf codec that decodes only the fields that this package needs. Tenants
-// fill most of a runtime's answers: a pod's annotations have up to 256 KiB, its labels and hooks a
-// megabyte, and its environment is in the verbose status twice, with six bytes for one. So the
-// codec reads the received chunks directly and skips other fields: an answer is in memory once,
-// never twice.
+// control most of the data in a runtime's answers. A pod's annotations have up to 256 KiB, and its
+// labels and hooks up to a megabyte. Its environment is in the verbose status twice, with up to six
+// bytes for each byte. The codec therefore reads the received chunks directly and skips other
+// fields, so that an answer is in memory only once.
 type pruningCodec struct{ encoding.CodecV2 }
 
 func newPruningCodec() pruningCodec { return pruningCodec{encoding.GetCodecV2("proto")} }
@@ -45,15 +45,14 @@ func (c pruningCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	return proto.Unmarshal(text, m)
 }
 
-// Limits of the decoded fields, in addition to that of the whole answer. Names and paths of a
-// kubelet are far below. A longer field is absent.
+// Limits of the decoded fields, in addition to the limit of the whole answer. Names and paths from
+// a kubelet are far below. A field above its limit is absent.
 const (
 	maxText    = 4 << 10 // bytes of a string
 	maxEntries = 64      // entries of the maps of a message, without relevantKeys
-	// of a list: a node has some hundred pods and a few dead containers of each
+	// items of a list: a node has some hundred pods with a few dead containers each
 	maxItems = 20_000
-	// of the lists of strings in an item, the first ones: the number of tags of an image is not
-	// limited
+	// strings in each list within an item, for example the tags of an image; the rest is dropped
 	maxWithin = 1000
 )
 
@@ -63,34 +62,34 @@ var (
 	errTooMany = fmt.Errorf("more than %d items, larger than max", maxItems)
 )
 
-// schema selects the fields of a message to decode. Numbers are decoded, strings if they are not
-// longer than maxText.
+// schema selects the fields of a message to decode. Numbers are always decoded, and strings if they
+// are not longer than maxText.
 type schema struct {
 	fields map[protowire.Number]*schema // of a message; nil: not a message
 	list   bool                         // repeated
-	// of a map of strings: reports whether to decode the key when n others were; nil: not a map
+	// of a map of strings: reports whether to decode an entry after n other entries; nil: not a map
 	keys func(key []byte, n int) bool
-	json map[string]*member // of such a map: values that are JSON, by key
+	json map[string]*member // of a map: the needed parts of values that are JSON, by key
 }
 
 // pruner reads a message and writes a shorter one.
 type pruner struct {
 	chunks mem.BufferSlice // chunks after cur
 	cur    []byte
-	last   mem.BufferSlice // cur is the data of its first chunk
+	last   mem.BufferSlice // chunks from the one that cur is a part of
 	from   io.Reader       // data after the chunks; nil: none
 	room   []byte          // buffer for from
 	broken error           // error of from
-	// free chunks as soon as they are read, so that the decoded items can reuse the memory of a list
-	// of megabytes
+	// free chunks as soon as they are read, so that the decoded items can reuse the memory of a large
+	// list
 	frees bool
 	at    int // bytes read
 	depth int // of the current message; 1: the answer
-	inner int // number of enclosing lists within its items
-	items int // of the answer's lists
+	inner int // number of enclosing lists within an item of the answer
+	items int // number of items of the answer's lists
 }
 
-// more ensures that cur has a byte, and reports whether one exists.
+// more ensures that cur is not empty. It returns false at the end of the data.
 func (p *pruner) more() bool {
 	for len(p.cur) == 0 {
 		if len(p.chunks) == 0 {
@@ -99,7 +98,7 @@ func (p *pruner) more() bool {
 			}
 			continue
 		}
-		if p.frees && p.last != nil { // grpc frees the value in its place
+		if p.frees && p.last != nil { // replaced, because grpc frees all chunks later
 			p.last[0].Free()
 			p.last[0] = mem.SliceBuffer(nil)
 		}
@@ -209,8 +208,8 @@ func (p *pruner) message(n int, of *schema, out []byte) ([]byte, error) {
 	return out, nil
 }
 
-// eachItem calls item with the needed fields of each item of a list's message of n bytes. item must
-// not keep the text.
+// eachItem reads a message of n bytes that contains a list, and calls item with the needed fields
+// of each item. item must not keep text.
 func (p *pruner) eachItem(n int, of *schema, item func(text []byte) error) error {
 	p.depth = 1
 	var text []byte
@@ -263,11 +262,11 @@ func (p *pruner) skipNumber(kind protowire.Type) bool {
 	return false
 }
 
-// counts holds the numbers of entries of maps, and of items of lists of strings and of messages, of
-// a message.
+// counts holds three numbers of one message: entries of maps, items of lists of strings, and items
+// of lists of messages.
 type counts struct{ entries, items, messages int }
 
-// value appends a field that has a length.
+// value appends a field of n bytes, if it is needed.
 func (p *pruner) value(tag uint64, n int, of *schema, has *counts, out []byte) ([]byte, error) {
 	switch {
 	case of == nil || !of.list:
@@ -300,9 +299,10 @@ func (p *pruner) value(tag uint64, n int, of *schema, has *counts, out []byte) (
 	return out, nil
 }
 
-// nested appends a message. In a list below an answer's items, a message without needed fields is
-// omitted and not counted: a tenant may give a container thousands of mounts, of which only those
-// of images are needed. No counted message is omitted, because the image may be in use.
+// nested appends a message. In a list within an item of the answer, it omits a message without
+// needed fields and does not count it: a tenant may give a container thousands of mounts, but only
+// image mounts are needed. Too many counted messages are an error, because an omitted image could
+// be in use.
 func (p *pruner) nested(tag uint64, n int, of *schema, has *counts, out []byte) ([]byte, error) {
 	from, item := len(out), p.depth > 1 && of.list
 	at := begin(&out, tag)
@@ -326,7 +326,7 @@ func (p *pruner) nested(tag uint64, n int, of *schema, has *counts, out []byte) 
 }
 
 // lengthSize is the number of bytes of a length that is written after its content: a varint may
-// have zeros at its end.
+// have redundant bytes at its end.
 const lengthSize = 4
 
 // begin appends a tag and space for the length of the following content, which end writes.
@@ -344,8 +344,8 @@ func end(out []byte, at int) {
 	out[at-1] &= 0x7f
 }
 
-// entry appends an entry of a map, {key = 1, value = 2}, if its key is needed. The key is expected
-// first, as all known runtimes write it; JSON before its key is not decoded.
+// entry appends an entry of a map, {key = 1, value = 2}, if its key is needed. All known runtimes
+// write the key first; a JSON value before its key is not decoded.
 func (p *pruner) entry(tag uint64, n int, of *schema, entries *int, out []byte) ([]byte, error) {
 	from, until := len(out), p.at+n
 	at := begin(&out, tag)

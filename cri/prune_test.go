@@ -232,7 +232,8 @@ func FuzzThinJSON(f *testing.F) {
 	})
 }
 
-// hasOddNames reports names in another case or with escapes, which encoding/json accepts and no runtime writes.
+// hasOddNames reports names in another case or with escapes, which encoding/json accepts and no
+// runtime writes.
 func hasOddNames(text string) bool {
 	return strings.Contains(text, `\u`) || strings.ContainsFunc(text, func(r rune) bool { return r > 126 }) || text != lowerNames(text)
 }

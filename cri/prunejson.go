@@ -8,11 +8,11 @@ import (
 
 // member selects the parts of a JSON value to decode.
 type member struct {
-	// of an object; nil: the whole value, if it is not longer than maxText
+	// needed members of an object; nil: the whole value, if it is not longer than maxText
 	members map[string]*member
 }
 
-// memberOf returns the parts of a JSON text that are decoded into a type.
+// memberOf returns the parts of a JSON text that json.Unmarshal decodes into a type.
 func memberOf(t reflect.Type) *member {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -28,7 +28,8 @@ func memberOf(t reflect.Type) *member {
 	return m
 }
 
-// json appends the needed parts of JSON of n bytes. Invalid JSON results in invalid JSON.
+// json appends the needed parts of a JSON text of n bytes. For invalid JSON the appended text is
+// invalid too.
 func (p *pruner) json(n int, of *member, out []byte) []byte {
 	j := jsonPruner{pruner: p, end: p.at + n}
 	if text, ok := j.value(of, out); ok {
@@ -55,8 +56,7 @@ func (j *jsonPruner) rest() []byte {
 	return j.cur[:min(len(j.cur), j.end-j.at)]
 }
 
-// peek returns the next byte that is not a space; 0: the text has ended, because JSON contains no
-// such byte.
+// peek returns the next byte that is not a space; 0: the text has ended. JSON contains no byte 0.
 func (j *jsonPruner) peek() byte {
 	for {
 		b := j.rest()
@@ -131,7 +131,7 @@ func (j *jsonPruner) whole(out []byte, limit int) ([]byte, bool) {
 	return out, true
 }
 
-// scan reads the next value part by part. keep must skip each part.
+// scan reads the next value part by part. keep must advance past each part.
 func (j *jsonPruner) scan(keep func([]byte)) {
 	depth := 0
 	for b := j.rest(); len(b) > 0; b = j.rest() {
@@ -148,7 +148,7 @@ func (j *jsonPruner) scan(keep func([]byte)) {
 			if keep(b[:1]); c == '}' || c == ']' {
 				depth--
 			}
-		default: // a number, a word, a part of one that continues in the next chunk, or a space
+		default: // a number, a word, a part of either that continues in the next chunk, or a space
 			n := bytes.IndexAny(b, "\"{}[],: \n\t\r")
 			if n < 0 {
 				keep(b)

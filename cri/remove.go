@@ -9,10 +9,10 @@ import (
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// RemoveContainer makes the runtime delete a container and its writable layer. A runtime kills a
-// running container (runtime/v1 api.proto: "forcibly"), so the caller must check the state just
-// before. The call may be repeated: a missing container is no error. Its timeout is the kubelet's
-// (runtimeRequestTimeout).
+// RemoveContainer makes the runtime delete a container and its writable layer. A runtime first
+// kills a running container (runtime/v1 api.proto: "forcibly"), so the caller must check the state
+// immediately before. The call may be repeated: a missing container is no error. Its timeout is the
+// kubelet's (runtimeRequestTimeout).
 func (c *Client) RemoveContainer(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeouts.change)
 	defer cancel()
@@ -25,8 +25,8 @@ func (c *Client) RemoveContainer(ctx context.Context, id string) error {
 
 // RemoveImage makes the image service delete an image under all of its names. handler is the
 // Image's RuntimeHandler. No runtime checks whether the image is pinned or in use (containerd 2.4
-// internal/cri/server/images/image_remove.go): the caller must. containerd returns when the last
-// reference's layers are deleted from the disk. A missing image is no error.
+// internal/cri/server/images/image_remove.go): the caller must check. containerd returns after it
+// has deleted the layers without further references from the disk. A missing image is no error.
 func (c *Client) RemoveImage(ctx context.Context, id, handler string) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeouts.change)
 	defer cancel()
@@ -48,14 +48,14 @@ func (c *Client) ImageStatus(ctx context.Context, ref string) (Image, error) {
 	if err != nil {
 		return Image{}, c.imageLink.wrap(verb, err)
 	}
-	if res.GetImage().GetId() == "" { // a missing image in the CRI
+	if res.GetImage().GetId() == "" { // the CRI's answer for a missing image
 		return Image{}, fmt.Errorf("%s runtime %s: %w", verb, c.imageLink.endpoint, ErrNotFound)
 	}
 	return imageOf(res.GetImage()), nil
 }
 
-// SandboxStatus requests one sandbox, and the image of its pause process as the runtime names it;
-// empty: not reported. It returns ErrNotFound for an unknown sandbox.
+// SandboxStatus requests one sandbox, and the runtime's reference of the image of its pause
+// process; empty: not reported. It returns ErrNotFound for an unknown sandbox.
 func (c *Client) SandboxStatus(ctx context.Context, id string) (s PodSandbox, image string,
 	err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeouts.status)
@@ -85,8 +85,8 @@ func (c *Client) SandboxStatus(ctx context.Context, id string) (s PodSandbox, im
 	return s, parseVerbose(res.GetInfo()).Image, nil
 }
 
-// SandboxImages returns the references of the images for sandboxes in the runtime's configuration;
-// none: not reported. They are in the verbose status in a runtime-specific form.
+// SandboxImages returns the references of the images that the runtime is configured to use for
+// sandboxes; nil: not reported. They come from the verbose status in a runtime-specific form.
 func (c *Client) SandboxImages(ctx context.Context) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeouts.list)
 	defer cancel()

@@ -8,8 +8,8 @@ import (
 
 // ReopenContainerLog makes the runtime close a container's log and open its path again, after the
 // file was renamed. It fails for a container that is not running (runtime/v1 api.proto;
-// containerd's message differs), and with ErrNotFound for an unknown one. After an error the
-// runtime may have reopened the log nevertheless and written to the new file.
+// containerd's message differs), and with ErrNotFound for an unknown one. Even after an error the
+// runtime may have reopened the log and written to the new file.
 func (c *Client) ReopenContainerLog(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeouts.list)
 	defer cancel()

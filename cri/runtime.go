@@ -23,7 +23,7 @@ func (c *Client) Version(ctx context.Context) (Version, error) {
 }
 
 // Condition is a condition of the runtime. Every runtime reports the Types RuntimeReady and
-// NetworkReady (runtime/v1 api.proto); others are for people.
+// NetworkReady (runtime/v1 api.proto); other types are for people.
 type Condition struct {
 	Type            string
 	Status          bool

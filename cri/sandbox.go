@@ -21,7 +21,7 @@ type PodSandbox struct {
 	CreatedAt       time.Time // zero: unknown
 	// relevant annotations of the pod: kubernetes.io/config.* and jettison/*
 	Annotations    map[string]string
-	RuntimeHandler string // of the RuntimeClass; empty: the default one
+	RuntimeHandler string // of the RuntimeClass; empty: the default handler
 	// kind of the pod's controller, guessed from its labels; empty: unknown, or the status was not
 	// requested
 	Owner string
@@ -31,20 +31,21 @@ type PodSandbox struct {
 
 	// The other fields come from the verbose status in a runtime-specific form and may be absent.
 
-	// CgroupParent is the pod's cgroup as configured in the runtime: "/kubepods/burstable/pod<uid>" or
-	// "kubepods-burstable-pod<uid>.slice". Empty: not reported.
+	// CgroupParent is the pod's cgroup as configured in the runtime: "/kubepods/burstable/pod<uid>"
+	// or "kubepods-burstable-pod<uid>.slice". Empty: not reported.
 	CgroupParent string
 	// Resources of the whole pod that the kubelet sent to the runtime at its start
 	// (pkg/kubelet/kuberuntime kuberuntime_sandbox_linux.go applySandboxResources), without the
-	// overhead. CPUShares is the weight of its request, in the unit of a container's. MemoryLimit is
-	// the sum of the limits of all containers that have one, in bytes. nil: not sent, or none.
+	// overhead. CPUShares is the weight of the pod's CPU request, in the unit of Container.CPUShares.
+	// MemoryLimit is the sum of the limits of all containers with a limit, in bytes. nil: not sent,
+	// or no value.
 	CPUShares   *uint64
 	MemoryLimit *uint64
 	// Overhead is the amount of memory, in bytes, that the RuntimeClass adds to the pod's request.
 	// nil: not sent.
 	Overhead *uint64
-	// PID of the sandbox's own process on the node (pause). 0: unknown, none (CRI-O's drop_infra_ctr),
-	// or not Ready. The PID may have been reused.
+	// PID of the sandbox's own process (pause), in the node's PID namespace. 0: unknown, no process
+	// (CRI-O's drop_infra_ctr), or not Ready. The PID may have been reused.
 	PID int
 }
 
@@ -104,8 +105,8 @@ const (
 	labelJob          = "batch.kubernetes.io/job-name"
 )
 
-// ownerOf guesses the kind of a pod's controller. Any client may write labels: the result is no
-// proof.
+// ownerOf guesses the kind of a pod's controller. Any client may write labels, so the result is
+// only a guess.
 func ownerOf(labels map[string]string) string {
 	has := func(label string) bool { _, ok := labels[label]; return ok }
 	switch {

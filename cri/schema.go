@@ -12,7 +12,7 @@ import (
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Needed fields of a sandbox, a container and an image, by their names in the CRI. For a map, Keeps
+// Needed fields of a sandbox, a container and an image, by their names in the CRI. Of a map, Keeps
 // selects the entries.
 var (
 	ofSandbox   = []string{"id", "metadata", "state", "created_at", "annotations", "runtime_handler"}
@@ -57,7 +57,7 @@ func below(field string, names []string) (out []string) {
 	return out
 }
 
-// info holds the needed values of the verbose statuses, with the types that they are decoded into.
+// info holds the needed parts of the JSON values in verbose statuses, by key.
 var info = map[string]*member{
 	"info":   memberOf(reflect.TypeFor[verboseInfo]()),
 	"config": memberOf(reflect.TypeFor[runtimeConfig]()),
@@ -111,7 +111,7 @@ func (of *schema) add(d protoreflect.MessageDescriptor, path string) {
 }
 
 // relevantKeys are the annotations and labels that determine the protection and the requests of a
-// pod. They are decoded regardless of the number of others.
+// pod. They are decoded regardless of the number of other keys.
 var relevantKeys = map[string]bool{
 	"kubernetes.io/config.source": true, "kubernetes.io/config.mirror": true,
 	"jettison/priority": true, "jettison/memory-request": true, "jettison/never-evict": true,
@@ -121,8 +121,9 @@ var relevantKeys = map[string]bool{
 	crioOldOverhead: true, crioOverhead: true, crioOldResources: true, crioResources: true,
 }
 
-// Keeps reports whether to decode an entry of a map when n others were: a relevant annotation, a
-// label of the kubelet, a file of a memory cgroup. A tenant may have thousands.
+// Keeps reports whether to decode an entry of a map after n other entries. It selects relevant
+// annotations, labels of the kubelet, and files of a memory cgroup. The number is limited, because
+// a tenant may set thousands.
 func Keeps(key []byte, n int) bool {
 	if relevantKeys[string(key)] {
 		return true

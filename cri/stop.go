@@ -58,7 +58,8 @@ func (c *Client) RemovePodSandbox(ctx context.Context, id string) error {
 }
 
 // Running counts the containers of a sandbox that the runtime lists as running. After a kill by
-// others it may list them for a while, even after StopPodSandbox has returned (containerd 2.4).
+// another process the runtime may list them as running for a while, even after StopPodSandbox has
+// returned (containerd 2.4).
 func (c *Client) Running(ctx context.Context, sandboxID string) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeouts.list)
 	defer cancel()

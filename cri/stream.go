@@ -15,11 +15,11 @@ import (
 )
 
 // limits are the limits of a whole list; the receive limit applies to each message only. A
-// container takes about 1 KiB with the kubelet's labels and annotations, and the same again when
-// decoded: both limits suffice for a node that was never cleaned.
+// container with the kubelet's labels and annotations takes about 1 KiB encoded, and 1 KiB decoded.
+// Both limits suffice for a node that was never cleaned.
 type limits struct {
-	items int // a message without any counts as one
-	bytes int // of a stream's messages, encoded
+	items int // a message without items counts as one
+	bytes int // encoded size of all messages of a stream
 }
 
 var listLimits = limits{items: 100_000, bytes: 64 << 20}
@@ -36,7 +36,7 @@ func (l limits) exceeded(items, bytes int) error {
 
 // listHints caches facts about a list.
 type listHints struct {
-	// the link's epoch in which the runtime reported that it lacks the stream, plus one; 0: never
+	// epoch of the link in which the runtime lacked the stream, plus one; 0: never
 	noStream atomic.Uint64
 	small    atomic.Bool // the last unfiltered answer was small (see largeAnswer)
 }
@@ -53,7 +53,7 @@ type listCall[T any] struct {
 	streamName, plainName string
 	streamed, plain       proto.Message
 	request, plainRequest proto.Message // of each call
-	// item decodes one; false: it is omitted.
+	// item decodes one item. It returns false to omit the item.
 	item func(text []byte) (T, bool, error)
 }
 
@@ -90,7 +90,7 @@ func (t *listCall[T]) list(ctx context.Context) ([]T, error) {
 
 // drain reads a stream to its end. A stream that breaks off is an error and never returns a partial
 // list. When drain returns, the stream has ended: the runtime must not wait for a reader
-// (cri-kernel facts: containerd blocks on one that is gone).
+// (cri-kernel facts: containerd blocks if its reader is gone).
 func (t *listCall[T]) drain(ctx context.Context) (out []T, begun bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -99,7 +99,7 @@ func (t *listCall[T]) drain(ctx context.Context) (out []T, begun bool, err error
 	if err == nil {
 		err = stream.SendMsg(t.request)
 	}
-	if err == nil || errors.Is(err, io.EOF) { // the end of the stream has the cause
+	if err == nil || errors.Is(err, io.EOF) { // RecvMsg returns the cause
 		err = stream.CloseSend()
 	}
 	if err != nil {
@@ -133,8 +133,8 @@ type answer[T any] struct {
 	of    *schema
 	item  func(text []byte) (T, bool, error)
 	items []T
-	seen  int // items of the message, kept or not
-	bytes int // of it
+	seen  int // items of the message, including omitted ones
+	bytes int // encoded size of the message
 }
 
 // decode decodes the items of a message.

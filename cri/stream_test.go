@@ -17,8 +17,8 @@ import (
 	"jettison/cri/critest"
 )
 
-// calls are all calls of a Client, by the methods of the runtime that they call (the list, and the stream if it
-// exists).
+// calls are all calls of a Client, by the methods of the runtime that they call (the list, and the
+// stream if it exists).
 var calls = []struct {
 	plain, stream string
 	do            func(context.Context, *Client) error

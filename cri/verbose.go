@@ -36,8 +36,8 @@ type verboseInfo struct {
 }
 
 // Annotations of the OCI spec of a sandbox in which CRI-O stores the resources of the whole pod, as
-// JSON of criResources (server/sandbox_run_linux.go, pkg/annotations). Later versions have new
-// names for them. CRI-O adds the pod's own annotations after them.
+// JSON of criResources (server/sandbox_run_linux.go, pkg/annotations). Later versions use new
+// names. CRI-O adds the pod's own annotations afterwards, which may overwrite these.
 const (
 	crioOldOverhead  = "io.kubernetes.cri-o.PodLinuxOverhead"
 	crioOverhead     = "pod-linux-overhead.crio.io"
@@ -45,7 +45,7 @@ const (
 	crioResources    = "pod-linux-resources.crio.io"
 )
 
-// crioAnnotations holds the values of these annotations.
+// crioAnnotations holds the values of CRI-O's annotations.
 type crioAnnotations struct {
 	OldOverhead  string `json:"io.kubernetes.cri-o.PodLinuxOverhead"`
 	Overhead     string `json:"pod-linux-overhead.crio.io"`
@@ -99,8 +99,9 @@ type ociResources struct {
 	Unified map[string]string `json:"unified"`
 }
 
-// parseVerbose decodes the known fields. An older or other runtime leaves fields absent. A field of
-// another type (a number that does not fit) is absent by itself. Invalid JSON results in no fields.
+// parseVerbose decodes the known fields. Fields that the runtime does not write are absent. If one
+// field has the wrong type, or a number that does not fit, only that field is absent. If the JSON
+// is invalid, all fields are absent.
 func parseVerbose(info map[string]string) (v verboseInfo) {
 	err := json.Unmarshal([]byte(info["info"]), &v)
 	if wrongType := (*json.UnmarshalTypeError)(nil); err != nil && !errors.As(err, &wrongType) {
@@ -125,8 +126,8 @@ type resources struct {
 	unified           map[string]string
 }
 
-// containerResources takes each value from the best source that has it: the status, which follows
-// changes in place; the OCI spec; the config that the container was created from.
+// containerResources takes each value from the first of these sources that has it: the status,
+// which reflects changes in place; the OCI spec; the config at the creation of the container.
 func (v verboseInfo) containerResources(status *runtimev1.LinuxContainerResources) (out resources) {
 	spec, config := v.RuntimeSpec.Linux.Resources, v.Config.Linux.Resources
 	if config == nil {
@@ -148,7 +149,7 @@ func (v verboseInfo) containerResources(status *runtimev1.LinuxContainerResource
 func firstSet(from ...int64) *uint64 {
 	for _, n := range from {
 		if n > 0 {
-			if n == math.MaxInt64 { // "no limit" where a number is required
+			if n == math.MaxInt64 { // stands for "no limit"
 				return nil
 			}
 			out := uint64(n)

@@ -11,8 +11,8 @@ import (
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// sandboxes, containers and images return copies: answers are encoded after the lock is released. The
-// caller holds mu.
+// The methods sandboxes, containers and images return copies, because answers are encoded after the
+// lock is released. The caller holds mu.
 
 func (r *Runtime) sandboxes(f *runtimev1.PodSandboxFilter) (out []*runtimev1.PodSandbox) {
 	for _, s := range r.Sandboxes {
@@ -172,7 +172,7 @@ func (r *Runtime) StopPodSandbox(ctx context.Context,
 }
 
 // StopContainer implements the CRI. It ends the container immediately, regardless of the grace
-// period: see Delay.
+// period. To delay the answer, set Delay.
 func (r *Runtime) StopContainer(ctx context.Context,
 	req *runtimev1.StopContainerRequest) (*runtimev1.StopContainerResponse, error) {
 	r.Change(func() { r.Stops = append(r.Stops, proto.CloneOf(req)) })
@@ -187,7 +187,7 @@ func (r *Runtime) StopContainer(ctx context.Context,
 	})
 }
 
-// ReopenContainerLog implements the CRI. It creates no file: see Answer.
+// ReopenContainerLog implements the CRI. It creates no file. To create one, set Answer.
 func (r *Runtime) ReopenContainerLog(ctx context.Context,
 	req *runtimev1.ReopenContainerLogRequest) (*runtimev1.ReopenContainerLogResponse, error) {
 	return unary(ctx, r, "ReopenContainerLog", func() (*runtimev1.ReopenContainerLogResponse, error) {

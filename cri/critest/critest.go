@@ -1,7 +1,7 @@
-// Package critest is a fake container runtime for unit tests: a gRPC server on a unix socket that
-// holds objects of the test, and can hang, fail, be slow and change its answers for each call.
+// Package critest is a fake container runtime for unit tests: a gRPC server on a unix socket. It
+// serves objects that the test sets, and can hang, fail, delay or change each answer.
 //
-//	critest.go  Runtime: its objects and its faults
+//	critest.go  Runtime: the objects and the faults of the fake
 //	calls.go    calls that list and stop
 //	remove.go   calls that remove
 //	stream.go   streamed lists
@@ -57,7 +57,8 @@ type Runtime struct {
 	// changes the answer, or each message of a stream; must keep its type
 	Answer map[string]func(any) any
 
-	Streams  bool            // has the Stream calls of cri-api 0.37; otherwise they are Unimplemented
+	// serve the Stream calls of cri-api 0.37; otherwise they are Unimplemented
+	Streams  bool
 	Batch    int             // items in a message of a stream; 0 is 1
 	Break    map[string]int  // a stream fails with BreakErr after this number of messages
 	Stall    map[string]int  // a stream blocks after this number of messages, until the caller cancels
@@ -156,7 +157,8 @@ func (r *Runtime) enter(ctx context.Context, name string) error {
 	return fail
 }
 
-// unary answers a call with the result of make, called under the lock and changed by Answer.
+// unary answers a call with the result of make, which it calls while it holds mu, changed by
+// Answer.
 func unary[M any](ctx context.Context, r *Runtime, name string, make func() (M, error)) (M, error) {
 	if err := r.enter(ctx, name); err != nil {
 		var none M

@@ -27,7 +27,7 @@ func (r *Runtime) RemoveContainer(ctx context.Context,
 	})
 }
 
-// ImageStatus implements the CRI, by id and by name.
+// ImageStatus implements the CRI. It finds images by ID and by name.
 func (r *Runtime) ImageStatus(ctx context.Context,
 	req *runtimev1.ImageStatusRequest) (*runtimev1.ImageStatusResponse, error) {
 	return unary(ctx, r, "ImageStatus", func() (*runtimev1.ImageStatusResponse, error) {

@@ -62,8 +62,8 @@ func (a *asker) take() []string {
 	return noted
 }
 
-// The runtime gets the refusal as its error, and asks once of each sandbox: before it runs, or
-// before its first container is made where it was there before the plugin.
+// The runtime gets the rejection as an error. Refuse is called once per sandbox: before the sandbox
+// runs, or, for a sandbox older than the plugin, before its first container is created.
 func TestAskerIsCalledOncePerSandbox(t *testing.T) {
 	socket, ctx, a := socketIn(t), context.Background(), &asker{refused: map[string]bool{"pod-2": true, "pod-9": true}}
 	dead := container(8, 1, api.ContainerState_CONTAINER_STOPPED)
@@ -103,14 +103,14 @@ func TestAskerIsCalledOncePerSandbox(t *testing.T) {
 		if (err == nil) != (c.refused == "") || err != nil && !strings.Contains(err.Error(), c.refused) {
 			t.Errorf("%s: error %v, want %q", c.what, err, c.refused)
 		}
-		// An answer is written before the event is taken over, which is done when the next one is
-		// answered.
+		// The plugin writes an answer before it applies the event. The event is applied when the next
+		// one is answered.
 		check(t, r.PostStartContainer(ctx, &api.PostStartContainerRequest{Pod: pod(1), Container: container(1, 1, 0)}))
 		if got := a.take(); !slices.Equal(got, c.noted) {
 			t.Errorf("%s: noted %q, want %q", c.what, got, c.noted)
 		}
 	}
-	// A pod in its hold-off is not asked about.
+	// Refuse is not called for a pod in its hold-off.
 	holds.Set(time.Now(), "uid-11", Hold{Until: time.Now().Add(time.Hour), Reason: "memory.available"})
 	if err := run(11); err == nil || !strings.Contains(err.Error(), "memory.available") {
 		t.Error(err)
@@ -127,8 +127,8 @@ func TestAskerIsCalledOncePerSandbox(t *testing.T) {
 	}
 }
 
-// However long a refusal is, and whatever is in it, the runtime gets as much of it as one message
-// holds: the connection stays, and the pod does not run.
+// A rejection text of any length and content is truncated to one message: the connection stays
+// open, and the pod is rejected.
 func TestRejectionTextIsTruncated(t *testing.T) {
 	long := strings.Repeat("\U0001f600", 2000)
 	why := map[string]string{"pod-1": "a" + long, "pod-2": long, "pod-3": strings.Repeat("x", maxText+1), "pod-4": "a\xffb"}
@@ -162,8 +162,8 @@ func TestRejectionTextIsTruncated(t *testing.T) {
 	}
 }
 
-// A pod has left when nothing of it lives: not while a container outlives its sandbox's stop, nor
-// while another sandbox of it runs.
+// SandboxRemoved is called when no part of a pod is alive: not while a container outlives its
+// stopped sandbox, nor while another sandbox of the pod runs.
 func TestPodLeavesWithItsLastContainer(t *testing.T) {
 	socket, ctx, a := socketIn(t), context.Background(), &asker{}
 	r := runtime(t, socket, nil, nil)
@@ -193,7 +193,7 @@ func TestPodLeavesWithItsLastContainer(t *testing.T) {
 		{"the other one stops", func() error { return stop(again) }, []string{"left uid-1"}},
 	} {
 		check(t, c.do())
-		// The plugin takes an event over after it has answered: the next question comes after that.
+		// The plugin applies an event after it has answered, and before it reads the next request.
 		check(t, r.RunPodSandbox(ctx, &api.RunPodSandboxRequest{Pod: pod(77)}))
 		got := slices.DeleteFunc(a.take(), func(s string) bool { return strings.Contains(s, "pod-77") })
 		if !slices.Equal(got, c.noted) {

@@ -19,9 +19,9 @@ type stream interface {
 	SetWriteDeadline(time.Time) error
 }
 
-// conn is a connection with a thread that waits in the kernel itself, by poll(2). With the Go
-// runtime's poller another, ordinary thread would wait and pass the data to the thread with a
-// priority, which takes long on a node with busy CPUs.
+// conn is a connection on which the calling thread itself waits in the kernel, with poll(2). With
+// the Go runtime's poller, another thread of ordinary priority would wait and then wake the thread
+// with raised priority. That takes long on a node with busy CPUs.
 type conn struct {
 	fd          int
 	read, write time.Time // deadlines; zero: none
@@ -40,7 +40,7 @@ func dial(ctx context.Context, path string, limit time.Duration) (*conn, error) 
 		return nil, err
 	}
 	out := &conn{}
-	// a descriptor that the runtime's poller does not know, and non-blocking as that of c
+	// a duplicate that Go's poller does not know; it stays non-blocking
 	var dupErr error
 	if err := raw.Control(func(fd uintptr) {
 		out.fd, dupErr = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0)
@@ -91,8 +91,8 @@ func (c *conn) Write(b []byte) (n int, err error) {
 	return n, nil
 }
 
-// try calls a function that does not block, and waits for the socket and repeats while the function
-// would block.
+// try calls a function that does not block. While the call returns EAGAIN, try waits for the socket
+// and repeats it.
 func (c *conn) try(events int16, deadline time.Time, call func() (int, error)) (int, error) {
 	for {
 		n, err := call()

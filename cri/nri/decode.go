@@ -12,9 +12,9 @@ import (
 	"jettison/cri"
 )
 
-// Messages of nri v0.12.5 pkg/api/api.proto, which only adds fields. Needed fields are decoded;
-// others (arguments, environment, mounts, hooks, seccomp) are skipped without a copy. A field of
-// another type than expected is malformed.
+// Messages of nri v0.12.5 pkg/api/api.proto; later versions only add fields. Needed fields are
+// decoded. Others (arguments, environment, mounts, hooks, seccomp) are skipped without a copy. A
+// field with an unexpected type is malformed.
 
 // errMalformed reports data that is not the expected protobuf message.
 var errMalformed = errors.New("malformed message")
@@ -86,7 +86,7 @@ func (f field) message(visit func(f field) error) error {
 	return each(f.bytes, visit)
 }
 
-// optional reads one of the Optional messages: {value = 1}; 0 is omitted.
+// optional reads an Optional message of the protocol: {value = 1}. A missing value is 0.
 func (f field) optional() (v uint64, err error) {
 	err = f.message(func(f field) error {
 		if f.number == 1 {
@@ -161,7 +161,7 @@ type event struct {
 	container cri.Container
 	hasPod    bool
 	hasCtr    bool
-	daemonSet bool // the pod's labels are those of a DaemonSet
+	daemonSet bool // the pod has the label of a DaemonSet's pods
 }
 
 // parseEvent reads a request: {pod = 1, container = 2}.

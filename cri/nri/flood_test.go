@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Who sends without end has a deadline as well as who sends nothing.
+// A deadline applies to a peer that sends without pause as well as to a peer that sends nothing.
 func TestDeadlineAppliesWhileDataIsAvailable(t *testing.T) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	check(t, err)
@@ -38,7 +38,7 @@ func TestDeadlineAppliesWhileDataIsAvailable(t *testing.T) {
 	}
 }
 
-// A thread with a priority rests when it had more than its share of a CPU, and only then.
+// A thread with raised priority sleeps only if it has used more than its share of a CPU.
 func TestCPUShare(t *testing.T) {
 	var used, rested time.Duration
 	s := &cpuShare{used: func() time.Duration { return used }, rest: func(d time.Duration) { rested += d }}
@@ -66,7 +66,8 @@ func TestCPUShare(t *testing.T) {
 	}
 }
 
-// A runtime that asks without end is answered, and leaves the CPU to others.
+// A runtime that sends requests without pause gets answers, and the plugin leaves CPU time to
+// others.
 func TestRuntimeFloodsRequests(t *testing.T) {
 	socket := socketIn(t)
 	r := listen(t, socket)
@@ -94,7 +95,7 @@ func TestRuntimeFloodsRequests(t *testing.T) {
 	}
 }
 
-// However messages lie in frames, no more is held than what was not taken yet.
+// The plugin keeps only data that is not consumed yet, however messages are split into frames.
 func TestFramesNeverEndWithAMessage(t *testing.T) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	check(t, err)
@@ -127,8 +128,8 @@ func TestFramesNeverEndWithAMessage(t *testing.T) {
 	}
 }
 
-// A runtime that restarts a thousand times leaves no descriptor behind, and no thread but the
-// plugin's own, which ends with it.
+// A thousand restarts of the runtime leak no descriptor and no thread. The plugin's own thread ends
+// with the plugin.
 func TestRuntimeRestartsAThousandTimes(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	socket := socketIn(t)

@@ -23,9 +23,9 @@ func PodKey(namespace, name string) string { return ByPod + namespace + "/" + na
 // ByPod is the prefix of each PodKey, and of no UID that a kubelet uses.
 const ByPod = "pod:"
 
-// DaemonSetKey returns the key that holds off all pods of a DaemonSet, from the name of one of
-// them: the name of the DaemonSet with a suffix of five characters from the API server (apiserver
-// pkg/storage/names/generate.go randomLength, v1.36.3). Empty: the name has another form.
+// DaemonSetKey returns the key that holds off all pods of a DaemonSet, from the name of one of its
+// pods: the name of the DaemonSet with a suffix of five characters from the API server (apiserver
+// pkg/storage/names/generate.go randomLength, v1.36.3). It returns "" if the name is too short.
 func DaemonSetKey(namespace, pod string) string {
 	const end = 5
 	if len(pod) <= end {
@@ -37,8 +37,9 @@ func DaemonSetKey(namespace, pod string) string {
 // ByDaemonSet is the prefix of each DaemonSetKey, and of no UID that a kubelet uses.
 const ByDaemonSet = "daemonset:"
 
-// HoldOffs holds the pods in their hold-off, by UID, PodKey or DaemonSetKey. The loop writes, the
-// plugin reads without a lock: a published map is never written again. The zero value is empty.
+// HoldOffs holds the pods in their hold-off, by UID, PodKey or DaemonSetKey. The agent's loop
+// writes, and the plugin reads without a lock: a published map is never changed. The zero value is
+// empty.
 type HoldOffs struct {
 	mu    sync.Mutex // of writers
 	held  atomic.Pointer[map[string]Hold]
@@ -64,8 +65,8 @@ func (h *HoldOffs) SetFirst(uid string, hold Hold) {
 	h.first.Store(first)
 }
 
-// Set holds a pod off, and replaces an earlier hold. It drops expired holds, and at 1024 holds the
-// one that ends first.
+// Set holds a pod off, and replaces an earlier hold. It drops expired holds. At 1024 holds it also
+// drops the hold that ends first.
 func (h *HoldOffs) Set(now time.Time, uid string, hold Hold) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -92,7 +93,7 @@ func (h *HoldOffs) Set(now time.Time, uid string, hold Hold) {
 	h.held.Store(&next)
 	h.first.Store(nil)
 	if h.spare == nil {
-		h.spare = &namedHold{} // a stored one may still be read
+		h.spare = &namedHold{} // a reader may still use the published one
 	}
 }
 
@@ -109,7 +110,7 @@ func (h *HoldOffs) Held(now time.Time, uid string) (Hold, bool) {
 	return hold, ok && now.Before(hold.Until)
 }
 
-// All returns a copy of all holds, to be saved. It may contain expired ones.
+// All returns a copy of all holds, to be saved. It may contain expired holds.
 func (h *HoldOffs) All() map[string]Hold {
 	if held := h.held.Load(); held != nil {
 		return maps.Clone(*held)

@@ -19,7 +19,7 @@ import (
 	"jettison/cri"
 )
 
-// peer is a runtime made by hand, to be wrong in ways that a real one is not.
+// peer is a fake runtime that violates the protocol in ways in which a real runtime does not.
 type peer struct {
 	t      testing.TB
 	l      net.Listener
@@ -27,7 +27,7 @@ type peer struct {
 	stream uint32
 }
 
-// listen is a runtime without a plugin yet.
+// listen returns a peer to which no plugin is connected yet.
 func listen(t testing.TB, socket string) *peer {
 	t.Helper()
 	l, err := net.Listen("unix", socket)
@@ -36,7 +36,7 @@ func listen(t testing.TB, socket string) *peer {
 	return &peer{t: t, l: l, stream: 1}
 }
 
-// accept takes the plugin's next connection, and its registration.
+// accept accepts the plugin's next connection and reads its registration.
 func (r *peer) accept() {
 	r.t.Helper()
 	var err error
@@ -72,7 +72,7 @@ func (r *peer) frame(conn uint32, payload []byte) {
 	check(r.t, err)
 }
 
-// read reads a message of the plugin's, which are of one frame.
+// read reads a message from the plugin, which sends each message in one frame.
 func (r *peer) read() (conn uint32, m message) {
 	r.t.Helper()
 	var header [frameHeader]byte
@@ -118,7 +118,7 @@ func (r *peer) call(method string, m proto.Message) {
 	}
 }
 
-// Whatever comes, it is answered with success: an error would keep a pod out.
+// The plugin answers every malformed request with success, because an error would reject the pod.
 func TestMalformedRequestsAreAdmitted(t *testing.T) {
 	socket := socketIn(t)
 	r := listen(t, socket)
@@ -152,7 +152,8 @@ func TestMalformedRequestsAreAdmitted(t *testing.T) {
 			t.Errorf("%q: %v, want Unimplemented", body, err)
 		}
 	}
-	// Longer than a message may be, in many frames, with another message behind it in the same frame.
+	// A message above the maximum length, in many frames, with another message after it in the last
+	// frame.
 	r.stream += 2
 	huge := rawMessage(r.stream, typeRequest, make([]byte, maxMessage+5))
 	for len(huge) > 100_000 {
@@ -173,7 +174,7 @@ func TestMalformedRequestsAreAdmitted(t *testing.T) {
 	wait(t, p, "a pod after all that", func(u Update) bool { return u.Pods["uid-3"] != nil && u.State.Skipped == 5 })
 }
 
-// Of 256 KiB of annotations those that count are kept, if they are of a sane length.
+// Of 256 KiB of annotations the relevant ones are kept, if they are not too long.
 func TestHugeAnnotations(t *testing.T) {
 	socket := socketIn(t)
 	r := listen(t, socket)
@@ -319,7 +320,7 @@ func TestRuntimeBreaksHandshake(t *testing.T) {
 		r.c.Close()
 		wait(t, p, want, func(u Update) bool { return u.State.Err != nil && strings.Contains(u.State.Err.Error(), want) })
 	}
-	r.accept() // and it hangs there
+	r.accept() // and the peer hangs after that
 	cancel()
 	<-done
 	r.c.Close()
@@ -368,7 +369,7 @@ func TestLimitsOfTheIndex(t *testing.T) {
 	}
 }
 
-// Any bytes are taken without a panic, and what is kept of them is bounded.
+// The decoders do not panic on any input, and keep a bounded amount of it.
 func FuzzDecode(f *testing.F) {
 	for _, m := range []proto.Message{
 		&api.StateChangeEvent{Event: api.Event_RUN_POD_SANDBOX, Pod: pod(1), Container: container(1, 1, 3)},
@@ -402,7 +403,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// Frames of any bytes, cut anywhere, are messages or an error.
+// Any input, cut anywhere into frames, results in messages or an error.
 func FuzzWire(f *testing.F) {
 	f.Add([]byte("\x00\x00\x00\x01\x00\x00\x00\x0a\x00\x00\x00\x00\x00\x00\x00\x01\x01\x00"))
 	f.Add([]byte("\x00\x00\x00\x02\x00\x00\x00\x0b\x00\x50\x00\x00\x00\x00\x00\x01\x01\x00x"))

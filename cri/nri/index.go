@@ -17,7 +17,7 @@ const (
 type sandbox struct {
 	cri.PodSandbox
 	containers []cri.Container
-	asked      bool // the Asker has decided on it, or it has or had containers
+	asked      bool // the Asker has decided on the sandbox, or it has or had containers
 }
 
 // Pods holds the sandboxes of each pod, and their containers that are not dead, by the pod's UID.
@@ -25,13 +25,13 @@ type sandbox struct {
 // maps.
 type Pods map[string]*cri.Listing
 
-// index holds the pods and containers known from events. Only the plugin's goroutine uses it.
-// Results of snapshot are not written again.
+// index holds the pods and containers known from events. Only the plugin's goroutine uses it. It
+// never changes the results of snapshot.
 type index struct {
 	sandboxes  map[string]*sandbox   // by ID
 	pods       map[string][]*sandbox // by UID
 	containers int
-	skipped    uint64              // pods, containers and events: malformed or above a limit
+	skipped    uint64              // pods, containers and events that were malformed or above a limit
 	dirty      map[string]struct{} // UIDs changed since current was made
 	current    Pods
 }
@@ -46,8 +46,9 @@ func synchronized(l *listing) *index {
 	x := newIndex()
 	x.skipped = l.skipped
 	for _, p := range l.pods {
-		// The state of a sandbox is not reported, and dead ones are listed (containerd 2.4
-		// internal/cri/nri, ListPodSandboxes). A dead one has neither a process nor a container.
+		// The runtime does not report the state of a sandbox, and also lists dead sandboxes (containerd
+		// 2.4 internal/cri/nri, ListPodSandboxes). A dead sandbox has neither a process nor a
+		// container.
 		p.Ready = p.PID > 0
 		x.put(p)
 	}
@@ -66,9 +67,9 @@ func synchronized(l *listing) *index {
 	return x
 }
 
-// put adds a sandbox, or updates a known one, and returns it; nil: it cannot be kept.
+// put adds or updates a sandbox and returns it; nil: the sandbox was not added.
 func (x *index) put(p cri.PodSandbox) *sandbox {
-	if p.ID == "" || p.UID == "" { // pods without a UID cannot be distinguished, as in a list
+	if p.ID == "" || p.UID == "" { // pods without a UID cannot be distinguished
 		return nil
 	}
 	s := x.sandboxes[p.ID]
@@ -136,7 +137,7 @@ func (x *index) start(s *sandbox, c cri.Container) {
 	s.containers = append(s.containers, c)
 }
 
-// end removes a container. It ignores unknown ones.
+// end removes a container. It ignores an unknown container.
 func (x *index) end(sandboxID, id string) {
 	s := x.sandboxes[sandboxID]
 	if s == nil {

@@ -15,7 +15,7 @@ import (
 	"jettison/cri"
 )
 
-// ids are what pods an index holds, in words: what may be compared with a plain list.
+// ids returns the content of an index as text, for comparison with a plain list.
 func ids(x Pods) map[string][]string {
 	out := map[string][]string{}
 	for uid, p := range x {
@@ -30,8 +30,7 @@ func ids(x Pods) map[string][]string {
 	return out
 }
 
-// Random events leave what a plain list of what is alive has; snapshots never change after they
-// were made.
+// After random events the index equals a plain list of live objects. Snapshots never change.
 func TestIndexMatchesPlainList(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type box struct {

@@ -19,15 +19,16 @@ import (
 // connects to.
 const childVariable = "JETTISON_NRI"
 
-// memoryMore is what the plugin may take at most beyond what its process has at the start. The
-// agent's container has 64 MiB, of which 28 are resident at rest (docs/build/performance.md), and
-// lists of the runtime take 18 at worst (internal/agent/podlister, memory_test.go): the two share
-// what the collector leaves lying, so together they take less than their sum.
+// memoryMore is the maximum amount of memory that the plugin may use in addition to its process at
+// the start. The agent's container has 64 MiB, of which 28 are resident at rest
+// (docs/build/performance.md). Lists of the runtime need 18 at worst (internal/agent/podlister,
+// memory_test.go). Both share the memory that awaits garbage collection, so together they need less
+// than the sum.
 const memoryMore = 20 << 20
 
-// Ten pods of 110 with 1.3 MB of environment, 256 KiB of annotations and 800 KiB of labels, in
-// messages as large as the runtime sends them, and each of them again as an event: what the plugin
-// takes for them is bounded.
+// The memory of the plugin is bounded with ten hostile pods among 110. Each has 1.3 MB of
+// environment, 256 KiB of annotations and 800 KiB of labels, in messages as large as the runtime
+// sends them, and is sent again as an event.
 func TestHostilePodsFitTheMemory(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector multiplies memory")
@@ -73,7 +74,7 @@ func TestHostilePodsFitTheMemory(t *testing.T) {
 	}
 }
 
-// synchronizeAndMeasure is a plugin with the agent's bounds of the heap
+// synchronizeAndMeasure runs a plugin with the agent's limits of the heap
 // (internal/node/selfprotect).
 func synchronizeAndMeasure(t *testing.T, socket string) {
 	debug.SetMemoryLimit(32 << 20)

@@ -19,7 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	goruntime "runtime" // of containers is the other one
+	goruntime "runtime" // in this package, runtime means the container runtime
 	"strings"
 	"syscall"
 	"time"
@@ -29,8 +29,7 @@ import (
 	"jettison/cri"
 )
 
-// DefaultSocket is the socket on which runtimes listen for plugins, below /run, to which /var/run
-// is a link.
+// DefaultSocket is the socket on which runtimes listen for plugins. /var/run is a link to /run.
 const DefaultSocket = "/run/nri/nri.sock"
 
 // Name of the plugin, and its position: after the plugins that change containers.
@@ -43,24 +42,24 @@ const (
 type Options struct {
 	Socket   string    // empty: DefaultSocket; unix:///PATH is accepted too
 	HoldOffs *HoldOffs // pods in their hold-off; nil: none
-	Asker    Asker     // decides on all others; nil: they are admitted
-	// Thread is called once, by Run, on the thread that from then on only reads and answers: it may
-	// raise the priority of the thread. nil: Run uses no separate thread.
+	Asker    Asker     // decides on all other pods; nil: they are admitted
+	// Run calls Thread once, on the thread that afterwards only reads requests and answers them.
+	// Thread may raise the thread's priority. nil: Run uses no separate thread.
 	Thread func()
 }
 
 // Asker decides on pods that the runtime is about to start. Run's goroutine calls its methods while
-// the runtime waits and is blocked: they must answer from memory.
+// the runtime is blocked, so they must not wait for anything.
 type Asker interface {
 	// Refuse returns the reason to reject a pod; empty: the pod is admitted. It is called once per
-	// sandbox: before the sandbox runs, or, for a sandbox without containers that is older than the
-	// plugin, before its first container is created. container is then the name of that container,
-	// otherwise empty. The caller owns pod.
+	// sandbox, before the sandbox runs; container is then empty. For a sandbox without containers
+	// that is older than the plugin, it is called before the first container is created; container is
+	// then the name of that container. The caller owns pod.
 	Refuse(now time.Time, pod *cri.PodSandbox, container string) (why string)
 	// SandboxRemoved reports that no sandbox or container of a pod is alive.
 	SandboxRemoved(uid string)
 	// RecordAnswer reports the time that the runtime waited, from reading its request to writing the
-	// answer. heldOff: a Hold decided.
+	// answer. heldOff: the pod was rejected because of a Hold.
 	RecordAnswer(took time.Duration, heldOff bool)
 }
 
@@ -73,17 +72,17 @@ func (admitAll) RecordAnswer(time.Duration, bool)                 {}
 
 // State is the state of the connection to the runtime.
 type State struct {
-	// Synced: the runtime has sent all its pods and sends each change. Only then does an Update have
+	// Synced: the runtime has sent all its pods and sends each change. Otherwise an Update has no
 	// Pods.
 	Synced           bool
 	Runtime, Version string // as reported by the runtime; empty: not yet
-	Err              error  // why it is not connected; nil: connected, or not tried yet
+	Err              error  // why the plugin is not connected; nil: connected, or not tried yet
 	// Skipped counts pods, containers and events of this connection that were malformed or exceeded a
 	// limit.
 	Skipped uint64
 }
 
-// Veto is a rejected pod, or container of a pod, in its hold-off.
+// Veto is the rejection of a pod in its hold-off, or of one of its containers.
 type Veto struct {
 	Time                 time.Time
 	UID, Namespace, Name string // of the pod
@@ -98,15 +97,16 @@ const maxVetoes = 64
 type Update struct {
 	Pods   Pods // nil: unknown, see State.Synced
 	State  State
-	Vetoes []Veto // since the last received Update
+	Vetoes []Veto // since the last Update that was received
 }
 
 // Times of the plugin.
 const (
-	firstRetry  = 100 * time.Millisecond // after a connection was lost; doubled up to slowRetry
-	maxRetry    = 10 * time.Second       // also while no socket was ever found
-	stableAfter = 10 * time.Second       // duration of a connection that resets the retry
-	// from connecting to Configure: a runtime registers one plugin after another, 5 s each
+	firstRetry = 100 * time.Millisecond // delay after a connection was lost; doubled up to maxRetry
+	// also the delay until the socket is found for the first time
+	maxRetry    = 10 * time.Second
+	stableAfter = 10 * time.Second // duration of a connection that resets the delay
+	// from connecting to Configure: a runtime registers one plugin after another, up to 5 s each
 	handshake      = 30 * time.Second
 	updateInterval = 20 * time.Millisecond // between two Updates during a series of events
 )
@@ -125,7 +125,7 @@ type Plugin struct {
 	vetoes    []Veto
 	sync      *listing // of a Synchronize in parts; nil: none in progress
 	changed   bool     // since the last Update
-	freed     bool     // since the last Update: something has ended
+	freed     bool     // since the last Update a sandbox or container has ended
 	published time.Time
 	read      time.Time // when the last message was read
 }
@@ -159,12 +159,14 @@ func New(o Options) (*Plugin, error) {
 func (p *Plugin) Updates() <-chan Update { return p.updates }
 
 // Run connects, answers the runtime, and reconnects after a lost connection, until ctx ends. It
-// uses only the goroutine of the caller, which ends with it if Options has a Thread: an answer
-// waits only for the runtime. A failure is published once as State, and again after a different
-// one.
+// starts no other goroutine, so an answer waits only for the runtime. With Options.Thread, the
+// caller's goroutine must end after Run. A failure is published once as State, and again only after
+// a different State.
 func (p *Plugin) Run(ctx context.Context) {
 	if p.o.Thread != nil {
-		goruntime.LockOSThread() // the thread ends with the goroutine, and so does its priority
+		// never unlocked: the thread ends with the goroutine, so that no other goroutine gets its
+		// priority
+		goruntime.LockOSThread()
 		p.o.Thread()
 	}
 	wait, everConnected := p.first, false
@@ -195,7 +197,7 @@ func (p *Plugin) Run(ctx context.Context) {
 	}
 }
 
-// notListening reports that no process listens on the socket.
+// notListening reports whether an error means that no process listens on the socket.
 func notListening(err error) bool {
 	return errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
 }
@@ -204,7 +206,7 @@ func notListening(err error) bool {
 // missed.
 func (p *Plugin) lost(err error) {
 	if notListening(err) {
-		err = fmt.Errorf("%w: nothing listens: the runtime is down, has no NRI (containerd before "+
+		err = fmt.Errorf("%w: no process listens: the runtime is down, has no NRI (containerd before "+
 			"1.7), or NRI is disabled", err)
 	}
 	err = fmt.Errorf("NRI %s: %w", p.o.Socket, err)
@@ -299,7 +301,7 @@ func (p *Plugin) handle(w *wire, m message) error {
 		r, err = parseRequest(m.body)
 	}
 	if err != nil {
-		// A request that cannot be decoded is admitted: an error would reject the pod.
+		// Answer success to a request that cannot be decoded: an error would reject the pod.
 		p.index.skipped++
 		return w.respond(m.stream, nil, 0, "")
 	}
@@ -379,8 +381,8 @@ func (p *Plugin) configure(b []byte) {
 	p.changed = true
 }
 
-// synchronize reads all pods and containers of the runtime, in one part or several. It applies them
-// when they are complete.
+// synchronize reads all pods and containers of the runtime, in one or more parts. It applies them
+// when the list is complete.
 func (p *Plugin) synchronize(w *wire, stream uint32, b []byte) error {
 	if p.sync == nil {
 		p.sync = &listing{}
@@ -427,7 +429,7 @@ func (p *Plugin) event(w *wire, stream uint32, kind uint64, e event, parseErr er
 		}
 	}
 	if err := w.respond(stream, nil, 0, ""); err != nil {
-		return fmt.Errorf("answer %d: %w", kind, err)
+		return fmt.Errorf("answer event %d: %w", kind, err)
 	}
 	if asked {
 		p.o.Asker.RecordAnswer(time.Since(p.read), false)
@@ -437,7 +439,7 @@ func (p *Plugin) event(w *wire, stream uint32, kind uint64, e event, parseErr er
 	return nil
 }
 
-// findHold returns the hold of a pod that was evicted, or that replaces one.
+// findHold returns the hold of a pod that was evicted, or that replaces an evicted pod.
 func (p *Plugin) findHold(now time.Time, e *event) (hold Hold, held bool) {
 	if hold, held = p.o.HoldOffs.Held(now, e.pod.UID); held || e.pod.Name == "" {
 		return hold, held
@@ -478,8 +480,8 @@ func (p *Plugin) holdOff(w *wire, stream uint32, now time.Time, e event, hold Ho
 	return p.veto(w, stream, text, true)
 }
 
-// apply applies an event. It ignores ends of unknown objects. Other events contain all that is
-// needed to add the object.
+// apply applies an event to the index. It ignores the end of an unknown object. All other events
+// contain the whole object.
 func (p *Plugin) apply(now time.Time, kind uint64, e event) {
 	x := p.index
 	if e.container.SandboxID == "" {
@@ -515,9 +517,9 @@ func (p *Plugin) apply(now time.Time, kind uint64, e event) {
 	x.start(s, e.container)
 }
 
-// applyEnd applies the end of a sandbox or a container. It returns false for other events. A pod
-// has left when none of its sandboxes and containers is alive: its sandbox may be stopped before
-// its containers are dead, and another sandbox of it may run.
+// applyEnd applies the end of a sandbox or a container. It returns false for other events. It calls
+// SandboxRemoved when no sandbox or container of the pod is alive: a sandbox may be stopped before
+// its containers are dead, and another sandbox of the pod may run.
 func (p *Plugin) applyEnd(kind uint64, e *event) bool {
 	x := p.index
 	switch kind {

@@ -20,7 +20,7 @@ import (
 	"jettison/cri"
 )
 
-// patience is how long tests wait for what has to come.
+// patience is the time that tests wait for an expected event.
 const patience = 2 * time.Minute
 
 // silent is a logger for the runtime's side.
@@ -31,8 +31,8 @@ func (silent) Infof(context.Context, string, ...interface{})  {}
 func (silent) Warnf(context.Context, string, ...interface{})  {}
 func (silent) Errorf(context.Context, string, ...interface{}) {}
 
-// TestMain has containerd's side wait for this machine, however busy it is: it gives up a plugin
-// that takes longer than 2 s for a request, or 5 s to register.
+// TestMain raises the timeouts of containerd's side for busy machines: by default it disconnects a
+// plugin that takes longer than 2 s for a request, or 5 s to register.
 func TestMain(m *testing.M) {
 	nrilog.Set(silent{})
 	adaptation.SetPluginRegistrationTimeout(patience)
@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// runtime is containerd's own side of the protocol, with these pods and containers.
+// runtime starts containerd's own side of the protocol, with these pods and containers.
 func runtime(t testing.TB, socket string, pods []*api.PodSandbox, containers []*api.Container) *adaptation.Adaptation {
 	t.Helper()
 	dir := t.TempDir()
@@ -86,7 +86,7 @@ func run(t testing.TB, p *Plugin) {
 	})
 }
 
-// wait takes Updates until one is as wanted.
+// wait receives Updates until one satisfies the condition.
 func wait(t testing.TB, p *Plugin, what string, wanted func(Update) bool) Update {
 	t.Helper()
 	timer := time.NewTimer(patience)
@@ -108,7 +108,7 @@ func synced(u Update) bool { return u.State.Synced }
 
 func socketIn(t testing.TB) string { return filepath.Join(t.TempDir(), "nri.sock") }
 
-// pod and container are what a kubelet's pod looks like.
+// pod and container return objects like those of a kubelet's pod.
 func pod(n int) *api.PodSandbox {
 	return &api.PodSandbox{
 		Id: fmt.Sprintf("sandbox%d", n), Name: fmt.Sprintf("pod-%d", n), Uid: fmt.Sprintf("uid-%d", n), Namespace: "default",
@@ -204,8 +204,8 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// A pod that is held off gets neither a sandbox nor a container, the others do, and so does it once
-// that is over.
+// The sandbox and the containers of a pod in its hold-off are rejected. Other pods start, and so
+// does the pod after its hold-off.
 func TestHeldOffPodIsRejected(t *testing.T) {
 	socket, ctx, holds := socketIn(t), context.Background(), &HoldOffs{}
 	r := runtime(t, socket, nil, nil)
@@ -307,7 +307,8 @@ func TestUpdatesAreNotReceived(t *testing.T) {
 	})
 }
 
-// Vetoes of an update that was not taken are in the next; of too many the latest are.
+// The vetoes of an Update that was not received are in the next one. If there are too many, the
+// latest are kept.
 func TestVetoesAreNotLost(t *testing.T) {
 	p, err := New(Options{})
 	check(t, err)
@@ -332,7 +333,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// A socket that is not there is reported once, and found once it is.
+// A missing socket is reported once, and the plugin connects when it appears.
 func TestSocketAppearsLate(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	socket := socketIn(t)
@@ -351,8 +352,9 @@ func TestSocketAppearsLate(t *testing.T) {
 	}
 	l, err := net.Listen("unix", socket+".new")
 	check(t, err)
-	check(t, os.Rename(socket+".new", socket)) // between bind and listen it would refuse connections, which is another error
-	c, err := l.Accept()                       // many attempts later
+	// between bind and listen the socket would refuse connections, which is another error
+	check(t, os.Rename(socket+".new", socket))
+	c, err := l.Accept() // many attempts later
 	check(t, err)
 	select {
 	case u := <-p.Updates():

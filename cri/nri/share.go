@@ -6,19 +6,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cpuShare prevents a thread with a priority from using a whole CPU. A runtime waits for each
-// answer and works between two requests. A peer that sends requests without pause is broken, or no
-// runtime, and no other thread of this priority would take the CPU from this one.
+// cpuShare prevents a thread with raised priority from using a whole CPU. A runtime waits for each
+// answer and works between two requests. A peer that sends requests without pause is broken, and no
+// thread of lower priority could take the CPU from this thread.
 type cpuShare struct {
 	used func() time.Duration // CPU time of the thread so far
 	rest func(time.Duration)
 
-	since time.Time // begin of the window
+	since time.Time // start of the window
 	had   time.Duration
 }
 
-// window is the interval of the measurement. The series of requests of a runtime, when the plugin
-// connects and when many pods start, take less.
+// window is the interval of the measurement. A runtime's series of requests, when the plugin
+// connects or many pods start, use less CPU time than that.
 const window = 100 * time.Millisecond
 
 func newShare() *cpuShare { return &cpuShare{used: threadTime, rest: restFor} }
@@ -47,8 +47,8 @@ func threadTime() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// restFor makes the thread itself sleep. In a sleep of the Go runtime another, ordinary thread
-// would have to wake it. A signal ends it early.
+// restFor makes the thread itself sleep. With time.Sleep, a thread of ordinary priority would have
+// to wake it. A signal ends the sleep early.
 func restFor(d time.Duration) {
 	_, _ = unix.Poll(nil, int((d+time.Millisecond-1)/time.Millisecond))
 }

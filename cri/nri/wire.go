@@ -14,8 +14,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Logical connections within the socket (nri v0.12.5 pkg/net/multiplex): a frame is the connection
-// and the length of its payload, 4 bytes each, big endian, and the payload.
+// Logical connections within the socket (nri v0.12.5 pkg/net/multiplex): a frame consists of the
+// connection and the length of the payload, 4 bytes each, big endian, and the payload.
 const (
 	pluginConn  = 1 // requests of the runtime
 	runtimeConn = 2 // requests of the plugin
@@ -31,12 +31,12 @@ const (
 	typeResponse  = 2
 	remoteClosed  = 1 // flag of a request: no more data in its stream
 	maxMessage    = 4 << 20
-	// maxSend keeps a message in one frame that fits the peer's read buffer: its multiplexer fails
-	// with ENOMEM otherwise (multiplex/mux.go, conn.Read; bufio's default size).
+	// maxSend keeps a message in one frame that fits the peer's read buffer. For a larger frame the
+	// peer's multiplexer fails with ENOMEM (multiplex/mux.go, conn.Read; bufio's default size).
 	maxSend = 4096 - messageHeader
 )
 
-// Limits for delays by the runtime.
+// Time limits for the runtime, and a limit for kept memory.
 const (
 	stallLimit    = 10 * time.Second // to complete a frame
 	writeLimit    = time.Second      // to accept an answer
@@ -44,9 +44,9 @@ const (
 )
 
 // errIdle reports that no message was received until the deadline.
-var errIdle = errors.New("nothing came")
+var errIdle = errors.New("no message before the deadline")
 
-// message is one ttrpc message. Its body is valid until the next one is read.
+// message is one ttrpc message. Its body is valid until the next message is read.
 type message struct {
 	conn, stream uint32
 	kind         byte
@@ -62,8 +62,8 @@ type wire struct {
 	out []byte
 }
 
-// assembly holds the received data of a logical connection that is not a complete message yet, or
-// not consumed.
+// assembly holds the received data of a logical connection: incomplete messages, and messages that
+// are not consumed yet.
 type assembly struct {
 	buf  []byte
 	off  int    // buf[:off] was consumed
@@ -135,7 +135,7 @@ func (a *assembly) read(r *bufio.Reader, length int) error {
 		if cap(a.buf) > maxKeptBuffer {
 			a.buf = nil
 		}
-	// no frame has ended with a message for long: drop the consumed data nevertheless
+	// no frame has ended at the end of a message for long: drop the consumed data now
 	case a.off > maxKeptBuffer:
 		a.off, a.buf = 0, append([]byte(nil), a.buf[a.off:]...)
 	}
@@ -151,7 +151,7 @@ func (a *assembly) read(r *bufio.Reader, length int) error {
 	return nil
 }
 
-// take returns the next message if it is whole.
+// take returns the next message if it is complete.
 func (a *assembly) take() (message, bool) {
 	if a.last.tooLong && a.skip == 0 {
 		m := a.last
@@ -208,9 +208,8 @@ const (
 // maxText limits the text of an error, so that the message fits maxSend.
 const maxText = maxSend - 64
 
-// truncateText returns the beginning of a text that fits a message, as valid UTF-8, which the
-// runtime can decode. An error that does not arrive admits the pod: a runtime admits pods if a
-// plugin does not answer.
+// truncateText shortens a text so that it fits a message, and makes it valid UTF-8, so that the
+// runtime can decode it. If the runtime received no valid error, it would admit the pod.
 func truncateText(text string) string {
 	if text = strings.ToValidUTF8(text, "?"); len(text) <= maxText {
 		return text
@@ -241,7 +240,7 @@ func (w *wire) register(name, index string) error {
 	payload := appendString(appendString(nil, 1, name), 2, index)
 	body := appendString(appendString(nil, 1, "nri.pkg.api.v1alpha1.Runtime"), 2, "RegisterPlugin")
 	body = protowire.AppendBytes(protowire.AppendTag(body, 3, protowire.BytesType), payload)
-	// the streams of a client are odd (ttrpc client.go)
+	// a client uses odd stream numbers (ttrpc client.go)
 	return w.send(runtimeConn, 1, typeRequest, remoteClosed, body)
 }
 

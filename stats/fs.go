@@ -9,10 +9,9 @@ type FsStats struct {
 	Device         uint64      // st_dev
 	AvailableBytes Opt[uint64] // f_bavail: available to unprivileged users
 	CapacityBytes  Opt[uint64] // f_blocks
-	// f_blocks - f_bfree. In a Summary, an image store has the runtime's figure where it
-	// reports one.
+	// f_blocks - f_bfree. In a Summary, the value of an image store is the runtime's, if reported.
 	UsedBytes  Opt[uint64]
-	InodesFree Opt[uint64] // f_ffree; absent where the file system has no fixed number of inodes
+	InodesFree Opt[uint64] // f_ffree; absent if the file system has no fixed number of inodes
 	Inodes     Opt[uint64] // f_files
 	InodesUsed Opt[uint64]
 }
@@ -29,13 +28,13 @@ type FsUsage struct {
 	Time       time.Time // of the measurement; zero: not measured
 	UsedBytes  uint64
 	InodesUsed uint64
-	// The figure is a lower bound: a part could not be reached (too deep, moved during the
-	// walk, unreadable), or the turn ended first.
+	// Partial: the usage is a lower bound, because a part could not be reached (too deep, moved
+	// during the walk, unreadable), or the turn ended first.
 	Partial bool
 	// KeptBytes and KeptInodes are the share of a lower bound that comes from an earlier,
 	// larger measurement. Those files may have moved or been removed.
 	KeptBytes, KeptInodes uint64
-	// KeptTime is the time of that measurement, or of its oldest part; zero: nothing is kept.
+	// KeptTime is the time of the earlier measurement, or of its oldest part; zero: no part is kept.
 	KeptTime time.Time
 }
 
@@ -60,18 +59,18 @@ type PodStorageStats struct {
 	UsedBytes  Opt[uint64]
 	InodesUsed Opt[uint64]
 	Partial    bool // at least one part is partial (FsUsage.Partial)
-	// Cut is true if the turn ended before the walk did: a longer walk finds more, whether the
-	// pod lives or not.
+	// Cut is true if the turn ended before the walk. A longer walk would find more, even in a pod
+	// that has ended.
 	Cut bool
-	// Unnamed is the usage of files that no directory names any more. The sums above exclude
-	// it: limits of pods ignore it.
+	// Unnamed is the usage of files that no directory names any more. The sums above exclude it,
+	// because limits of pods ignore it.
 	Unnamed UnnamedStats
-	// ExitedLayers covers the writable layers of containers that have exited, and the files
-	// that the runtime keeps outside its layers (the sandbox's resolv.conf and hostname,
-	// volumes that images declare). Files covers the files that the kubelet keeps for the pod
-	// and mounts into its containers: etc-hosts and termination messages. As in the kubelet,
-	// limits count only etc-hosts of these, so the sums above exclude the rest. Exception: the
-	// layers of live containers that the PodStats does not list are in both.
+	// ExitedLayers covers the writable layers of containers that have exited, and the files that the
+	// runtime keeps outside its layers (the sandbox's resolv.conf and hostname, volumes that images
+	// declare). Files covers the files that the kubelet keeps for the pod and mounts into its
+	// containers: etc-hosts and termination messages. Of these, limits count only etc-hosts, as in
+	// the kubelet, so the sums above exclude the rest. Exception: the writable layers of live
+	// containers that PodStats does not list are in both.
 	ExitedLayers, Files Opt[FsUsage]
 	Logs                Opt[FsUsage]
 	Volumes             []VolumeStats
@@ -80,10 +79,10 @@ type PodStorageStats struct {
 }
 
 // UnnamedStats is the usage of files without a name that a pod's processes keep open or mapped
-// after the unlink. The agent searches for them only while a disk is short, and now and then
-// while it is not: each figure has the time of that search; absent: not searched. Each field
-// names the file system with the affected signals; where two are the same file system, both
-// fields have the same value.
+// after the unlink. The agent searches for them while a disk is short, and rarely otherwise. Each
+// value has the time of the search; absent: not searched. Each field is named after the file system
+// of the affected signals. If two of these are the same file system, both fields have the same
+// value.
 type UnnamedStats struct{ Node, Image, Container Opt[FsUsage] }
 
 // Merge adds another measurement and keeps the older time.

@@ -2,8 +2,8 @@ package stats
 
 import "time"
 
-// The kernel's figures of a cgroup, as plain values: package cgroup reads them, package read
-// copies them.
+// Kernel counters of a cgroup, as plain values: package cgroup reads them, package read copies
+// them.
 
 // CgroupID identifies a cgroup's directory. A path may be reused; an inode number on its device
 // is not reused while the directory is open.
@@ -29,16 +29,16 @@ type PSIStats struct {
 // MemoryEvents holds the counters of memory.events or memory.events.local since the cgroup was
 // created (v6.12 mm/memcontrol.c, __memory_events_show).
 type MemoryEvents struct {
-	Low          uint64 // reclaimed although below memory.low
-	High         uint64 // throttled for memory.high
-	Max          uint64 // about to exceed memory.max
-	OOM          uint64 // at memory.max with reclaim failing; a kill may follow
+	Low          uint64 // times reclaimed although below memory.low
+	High         uint64 // times throttled at memory.high
+	Max          uint64 // times about to exceed memory.max
+	OOM          uint64 // times at memory.max after reclaim failed; a kill may follow
 	OOMKill      uint64 // processes that any OOM killer killed
 	OOMGroupKill uint64 // whole-group kills (memory.oom.group); since v5.17, 0 before
 }
 
-// IOStat is the bytes that a cgroup and its descendants moved to and from all devices since it
-// was created.
+// IOStat holds the bytes that a cgroup and its descendants have read from and written to all
+// devices since the cgroup was created.
 type IOStat struct {
 	ReadBytes, WriteBytes uint64
 }

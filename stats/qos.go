@@ -16,7 +16,7 @@ const (
 	BestEffort QOSClass = "BestEffort"
 )
 
-// QOSOf returns a pod's class: the one in its status, else the result of the kubelet's rule
+// QOSOf returns a pod's class: the class in its status, else the result of the kubelet's rule
 // (pkg/apis/core/v1/helper/qos ComputePodQOS). Init containers count, ephemeral ones do not;
 // pod-level resources replace the containers'.
 func QOSOf(pod *v1.Pod) QOSClass {

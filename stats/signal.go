@@ -39,8 +39,8 @@ var Signals = []Signal{
 // MemoryAvailable selects the formula of memory.available.
 type MemoryAvailable string
 
-// The formulas. The kubelet's formula reads high exactly when the kernel itself is the consumer
-// (slab, page tables, sockets); the kernel's estimate includes them.
+// The formulas. The kubelet's formula overestimates the available memory when the kernel itself
+// uses memory (slab, page tables, sockets). The kernel's estimate accounts for that.
 const (
 	MemoryAvailableWorkingSet MemoryAvailable = "workingSet" // capacity - working set, as the kubelet does
 	// MemAvailable plus the free pages on per-CPU lists
@@ -57,7 +57,8 @@ const (
 	Rising  Direction = true  // more is worse: a share of time stalled
 )
 
-// ShareUnit is a whole share of time: an Observation counts millionths of it.
+// ShareUnit is the value of an Observation for the whole time: shares of time are counted in
+// millionths.
 const ShareUnit = 1_000_000
 
 // Observation is the value of one signal at a time. The zero value means not observed.
@@ -80,7 +81,8 @@ func (o Observation) Short(limit uint64) bool {
 	return o.Value < limit
 }
 
-// Better reports whether more is left than at another value.
+// Better reports whether the value is better than another one: more available, or less time
+// stalled.
 func (o Observation) Better(than uint64) bool {
 	if o.Direction == Rising {
 		return o.Value < than
@@ -88,8 +90,8 @@ func (o Observation) Better(than uint64) bool {
 	return o.Value > than
 }
 
-// Near reports whether the value is below times x limit. For a rising signal it reports whether
-// the value is above limit / times.
+// Near reports whether the value is below times * limit. For a rising signal it reports whether the
+// value is above limit / times.
 func (o Observation) Near(limit, times uint64) bool {
 	if o.Direction == Rising {
 		return o.Value > limit/times
@@ -105,7 +107,7 @@ func (o Observation) Left(limit uint64) uint64 {
 	return o.Value - min(o.Value, limit)
 }
 
-// HalfGone reports whether less than half of the amount left at another value remains.
+// HalfGone reports whether less than half remains of the amount that was left at the value since.
 func (o Observation) HalfGone(since uint64) bool {
 	if o.Direction == Rising {
 		return o.Capacity-min(o.Value, o.Capacity) < (o.Capacity-min(since, o.Capacity))/2
@@ -113,22 +115,21 @@ func (o Observation) HalfGone(since uint64) bool {
 	return o.Value < since/2
 }
 
-// The age at which a reading no longer counts as an observation. Readings that the kernel
-// returns immediately are taken many times a second. A file system may hang, so each is read
-// outside the loop, and its reader drops the value after MaxAge: maxFsAge is the bound for
-// hangs that the reader does not see.
+// The age at which a reading no longer counts as an observation. Most readings are taken many times
+// a second. A file system may hang, so it is read outside the loop, and its reader drops the value
+// after MaxAge. maxFsAge is the bound for hangs that the reader does not notice.
 const (
 	MaxAge   = 10 * time.Second
 	maxFsAge = time.Minute
 )
 
-// tooOld is the reason for a reading beyond that age. The text is fixed because an observation
-// must not allocate.
+// tooOld is the reason for a reading above its maximum age. The text is constant because an
+// observation must not allocate.
 const tooOld = "read too long ago"
 
-// Observe computes one signal from a Summary. A value that is missing or too old is not
-// observed, and Reason explains it. Ages are judged only here. A reading without a time has no
-// age, and with a zero now (recorded readings) no reading is too old.
+// Observe computes one signal from a Summary. If a value is missing or too old, the signal is not
+// observed, and Reason explains why. A reading without a time is never too old. With a zero now
+// (recorded readings), no reading is too old.
 func (s *Summary) Observe(now time.Time, signal Signal, by MemoryAvailable) Observation {
 	n, most := &s.Node, MaxAge
 	var o Observation
@@ -165,9 +166,9 @@ func (s *Summary) Observe(now time.Time, signal Signal, by MemoryAvailable) Obse
 	return o.within(now, most)
 }
 
-// ObservePressure computes a pressure signal over one of the supported windows: from this
-// process's own samples, else from the kernel's average, which is up to 2 s old. Its age is
-// judged as in Observe.
+// ObservePressure computes a pressure signal over one of the supported windows: from this process's
+// own samples, else from the kernel's average, which is up to 2 s old. The age limit is the same as
+// in Observe.
 func (s *Summary) ObservePressure(now time.Time, signal Signal, window time.Duration) Observation {
 	p := &s.Node.Pressure
 	of, full := &p.Memory, signal == SignalMemoryPressureFull || signal == SignalIOPressureFull
@@ -202,7 +203,7 @@ func (s *Summary) ObservePressure(now time.Time, signal Signal, window time.Dura
 	return o.within(now, MaxAge)
 }
 
-// within returns the observation, or one that is not observed if it is older than most.
+// within returns the observation, or an observation without a value if it is older than most.
 func (o Observation) within(now time.Time, most time.Duration) Observation {
 	switch {
 	case !o.OK:
@@ -214,7 +215,7 @@ func (o Observation) within(now time.Time, most time.Duration) Observation {
 	return o
 }
 
-// available observes the free swap.
+// available returns the observation of the free swap.
 func (s *NodeSwapStats) available() Observation {
 	switch {
 	case s.TotalBytes.OK && s.TotalBytes.V == 0:
@@ -238,7 +239,7 @@ func (m NodeMemoryStats) missing() string {
 	return "meminfo has no MemAvailable"
 }
 
-// available observes the amount left of a limit. reason applies if either value is absent.
+// available returns the amount that is left of a limit. reason is used if a value is absent.
 func available(at time.Time, limit, used Opt[uint64], reason string) Observation {
 	if !limit.OK || !used.OK {
 		return Observation{Reason: reason}
@@ -267,8 +268,8 @@ func inodesOf(fs Opt[FsStats]) Observation {
 	return Observation{Value: fs.V.InodesFree.V, Capacity: fs.V.Inodes.V, Time: fs.V.Time, OK: true}
 }
 
-// Available computes memory.available. If one of the two sources of "lower" is absent, it uses
-// the other one.
+// Available computes memory.available. If "lower" lacks one of the two sources, it uses the other
+// one.
 func (m NodeMemoryStats) Available(by MemoryAvailable) Observation {
 	capacity, workingSet := m.CapacityBytes, m.WorkingSetBytes
 	kubelet := Observation{Capacity: capacity.V, Time: m.Time, OK: capacity.OK && workingSet.OK}

@@ -11,13 +11,13 @@ type Opt[T any] struct {
 // Some returns a present value.
 func Some[T any](v T) Opt[T] { return Opt[T]{V: v, OK: true} }
 
-// Range is a figure between two bounds, which are equal where the source is exact.
+// Range is a value between two bounds, which are equal if the value is known exactly.
 type Range struct{ Min, Max uint64 }
 
-// ExactRange returns the Range of a figure known without error.
+// ExactRange returns the Range of a value that is known exactly.
 func ExactRange(v uint64) Range { return Range{v, v} }
 
-// Add sums two figures, bound by bound.
+// Add adds two ranges, bound by bound.
 func (r Range) Add(o Range) Range { return Range{Min: r.Min + o.Min, Max: r.Max + o.Max} }
 
 // Summary is one look at a node. Each part has the time of its reading, because sources are
@@ -26,9 +26,9 @@ type Summary struct {
 	Time    time.Time
 	Node    NodeStats
 	Pods    []PodStats
-	Sources []SourceStatus // those that may fail or hang independently
-	// RemainingDirs lists the UIDs of pods that are not in Pods and still have directories: their
-	// files may still use a disk.
+	Sources []SourceStatus // sources that may fail or hang independently
+	// RemainingDirs lists the UIDs of pods that are not in Pods but still have directories, because
+	// their files may still use a disk.
 	RemainingDirs []string
 }
 
@@ -53,9 +53,9 @@ type NodeStats struct {
 type NodeMemoryStats struct {
 	Time          time.Time
 	CapacityBytes Opt[uint64] // MemTotal
-	// WorkingSetBytes is anon + file - inactive_file of the root cgroup's memory.stat, as the
-	// kubelet computes it on cgroup v2 (opencontainers/cgroups fs2/memory.go,
-	// rootStatsFromMeminfo). It excludes kernel memory.
+	// WorkingSetBytes is anon + file - inactive_file of the root cgroup's memory.stat, as the kubelet
+	// computes it on cgroup v2 (opencontainers/cgroups fs2/memory.go, rootStatsFromMeminfo). Kernel
+	// memory is not included.
 	WorkingSetBytes Opt[uint64]
 	UsageBytes      Opt[uint64] // anon + file of the same memory.stat
 	RSSBytes        Opt[uint64] // anon
@@ -70,7 +70,7 @@ type NodeMemoryStats struct {
 }
 
 // AllocatableMemoryStats, in bytes, is the memory of the cgroup above all pods. All values are
-// absent where it has no limit.
+// absent if the cgroup has no limit.
 type AllocatableMemoryStats struct {
 	Time            time.Time
 	LimitBytes      Opt[uint64] // memory.max
@@ -79,7 +79,7 @@ type AllocatableMemoryStats struct {
 }
 
 // PodsTotal is the usage of all pods together, read from the cgroup above them; absent if that
-// does not exist.
+// cgroup does not exist.
 type PodsTotal struct {
 	Time            time.Time
 	WorkingSetBytes Opt[uint64] // memory.current - inactive_file, floor 0
@@ -121,7 +121,7 @@ type Pressure struct {
 // full.
 type StallShare struct{ Over1s, Over10s Opt[float64] }
 
-// NodePIDStats counts tasks, which are threads: pid_max bounds those.
+// NodePIDStats counts tasks, which are threads, because pid_max limits threads.
 type NodePIDStats struct {
 	Time    time.Time
 	Max     Opt[uint64] // the lower of kernel.pid_max and kernel.threads-max
@@ -157,11 +157,11 @@ type PodStats struct {
 	Threads Opt[uint64] // tasks: pids.current
 	// MemoryPressure is memory.pressure of the pod's cgroup.
 	MemoryPressure Opt[PSIStats]
-	// MemoryRequest is between these bounds; the upper one is the node's memory if more
-	// containers may still start.
+	// MemoryRequest holds bounds of the pod's memory request. The upper bound is the node's memory if
+	// more containers may still start.
 	MemoryRequest Opt[Range]
-	// StatusRefused: the runtime's status of the pod exceeds the size limit. Unknown parts of
-	// its request are then the pod's own fault.
+	// StatusRefused: the runtime's status of the pod exceeds the size limit. The pod itself then
+	// caused unknown parts of its request.
 	StatusRefused bool
 	// Self is true for the pod that this process runs in.
 	Self bool
@@ -178,7 +178,7 @@ type PodStats struct {
 	// LocalEvents are the counters of memory.events.local: the pod's cgroup itself, so its own
 	// limit.
 	LocalEvents      Opt[MemoryEvents]
-	Processes        Opt[uint64] // lines of cgroup.procs, all levels
+	Processes        Opt[uint64] // lines of cgroup.procs, of the pod's cgroup and its descendants
 	Restarts         Opt[uint64] // of all containers, including dead ones
 	CPURequestMillis Opt[Range]
 	EphemeralStorage PodStorageStats
@@ -208,10 +208,10 @@ type PodMemoryStats struct {
 	// sockets, pipes, page tables; not dentries and inodes. Killing the processes frees most of
 	// it. Absent before v5.18.
 	KernelBytes Opt[uint64]
-	// FreedBytes is the memory that killing every process of the pod would free: certainly
-	// anonymous memory, page tables and kernel stacks; shared memory only where no tmpfs holds
-	// it, which outlives the processes. Page cache is excluded: the inactive part was available
-	// before, the rest is dropped after the kill (internal/node/kill DropCache).
+	// FreedBytes is the memory that killing every process of the pod would free: anonymous memory,
+	// page tables and kernel stacks are freed for certain. Shared memory is freed only if no tmpfs
+	// holds it, because a tmpfs outlives the processes. Page cache is excluded: the inactive part was
+	// available before, and the rest is dropped after the kill (internal/node/kill DropCache).
 	FreedBytes Opt[Range]
 }
 

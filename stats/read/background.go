@@ -36,16 +36,16 @@ type BackgroundOptions struct {
 	Cgroups    *cgroup.FS
 	CgroupRoot string
 	Share      float64 // of a core for walking directories, 0 to 1; 0 means 0.01
-	NoNetwork  bool    // skip pods' network figures and keep no descriptors for them
-	// walk only pods named by Eager, or all of them during a Hurry or after a Demand
+	NoNetwork  bool    // do not read pods' networks, and keep no descriptors for them
+	// walk only the pods set by Eager, and all pods during a Hurry or after a Demand
 	Lazy     bool
 	OneRound bool // walk everything once, as fast as the disk allows, instead of repeatedly
 }
 
-// Background reads sources that may block or take long: file systems, the runtime's image
-// store, directories, network namespaces. Each source has its own goroutine, and a source that
-// hangs affects only its own figures: they grow old and, beyond their limit, are absent. Create
-// it with StartBackground and call Close.
+// Background reads sources that may block or take long: file systems, the runtime's image store,
+// directories, network namespaces. Each source has its own goroutine, and a source that hangs
+// affects only its own values: they become stale and, beyond their maximum age, absent. Create a
+// Background with StartBackground, and call Close.
 type Background struct {
 	files     *fileSystems
 	network   *source[network.Reading]
@@ -110,33 +110,33 @@ func (b *Background) start(o *BackgroundOptions) {
 	go func() { all.Wait(); close(b.done) }()
 }
 
-// Hurry measures pods' disk usage every few seconds, at up to a fifth of a core, while a disk
-// is short: the choice of a victim needs current figures.
+// Hurry measures pods' disk usage every few seconds, at up to a fifth of a core, while a disk is
+// short: the choice of a victim needs current values.
 func (b *Background) Hurry(on bool) { b.storage.Hurry(on) }
 
-// Demand renews every pod's disk usage measured before since, and Fresh reports when that is
-// done. The caller waits for it, within a limit, before it chooses a victim.
+// Demand requests new measurements of each pod's disk usage that was measured before since. Fresh
+// reports when they are complete. The caller waits for them, within a limit, before it chooses a
+// victim.
 func (b *Background) Demand(since time.Time) { b.storage.Demand(since) }
 
-// Finish immediately walks again the pods with a walk from before since that was cut off, and
-// repeats until none is left. Fresh does not wait for that.
+// Finish immediately repeats the walks that were cut off and began before since, until no such walk
+// is left. Fresh does not wait for these walks.
 func (b *Background) Finish(since time.Time) { b.storage.Finish(since) }
 
 // Fresh reports whether every pod's disk usage was measured at or after since.
 func (b *Background) Fresh(since time.Time) bool { return b.storage.Fresh(since) }
 
-// Eager names the pods, by UID, that are measured every ten seconds: those with their own
-// limits.
+// Eager sets the pods, by UID, that are measured every ten seconds: pods with their own limits.
 func (b *Background) Eager(pods map[string]bool) { b.storage.SetEager(pods) }
 
 // Remeasure queries the file systems immediately, for example after a removal.
 func (b *Background) Remeasure() { b.files.remeasure() }
 
-// closeTimeout bounds how long Close waits for goroutines. A goroutine in a system call that
-// never returns cannot be ended from outside; it ends when the call does.
+// closeTimeout bounds how long Close waits for goroutines. A goroutine in a blocked system call
+// cannot be stopped; it ends when the call returns.
 const closeTimeout = time.Second
 
-// Close ends all goroutines that can be ended.
+// Close stops all goroutines, except those in a blocked system call.
 func (b *Background) Close() {
 	b.cancel()
 	timer := time.NewTimer(closeTimeout)
@@ -147,8 +147,8 @@ func (b *Background) Close() {
 	}
 }
 
-// SetPods sets the pods that the runtime knows, which have their writable layers and networks
-// measured. Logs and volumes are found without it.
+// SetPods sets the pods that the runtime reports. Background measures their writable layers and
+// networks. It finds logs and volumes without SetPods.
 func (b *Background) SetPods(pods podindex.Index) {
 	b.networks.SetPods(pods)
 	b.storage.SetPods(pods)
@@ -184,13 +184,14 @@ func waitClosed(ctx context.Context, c <-chan struct{}) bool {
 // ctx ends.
 func (b *Background) WaitNode(ctx context.Context) { b.files.waitNode(ctx) }
 
-// FillNode adds the latest figures of the node's file systems. It never blocks, and it
-// allocates nothing while no source fails.
+// FillNode adds the latest values of the node's file systems. It never blocks, and it allocates
+// nothing while no source fails.
 func (b *Background) FillNode(now time.Time, n *stats.NodeStats) {
 	b.files.fill(now, n)
 }
 
-// Fill adds the latest figures to a Summary that Collect has just made, once. It never blocks.
+// Fill adds the latest values to a Summary that Collect has just made. Call it once per Summary. It
+// never blocks.
 func (b *Background) Fill(now time.Time, out *stats.Summary) {
 	from := b.files.fill(now, &out.Node)
 	networks, network := b.network.get(now)
@@ -216,8 +217,8 @@ func (b *Background) Fill(now time.Time, out *stats.Summary) {
 	}
 }
 
-// Sources returns the state of its sources, except that of networks, under names that stay the
-// same. Any goroutine may call it.
+// Sources returns the state of the sources, except networks, under stable names. Any goroutine may
+// call it.
 func (b *Background) Sources(now time.Time) []stats.SourceStatus {
 	var n stats.NodeStats
 	from := b.files.fill(now, &n)

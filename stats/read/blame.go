@@ -15,8 +15,8 @@ type containerUse struct {
 	bytes    uint64
 }
 
-// rememberUsage keeps the memory use of each container from a full look, and the use outside
-// the containers: sandboxes and the pod's own cgroup.
+// rememberUsage stores the memory use of each container from a full look, and the use outside of
+// containers: sandboxes and the pod's own cgroup.
 func (g *podGroup) rememberUsage(p *stats.PodStats) {
 	g.containerUsage, g.outsideContainers = g.containerUsage[:0], p.Memory.WorkingSetBytes.V
 	for i := range p.Containers {
@@ -29,16 +29,16 @@ func (g *podGroup) rememberUsage(p *stats.PodStats) {
 	}
 }
 
-// blameLimit bounds the time for reading containers: the loop waits for it and may have to
-// choose another victim.
+// blameLimit bounds the time for reading containers, because the loop waits meanwhile and may have
+// to choose another victim.
 const blameLimit = 5 * time.Millisecond
 
-// Blame fills in the memory use of a pod's containers where the look did not read them: an
-// eviction message names the containers over their requests. It is called after the kill, which
-// does not wait for it. So a container's use is the larger of the current value and the one at
-// the last full look. The only container of a pod used as much as the pod did, measured before
-// the kill, less the use outside the containers. Containers that can no longer be read are left
-// out.
+// Blame fills in the memory use of a pod's containers if the look did not read them, because an
+// eviction message names the containers over their requests. It is called after the kill, so that
+// it does not delay the kill. A container's use is therefore the larger of the current value and
+// the value at the last full look. For the only container of a pod, the pod's use before the kill,
+// minus the use outside of containers, is the minimum. Containers that can no longer be read are
+// left out.
 func (c *Reader) Blame(pods podindex.Index, p *stats.PodStats) {
 	at := slices.IndexFunc(c.pods.order, func(k *podGroup) bool {
 		return k.UID == p.PodRef.UID && k.Path == p.Cgroup
@@ -47,7 +47,7 @@ func (c *Reader) Blame(pods podindex.Index, p *stats.PodStats) {
 		return
 	}
 	k, known := c.pods.order[at], pods[p.PodRef.UID]
-	// most likely the cgroup is gone: then the values of the last full look count
+	// after an error the cgroup is probably gone, and the values of the last full look count
 	_ = c.fs.ChildrenUntil(k.Path, c.pods.names, func(name string) bool {
 		p.Containers = append(p.Containers, stats.ContainerStats{ID: containerID(name), Name: name})
 		return len(p.Containers) < maxContainers
@@ -75,7 +75,7 @@ func (c *Reader) Blame(pods podindex.Index, p *stats.PodStats) {
 	k.bound(p, outside)
 }
 
-// workingSetOf returns the working set of a cgroup; absent if it cannot be read.
+// workingSetOf returns the working set of a cgroup; absent if the cgroup cannot be read.
 func (c *Reader) workingSetOf(path string) (out stats.Opt[uint64]) {
 	g, err := c.fs.Group(path)
 	if err != nil {
@@ -89,7 +89,7 @@ func (c *Reader) workingSetOf(path string) (out stats.Opt[uint64]) {
 	return stats.Some(workingSet(current, c.stat.InactiveFile))
 }
 
-// useLastLook raises each container's use to that of the last full look. If all cgroups have
+// useLastLook raises each container's use to the value at the last full look. If all cgroups have
 // vanished, it adds the containers of that look.
 func (g *podGroup) useLastLook(p *stats.PodStats) {
 	gone := len(p.Containers) == 0
@@ -98,7 +98,7 @@ func (g *podGroup) useLastLook(p *stats.PodStats) {
 		at := slices.IndexFunc(p.Containers, func(c stats.ContainerStats) bool { return c.ID == was.id })
 		if at < 0 {
 			if !gone {
-				continue // it had ended before
+				continue // the container had ended before
 			}
 			at, p.Containers = len(p.Containers), append(p.Containers, stats.ContainerStats{ID: was.id})
 		}
@@ -108,8 +108,8 @@ func (g *podGroup) useLastLook(p *stats.PodStats) {
 	}
 }
 
-// bound raises the use of a pod's only container to the pod's use less outside, and limits
-// every container's use to the pod's.
+// bound raises the use of a pod's only container to the pod's use minus outside, and limits every
+// container's use to the pod's use.
 func (g *podGroup) bound(p *stats.PodStats, outside uint64) {
 	whole := p.Memory.WorkingSetBytes
 	if !whole.OK {

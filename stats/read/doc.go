@@ -5,7 +5,7 @@
 //	node.go         the full look at the node
 //	podset.go       the pods of the hierarchy, kept between looks
 //	lister.go       the thread that lists and opens cgroups, which the kernel may block
-//	listclient.go   the bounds of a look's wait for the lister
+//	listclient.go   requests to the lister, and the limits of a look's wait for it
 //	podlook.go      the files of one pod and its containers
 //	blame.go        memory use of a pod's containers, for eviction messages
 //	groupbudget.go  cgroups that containers create below their own, within bounds
@@ -17,13 +17,13 @@
 //	toplevel.go     memory use of the cgroups at the top of the hierarchy
 //	names.go        names for types of the packages below that callers need
 //
-// The packages below know nothing of a Reader: podindex (the runtime's pods and their
-// requests), procfs and hostroot (/proc, and the node's directories), disk (pods' disk usage,
-// with walk and quota), openfiles (files that no walk finds), mounts and network.
+// The packages below do not depend on Reader: podindex (the runtime's pods and their requests),
+// procfs and hostroot (/proc, and the node's directories), disk (pods' disk usage, with walk and
+// quota), openfiles (files that no walk finds), mounts and network.
 //
-// Sources that cannot block are read in the caller's goroutine. Each source that may block has
-// its own (Background), and Fill never waits for it. The figures differ from the kubelet's in
-// these points: logs and volumes count the blocks of their directories, containerfs is measured
-// if the runtime has a separate store for containers, and pods on the host's network have no
-// network figures.
+// Sources that cannot block are read in the caller's goroutine. Each source that may block has its
+// own goroutine (Background), and Fill never waits for it. The values differ from the kubelet's in
+// these points: the usage of logs and volumes includes the blocks of their directories, containerfs
+// is measured if the runtime has a separate store for containers, and pods on the host's network
+// have no network values.
 package read

@@ -16,14 +16,14 @@ const (
 	fsEvery      = time.Second
 	fsLimit      = stats.MaxAge
 	runtimeEvery = 10 * time.Second
-	// for the usage of the store that the runtime reports; the location of the store has no age
-	// limit
+	// for the usage of the store as the runtime reports it; the location of the store has no maximum
+	// age
 	runtimeLimit = time.Minute
 )
 
 // stores holds the runtime's mount points from its last answer.
 type stores struct {
-	image, container string // container is empty if it is on the image store's file system
+	image, container string // container is empty if the runtime has one store for both
 }
 
 var errNoStore = errors.New("the runtime has not reported its image store yet")
@@ -71,8 +71,8 @@ func newFileSystems(host *hostroot.Root, runtime FsRuntime, rootDir string) *fil
 	return f
 }
 
-// start starts a goroutine for each source. The sources of the stores wait until the runtime
-// has reported their paths.
+// start starts a goroutine for each source. The sources of the runtime's stores begin once the
+// runtime has reported the paths.
 func (f *fileSystems) start(ctx context.Context, all *sync.WaitGroup) {
 	for _, run := range []func(context.Context){f.runtime.run, f.node.run} {
 		all.Go(func() { run(ctx) })
@@ -116,8 +116,8 @@ func (f *fileSystems) remeasure() {
 	f.container.refresh()
 }
 
-// setStores keeps the paths of the runtime's stores: they are measured even while the runtime
-// does not answer.
+// setStores stores the paths of the runtime's stores, so that these are measured even while the
+// runtime does not answer.
 func (f *fileSystems) setStores(info cri.FsInfo) error {
 	if len(info.Images) == 0 || info.Images[0].Mountpoint == "" {
 		return errors.New("the runtime reports no image file system")
@@ -151,8 +151,7 @@ type nodeSources struct {
 	split                           bool
 }
 
-// fill adds the latest figures of the node's file systems and returns the state of their
-// sources.
+// fill adds the latest values of the node's file systems and returns the state of their sources.
 func (f *fileSystems) fill(now time.Time, n *stats.NodeStats) nodeSources {
 	info, runtime := f.runtime.get(now)
 	var node, image, container stats.SourceStatus
@@ -161,7 +160,7 @@ func (f *fileSystems) fill(now time.Time, n *stats.NodeStats) nodeSources {
 	n.ContainerFs, container = f.container.get(now)
 	store := f.currentStores().container
 	split := store != ""
-	if !split { // the runtime has one store: the kubelet's containerfs is the imagefs then
+	if !split { // the runtime has one store: containerfs is imagefs, as in the kubelet
 		n.ContainerFs = n.ImageFs
 	} else if n.ContainerFs.V.Path != store { // measured before the runtime reported its path
 		n.ContainerFs = stats.Opt[stats.FsStats]{}
@@ -178,7 +177,7 @@ func (f *fileSystems) fill(now time.Time, n *stats.NodeStats) nodeSources {
 	return nodeSources{runtime, node, image, container, split}
 }
 
-// used sets the usage of a store to the runtime's figure.
+// used sets the usage of a store to the runtime's value.
 func used(fs *stats.FsStats, by []cri.FilesystemUsage) {
 	for _, u := range by {
 		if u.Mountpoint != fs.Path {
@@ -193,7 +192,7 @@ func used(fs *stats.FsStats, by []cri.FilesystemUsage) {
 	}
 }
 
-// layout compares devices. It is absent if one of them is unknown.
+// layout returns the layout of the file systems, by their devices; absent if a device is unknown.
 func layout(node, image, container stats.Opt[stats.FsStats], split bool) stats.Opt[stats.Layout] {
 	if !node.OK || !image.OK || split && !container.OK {
 		return stats.Opt[stats.Layout]{}

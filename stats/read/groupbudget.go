@@ -8,35 +8,34 @@ import (
 	"jettison/cgroup"
 )
 
-// A container may create any number of cgroups below its own, with names of 255 bytes. The loop
-// waits for a full look, so the look reads a bounded number of them, per container, per pod and
-// in total, and for a bounded time.
+// A container may create any number of cgroups below its own, with names of 255 bytes. Because the
+// loop waits for a full look, the number of cgroups that a look reads is limited, per container,
+// per pod and in total, and so is the time.
 const (
-	maxContainers = 64   // groups in a pod's cgroup that are always read
-	maxCounted    = 500  // groups below a container
-	maxBelow      = 1000 // all others together
+	maxContainers = 64   // cgroups in a pod's cgroup that are always read
+	maxCounted    = 500  // cgroups below a container
+	maxBelow      = 1000 // all others in one look
 	maxBelowTime  = 20 * time.Millisecond
 )
 
-// errManyCgroups: a container's processes are not counted. Their number is absent; no other
-// figure of the pod is affected.
+// errManyCgroups: a container's processes are not counted. Only their number is absent; the pod's
+// other values are not affected.
 var errManyCgroups = errors.New(
 	"too many cgroups below it: its processes are not counted")
 
-// groupBudget is the part of these bounds that is left in one look.
+// groupBudget is the part of these limits that is left in one look.
 type groupBudget struct {
 	left     int
 	until    time.Time
 	exceeded string // the first cgroup with unread cgroups below it
-	more     int    // further ones
+	more     int    // number of further such cgroups
 }
 
 func newGroupBudget() groupBudget {
 	return groupBudget{left: maxBelow, until: time.Now().Add(maxBelowTime)}
 }
 
-// take reserves one group and returns false if the budget is used up. The look calls it before
-// each group.
+// take reserves the reading of one cgroup. It returns false if the budget is used up.
 func (b *groupBudget) take() bool {
 	if b.left <= 0 || time.Now().After(b.until) {
 		b.left = 0
@@ -54,7 +53,7 @@ func (b *groupBudget) exceed(path string) {
 	b.more++
 }
 
-// err returns one line for the look about the cgroups that were not read.
+// err returns one error for all cgroups that were not read.
 func (b *groupBudget) err() error {
 	switch {
 	case b.exceeded == "":
@@ -65,8 +64,8 @@ func (b *groupBudget) err() error {
 	return fmt.Errorf("cgroup %.200q: %w", "/"+b.exceeded, errManyCgroups)
 }
 
-// countTree counts the processes of a cgroup and its descendants. left is the number of the
-// container's groups that may still be read; whole is false if there are more.
+// countTree counts the processes of a cgroup and its descendants. left is the number of cgroups of
+// the container that may still be read. whole is false if some were not read.
 func (c *Reader) countTree(path string, left *int) (n uint64, whole bool, err error) {
 	if n, err = c.countProcesses(path); err != nil {
 		return n, false, err

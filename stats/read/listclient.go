@@ -9,35 +9,35 @@ import (
 	"jettison/stats/read/podindex"
 )
 
-// Listing a cgroup's directory takes its lock, which a process that creates or removes a cgroup
-// in it holds while it allocates. A name lookup takes that lock too, and the rwsem of the whole
-// hierarchy, under which the kernel allocates inodes (v6.12 fs/readdir.c iterate_dir,
-// fs/kernfs/dir.c kernfs_iop_lookup, kernfs_iop_mkdir). Under pressure the lock is held as long
-// as reclaim runs. So a thread (lister) lists and opens for the loop, and the loop waits for it
-// within these bounds. The loop itself reads only files that are open: such a read takes no
-// lock that is held during an allocation.
+// To list a cgroup's directory, the kernel takes the directory's lock. A process that creates or
+// removes a cgroup in that directory holds the lock while it allocates memory. A name lookup takes
+// the lock too, and the rwsem of the whole hierarchy, under which the kernel allocates inodes
+// (v6.12 fs/readdir.c iterate_dir, fs/kernfs/dir.c kernfs_iop_lookup, kernfs_iop_mkdir). Under
+// pressure the lock is held as long as reclaim runs. Therefore a separate thread (lister) lists and
+// opens cgroups for the loop, and the loop waits for that thread only within these limits. The loop
+// itself only reads open files, which needs no lock that is held during an allocation.
 const (
 	// shortWait bounds a look's wait for the thread while the previous list is still valid. The
-	// thread answers within 1 ms if nothing blocks it, even with 110 pods. The time counts only
-	// together with minSlices: on a starved node, or after the hypervisor stole the CPU, 5 ms
-	// pass before the thread has run at all.
+	// thread answers within 1 ms if nothing blocks it, even with 110 pods. The wait also lasts at
+	// least minSlices: on a starved node, or after the hypervisor stole the CPU, 5 ms may pass before
+	// the thread has run at all.
 	shortWait = 5 * time.Millisecond
 	waitSlice = time.Millisecond
 	minSlices = 5
 
-	// freshFor is the maximum age of a request for its answer about a pod's processes to count
-	// as new. A list is as old as its request, and is new only if this look sent the request: a
-	// blocked one may be much older.
+	// freshFor is the maximum age of a request for its answer about a pod's processes to count as
+	// new. A list is as old as its request: it is new only if this look sent the request, because a
+	// blocked request may be much older.
 	freshFor = 100 * time.Millisecond
 
-	// listValidFor is the maximum age of a list that needs no longer wait: one second from tick
-	// to tick (see Refresh), plus half a second for a late tick.
+	// listValidFor is the age up to which a list is valid, so that a look does not wait longer for a
+	// new one: one second from tick to tick (see Refresh), plus half a second for a late tick.
 	listValidFor = 1500 * time.Millisecond
 
-	// longWait bounds a look's wait if the list is no longer valid, or an existing pod cannot
-	// be measured yet: choosing another pod as the victim would be worse. At 1 GiB/s the wait
-	// costs a tenth of a GiB. The look waits that long for the list once in longWaitEvery, and
-	// once for each pod: a lock that is never released must not delay every decision.
+	// longWait bounds a look's wait if the list is no longer valid, or an existing pod cannot be
+	// measured yet: choosing another pod as the victim would be worse. If memory fills at 1 GiB/s,
+	// the wait costs a tenth of a GiB. A look waits that long for the list once in longWaitEvery, and
+	// once for each pod, so that a lock that is never released does not delay every decision.
 	longWait      = 100 * time.Millisecond
 	longWaitEvery = time.Second
 )
@@ -49,17 +49,17 @@ var (
 	errOpenLate = errors.New(
 		"open pods' cgroups: timed out, new pods are not measured yet (the kernel holds a lock while " +
 			"memory is short)")
-	// errNotOpen: a pod's cgroup is not open yet, so this look does not measure it. errOpenLate
-	// reports it for all such pods.
+	// errNotOpen: a pod's cgroup is not open yet, so this look does not measure the pod. The look
+	// reports errOpenLate for all such pods.
 	errNotOpen = errors.New("cgroup is not open yet")
 )
 
 // listClient is the Reader's side of a lister: it sends requests, waits and receives answers.
 type listClient struct {
 	lister     *lister
-	inFlight   bool      // a request is in flight: it belongs to the lister
+	inFlight   bool      // a request is in flight, and belongs to the lister
 	listedAt   time.Time // when the last answered list was requested; zero: never
-	err        error     // of that list
+	err        error     // error of that list
 	closed     bool
 	timedOutAt time.Time // when a long wait for a list last timed out
 
@@ -80,23 +80,23 @@ func newListClient(l *lister) *listClient {
 	return b
 }
 
-// StartLister starts a thread for all name lookups, which the kernel may block. Looks wait for it
-// some milliseconds, see the bounds. Call it once; Close ends the thread.
+// StartLister starts a thread for all name lookups, which the kernel may block. Looks wait some
+// milliseconds for that thread (shortWait, longWait). Call it once; Close ends the thread.
 func (c *Reader) StartLister() { c.pods.client.lister.start() }
 
-// Refresh lists pods and opens the files of new ones, so that little work is left when a
-// resource is short. Call it once a second after StartLister: it waits for milliseconds at most.
-// heldUp is true while the kernel blocks it; the caller should then postpone its own name
-// lookups in cgroups.
+// Refresh lists pods and opens the files of new ones, so that little work is left when a resource
+// is short. Call it once a second after StartLister: it waits for milliseconds at most. heldUp is
+// true while the kernel blocks the lister; the caller should then postpone its own name lookups in
+// cgroups.
 func (c *Reader) Refresh(pods podindex.Index) (heldUp bool) {
 	_ = c.pods.find(pods, false) // the next look reports the error
 	return c.pods.client.inFlight
 }
 
 // DupCgroup duplicates the open handle of a pod's cgroup into out, which must be zero or closed, if
-// the cgroup still exists. file is a duplicate of its cgroup.kill, -1 if that is not open. The
-// caller closes both. DupCgroup looks up no name and allocates nothing. ok is false if that cgroup
-// is not open.
+// the cgroup still exists. file is a duplicate of the handle of cgroup.kill; -1 if that is not
+// open. The caller closes both. DupCgroup makes no name lookup and allocates nothing. ok is false
+// if the cgroup is not open.
 func (c *Reader) DupCgroup(p *stats.PodStats, out *cgroup.Group) (file int, ok bool) {
 	for _, k := range c.pods.order {
 		if k.group == nil || k.Path != p.Cgroup || stats.CgroupID(k.group.ID()) != p.CgroupID {
@@ -115,12 +115,13 @@ func (b *listClient) begin(patient bool) {
 	b.lookStart, b.patient, b.requestWait, b.lookWait, b.slices, b.late = time.Now(), patient, 0, 0, 0, false
 }
 
-// recent reports whether a thread exists and the list was requested a moment ago.
+// recent reports whether the lister thread runs and the list was requested within freshFor.
 func (b *listClient) recent() bool {
 	return b.lister.ended != nil && time.Since(b.listedAt) <= freshFor
 }
 
-// list lists the roots and waits for the answer. After a timeout the previous list stays.
+// list requests a new list of the roots and waits for it. After a timeout the previous list stays
+// in use.
 func (b *listClient) list(s *podSet) error {
 	for {
 		if !b.inFlight {
@@ -144,7 +145,7 @@ func (b *listClient) list(s *podSet) error {
 	}
 }
 
-// finish does the work that pods need and waits for it.
+// finish requests the opening and checking of cgroups that pods need, and waits for the answers.
 func (b *listClient) finish(s *podSet) {
 	for {
 		limit, wanted := b.limit(s)
@@ -162,8 +163,8 @@ func (b *listClient) finish(s *podSet) {
 	}
 }
 
-// limit returns how long this look may wait for the work that pods need; wanted is false if no
-// pod needs any.
+// limit returns how long this look may wait for the opening and checking of cgroups; wanted is
+// false if no pod needs either.
 func (b *listClient) limit(s *podSet) (limit time.Duration, wanted bool) {
 	limit = shortWait
 	var now time.Time
@@ -215,10 +216,10 @@ func (b *listClient) send() {
 	b.lister.requests <- struct{}{}
 }
 
-// await receives the answer. It gives up after this look has waited limit for it, in enough
-// slices for the thread to have had its own. All waits of a look together end after longWait:
-// if the thread gets the lock repeatedly but slowly, each answer is in time and their sum is
-// not.
+// await waits for the answer and applies it. It returns false after a wait of limit and of at least
+// minSlices, so that the lister's thread had a chance to run. All waits of a look together are
+// limited to longWait: if the thread gets the lock repeatedly but slowly, each answer is in time,
+// but their sum is not.
 func (b *listClient) await(s *podSet, limit time.Duration) bool {
 	for {
 		select {
@@ -250,15 +251,14 @@ func (b *listClient) addWait(since time.Time) {
 	b.lookWait += d
 }
 
-// receive applies an answer. At any age, an opened cgroup stays that cgroup, and a list is as
-// old as its request.
+// receive applies an answer. An opened cgroup is valid at any age. A list is as old as its request.
 func (b *listClient) receive(s *podSet) {
 	b.inFlight = false
 	q := &b.lister.req
 	b.timer.Stop()
 	look := b.look
 	if b.lookStart.Sub(q.sentAt) > freshFor {
-		look = 0 // it is checked again
+		look = 0 // counts for no look, so the pods are checked again
 	}
 	for i := range q.jobs {
 		j := &q.jobs[i]
@@ -287,7 +287,7 @@ func (b *listClient) receive(s *podSet) {
 	}
 }
 
-// apply stores the result of a job; look is the one that the result counts for.
+// apply stores the result of a job. look is the look that the result counts for; 0: no look.
 func (g *podGroup) apply(j *job, look uint64) {
 	g.waitingSince = time.Time{}
 	switch {
@@ -317,9 +317,9 @@ func (s *podSet) open(k *podGroup) error {
 	return errNotOpen
 }
 
-// critical reports whether a process of a pod has the score of a critical one: now, or, while
-// the kernel blocks the check, at the last one. A pod that is not open is treated as critical,
-// because nothing is known of it.
+// critical reports whether a process of a pod has the oom_score_adj of critical pods. While the
+// kernel blocks the check, the last result counts. A pod with a cgroup that is not open yet is
+// treated as critical.
 func (s *podSet) critical(k *podGroup) bool {
 	if k.group == nil {
 		return k.openedLook != s.client.look
@@ -330,7 +330,8 @@ func (s *podSet) critical(k *podGroup) bool {
 	return k.critical
 }
 
-// close ends the lister. A cgroup that it opened meanwhile goes to its pod.
+// close ends the lister. It hands a cgroup that the lister opened meanwhile to its pod, which
+// closes it.
 func (b *listClient) close(s *podSet) {
 	if b.closed {
 		return

@@ -10,8 +10,8 @@ import (
 	"jettison/stats/read/procfs"
 )
 
-// request is sent by a Reader to its lister and returns with the answer. It belongs to the
-// lister from requests to answers, else to the Reader.
+// request is a Reader's request to its lister, and carries the answer back. It belongs to the
+// lister from the send on requests until the send on answers, otherwise to the Reader.
 type request struct {
 	sentAt time.Time
 	list   bool // list the roots
@@ -19,14 +19,14 @@ type request struct {
 	jobs   []job
 }
 
-// rootNames holds the directories of one root.
+// rootNames lists the directories in one root.
 type rootNames struct {
 	path  string
-	names []byte // of its directories, each followed by a 0 byte
+	names []byte // names of the directories, each followed by a 0 byte
 	err   error
 }
 
-// job is one cgroup to open, or to check the processes of.
+// job is the opening of one cgroup, or the check of its processes.
 type job struct {
 	pod      *podGroup // the Reader's
 	path     string
@@ -52,7 +52,7 @@ type kernelCalls struct {
 	list          func(root int, names []byte) ([]byte, error)
 	open          func(path string) (*cgroup.Group, error)
 	checkCritical func(path string) (critical bool)
-	close         func() // closes their descriptors
+	close         func() // closes the descriptors of the other calls
 }
 
 func newLister(fs *cgroup.FS, proc *procfs.Proc, roots []string) *lister {
@@ -66,9 +66,9 @@ func newLister(fs *cgroup.FS, proc *procfs.Proc, roots []string) *lister {
 	return l
 }
 
-// start starts the thread and returns once it runs. The thread gets a priority above ordinary
-// work, because a look waits for it on a starved node. Where that is refused it works with its
-// ordinary priority (the Killer's threads report the refusal).
+// start starts the thread and returns once it runs. The thread gets a priority above ordinary work,
+// because a look waits for it on a starved node. If the kernel refuses that priority, the thread
+// works with ordinary priority (the Killer's threads report the refusal).
 func (l *lister) start() {
 	l.ended = make(chan struct{})
 	ready := make(chan struct{})
@@ -95,8 +95,8 @@ func (l *lister) run() {
 	}
 }
 
-// close ends the lister and waits for the thread, at most closeTimeout: a system call that
-// never returns cannot be ended.
+// close ends the lister and waits for the thread, at most closeTimeout, because a blocked system
+// call cannot be ended.
 func (l *lister) close() {
 	close(l.done)
 	if l.ended == nil {
@@ -126,7 +126,7 @@ func (l *lister) answer() {
 			j.group, j.err = l.calls.open(j.path)
 		}
 		select {
-		case <-l.done: // the descriptors it opens with may be closed
+		case <-l.done: // the descriptors that open uses may be closed
 			return
 		default:
 		}
@@ -187,7 +187,7 @@ func (d *dirs) list(root int, names []byte) ([]byte, error) {
 		if err == nil || !errors.Is(err, cgroup.ErrVanished) {
 			return d.names, err
 		}
-		// Removed, and perhaps created again under the same path.
+		// The root was removed, and perhaps created again under the same path.
 		r.dir.Close()
 		r.dir = nil
 		if try > 0 {
@@ -206,7 +206,7 @@ func (d *dirs) open(path string) (*cgroup.Group, error) {
 	return g, err
 }
 
-// checkCritical reports whether a process of a pod has an oom_score_adj of -997, that of
+// checkCritical reports whether a process of a pod has an oom_score_adj of -997, the value of
 // critical pods. (The sandbox's own process has -998.)
 func (d *dirs) checkCritical(path string) (critical bool) {
 	processes(d.fs, path, d.buf, func(pid int) {

@@ -10,9 +10,9 @@ import (
 	"jettison/stats/read/podindex"
 )
 
-// Collect takes the full look: everything that cgroupfs and /proc contain about the node and
-// each pod. Disk, file system and network figures come from Background.Fill. A source that
-// fails leaves its own values absent; the error names each.
+// Collect makes the full look: all values of the node and each pod from cgroupfs and /proc. The
+// values of disks, file systems and networks come from Background.Fill. A source that fails leaves
+// its own values absent; the error names each such source.
 func (c *Reader) Collect(now time.Time, pods podindex.Index, out *stats.Summary) error {
 	n := &out.Node
 	var none stats.Opt[stats.FsStats]
@@ -31,9 +31,9 @@ func (c *Reader) Collect(now time.Time, pods podindex.Index, out *stats.Summary)
 	return errors.Join(errs...)
 }
 
-// Slow reads the node's values that change too slowly for the cheap look: the cgroup above all
-// pods, tasks and pressure. Call it once a second. A source that fails leaves its own values
-// absent; the error names it.
+// Slow reads the node's values that the cheap look omits because they change slowly: the cgroup
+// above all pods, tasks and pressure. Call it once a second. A source that fails leaves its own
+// values absent; the error names it.
 func (c *Reader) Slow(now time.Time, out *stats.NodeStats) error {
 	allocatable, pods := c.Allocatable(now, &out.Allocatable), c.podsTotal(now, &out.Pods)
 	return errors.Join(allocatable, pods, c.Pressure(now, &out.Pressure), c.PIDs(now, &out.PIDs))
@@ -75,7 +75,7 @@ func (c *Reader) podsTotal(now time.Time, out *stats.PodsTotal) error {
 	out.SwapBytes, swapErr = optional(c.top.MemorySwapCurrent(c.buf))
 	out.Tasks, tasksErr = optional(c.top.PIDsCurrent(c.buf))
 	for _, e := range []error{err, swapErr, tasksErr} {
-		// the next look opens its successor
+		// the cgroup was removed: the next look opens its successor
 		if e != nil && !errors.Is(e, cgroup.ErrVanished) && !errors.Is(e, os.ErrNotExist) {
 			return e
 		}
@@ -83,7 +83,7 @@ func (c *Reader) podsTotal(now time.Time, out *stats.PodsTotal) error {
 	return nil
 }
 
-// findTop opens the cgroup above all pods. If those of both drivers exist, the one without a
+// findTop opens the cgroup above all pods. If the cgroups of both drivers exist, the one without a
 // process is a leftover.
 func (c *Reader) findTop() error {
 	if c.top != nil {

@@ -16,11 +16,11 @@ import (
 // readPod reads one pod's cgroup. On an error no value of the pod is set.
 func (c *Reader) readPod(now time.Time, k *podGroup, p *stats.PodStats, d depth) error {
 	k.reset(p)
-	if k.Path == "" { // the root is no pod's cgroup
+	if k.Path == "" { // the pod has no known cgroup, and the root must not be read instead
 		return cgroup.ErrVanished
 	}
-	// A kept group returns ErrVanished after its cgroup was removed; its path may have a
-	// successor by now.
+	// An open group returns ErrVanished after its cgroup was removed. A new cgroup may have the same
+	// path by now.
 	for try := 0; ; try++ {
 		if k.group == nil {
 			if err := c.pods.open(k); err != nil {
@@ -33,7 +33,7 @@ func (c *Reader) readPod(now time.Time, k *podGroup, p *stats.PodStats, d depth)
 		} else {
 			err = c.readMemory(now, k.group, p, d == full)
 		}
-		var rest error // errors of other files do not affect the memory's figures
+		var rest error // errors of other files do not affect the memory values
 		if err == nil && d == full {
 			if rest = c.readRest(now, k, p); errors.Is(rest, cgroup.ErrVanished) {
 				err = rest
@@ -117,8 +117,8 @@ func (c *Reader) readMemory(now time.Time, g *cgroup.Group, p *stats.PodStats, f
 	return err
 }
 
-// optional turns a missing file into an absent value: its controller is off, the kernel is too
-// old, or pressure is switched off.
+// optional turns the error for a missing file into an absent value. The file is missing if its
+// controller is disabled, the kernel is too old, or PSI is disabled.
 func optional[T any](v T, err error) (stats.Opt[T], error) {
 	switch {
 	case err == nil:
@@ -148,8 +148,8 @@ func (c *Reader) psiOf(g *cgroup.Group, r cgroup.Resource) (stats.Opt[stats.PSIS
 		HasSome: p.HasSome, HasFull: p.HasFull}, err)
 }
 
-// readRest reads the values that only the full look has. A file that cannot be read leaves its
-// own figures absent.
+// readRest reads the values that only the full look has. A file that cannot be read leaves its own
+// values absent.
 func (c *Reader) readRest(now time.Time, k *podGroup, p *stats.PodStats) error {
 	g, m := k.group, &p.Memory
 	m.PageFaults, m.MajorPageFaults = faults(&c.detail)
@@ -182,7 +182,8 @@ func kernel(d *cgroup.MemoryDetail) uint64 {
 
 // freed returns the bytes that killing the processes behind a memory.stat would free.
 func freed(d *cgroup.MemoryDetail) stats.Range {
-	sure := d.Anon + d.PageTables + d.KernelStack // absent ones are 0 here: not known to be freed
+	// absent counters are 0 here, because they are not known to be freed
+	sure := d.Anon + d.PageTables + d.KernelStack
 	return stats.Range{Min: sure, Max: sure + d.Shmem}
 }
 
@@ -195,9 +196,8 @@ func (c *Reader) cpuStats(now time.Time, g *cgroup.Group, last *usageSample) (ou
 	return stats.CPUStats{Time: now, Usage: usage, NanoCores: last.rate(now, usage.V)}, nil
 }
 
-// containers reads the cgroups in a pod's cgroup. It leaves out containers that vanish
-// meanwhile and those beyond the bound: the pod's own figures come from its own cgroup and stay
-// complete.
+// containers reads the cgroups in a pod's cgroup. It leaves out containers that vanish meanwhile or
+// exceed the limit. The pod's own values stay complete, because they come from the pod's cgroup.
 func (c *Reader) containers(now time.Time, k *podGroup, p *stats.PodStats) error {
 	p.Containers = p.Containers[:0]
 	total, countErr := c.countProcesses(k.Path)
@@ -237,9 +237,9 @@ func (c *Reader) containers(now time.Time, k *podGroup, p *stats.PodStats) error
 	return err
 }
 
-// containerID returns the runtime's ID from the name of a container's cgroup: the name itself
-// with the cgroupfs driver, "cri-containerd-ID.scope" or "crio-ID.scope" with systemd's.
-// CRI-O's monitor of a container has a separate cgroup, which is no container's.
+// containerID returns the runtime's ID from the name of a container's cgroup: the name itself with
+// the cgroupfs driver, "cri-containerd-ID.scope" or "crio-ID.scope" with the systemd driver.
+// CRI-O's monitor process of a container has a separate cgroup, which keeps its name as ID.
 func containerID(name string) string {
 	unit, isUnit := strings.CutSuffix(name, ".scope")
 	switch {
@@ -251,7 +251,7 @@ func containerID(name string) string {
 	return strings.TrimPrefix(unit, "crio-")
 }
 
-// container reads one container. A file that cannot be read leaves its own figures absent.
+// container reads one container. A file that cannot be read leaves its own values absent.
 func (c *Reader) container(now time.Time, k *podGroup, name string) (out stats.ContainerStats,
 	err error) {
 	path := k.Path + "/" + name
@@ -295,7 +295,7 @@ func (c *Reader) countProcesses(path string) (n uint64, err error) {
 	}
 	defer g.Close()
 	err = g.Procs(c.buf, func(int) { n++ })
-	// threaded: its processes are listed where its domain begins (cgroups(7))
+	// a threaded cgroup: its processes are listed at the root of its threaded domain (cgroups(7))
 	if errors.Is(err, unix.EOPNOTSUPP) {
 		return 0, nil
 	}

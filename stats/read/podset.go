@@ -14,13 +14,13 @@ import (
 	"jettison/stats/read/procfs"
 )
 
-// podSet holds the pods of the hierarchy, with the state of each kept between looks. Listing
-// them again does not allocate while they stay the same.
+// podSet holds the pods of the hierarchy, and keeps the state of each between looks. Listing the
+// same pods again does not allocate.
 type podSet struct {
 	fs          *cgroup.FS
 	roots       []*podRoot
 	runtimeOnly map[string]*podGroup // by UID: pods that only the runtime knows
-	byUID       map[string]*podGroup // by UID: those found below a root
+	byUID       map[string]*podGroup // by UID: pods found below a root
 	order       []*podGroup          // all, by UID
 	round       uint64               // number of lists received
 	changed     bool                 // since order was made
@@ -32,28 +32,28 @@ type podSet struct {
 // podRoot is a cgroup with pods as children.
 type podRoot struct {
 	path    string
-	groups  map[string]*podGroup // by directory name; directories of no pod have no UID
+	groups  map[string]*podGroup // by directory name; UID is empty for a directory that is no pod's
 	present int                  // groups seen in this round
 }
 
 // podGroup is one pod's cgroup.
 type podGroup struct {
 	stats.PodCgroup
-	parent string        // of a pod outside the roots: the runtime's name of its cgroup
+	parent string        // for a pod outside the roots: its cgroup as the runtime reports it
 	group  *cgroup.Group // nil: not open
-	round  uint64        // last round with it; of a pod outside the roots: the join
-	gone   bool          // it is no longer listed
+	round  uint64        // last round that listed it; for a pod outside the roots: the last join
+	gone   bool          // the pod is no longer listed
 
 	// Work of the lister for this pod. Looks are counted by listClient.
-	openedLook uint64 // last look that opened it
+	openedLook uint64 // last look in which it was opened
 	err        error  // of that attempt
-	// it was open and its cgroup was removed: a successor under the same name is unlikely
+	// its open cgroup was removed: a successor under the same name is unlikely
 	vanished    bool
-	checkWanted bool   // its processes need a check
-	checkedLook uint64 // last look that checked them
+	checkWanted bool   // this look needs a check of its processes
+	checkedLook uint64 // last look in which they were checked
 	critical    bool   // result of that check
 	checked     bool   // a check has been done
-	// when it began to wait for the lister; zero: it does not wait
+	// since when it waits for the lister; zero: it does not wait
 	waitingSince time.Time
 
 	usage             usageSample
@@ -62,7 +62,7 @@ type podGroup struct {
 	outsideContainers uint64                 // memory outside the containers, at that look
 }
 
-// usageSample is the CPU time used until an instant.
+// usageSample is the CPU time that was used up to an instant.
 type usageSample struct {
 	at   time.Time
 	used time.Duration
@@ -101,7 +101,7 @@ func (s *podSet) close() {
 	}
 }
 
-// close closes its descriptors. A later use opens it again.
+// close closes the descriptors of a pod. A later look opens them again.
 func (g *podGroup) close() {
 	if g.group != nil {
 		g.group.Close()
@@ -119,7 +119,8 @@ func (g *podGroup) forget() {
 // discover finds the current pods and opens those that are not open.
 func (s *podSet) discover(pods podindex.Index) error { return s.find(pods, true) }
 
-// find is discover; patient means that the result may be used to choose a victim.
+// find does the same as discover. patient: the result may be used to choose a victim, so longer
+// waits are allowed.
 func (s *podSet) find(pods podindex.Index, patient bool) error {
 	s.client.begin(patient)
 	err := s.client.list(s)
@@ -128,7 +129,7 @@ func (s *podSet) find(pods podindex.Index, patient bool) error {
 	return err
 }
 
-// join adds the pods that only the runtime knows to the listed ones.
+// join adds the pods that only the runtime knows to the listed pods.
 func (s *podSet) join(pods podindex.Index) {
 	s.joinRound++
 	for uid, p := range pods {
@@ -198,10 +199,10 @@ func (s *podSet) dropMissing(r *podRoot) {
 	}
 }
 
-// addRuntimeOnly adds a pod that was not found below the roots. The cgroup that the runtime
-// names counts only if its name is this pod's. A sandbox without its own cgroup shares one with
-// others (containerd's /k8s.io, a system.slice), and killing that one would kill them all.
-// Without a cgroup the pod is unmeasured.
+// addRuntimeOnly adds a pod that was not found below the roots. The cgroup that the runtime reports
+// counts only if its name contains this pod's UID. A sandbox without its own cgroup shares one with
+// other sandboxes (containerd's /k8s.io, a system.slice), and killing that cgroup would kill them
+// all. Without a cgroup the pod is unmeasured.
 func (s *podSet) addRuntimeOnly(uid string, p *podindex.Pod) {
 	g := s.runtimeOnly[uid]
 	if g == nil || g.parent != p.Cgroup {
@@ -238,7 +239,7 @@ func (s *podSet) sort() {
 }
 
 // reindex maps UIDs to pods. A pod found below two roots (a leftover of the other driver, or of
-// another class) is in the order once for each of its cgroups.
+// another class) is in s.order once for each of its cgroups.
 func (s *podSet) reindex() {
 	clear(s.byUID)
 	for _, r := range s.roots {
@@ -250,7 +251,7 @@ func (s *podSet) reindex() {
 	}
 }
 
-// reset clears a pod's figures but keeps the memory of its slices.
+// reset clears a pod's values but keeps the memory of its slices.
 func (g *podGroup) reset(p *stats.PodStats) {
 	containers, volumes := p.Containers[:0], p.EphemeralStorage.Volumes[:0]
 	*p = stats.PodStats{PodRef: stats.PodReference{UID: g.UID}, Cgroup: g.Path, QOSClass: g.QOSClass,

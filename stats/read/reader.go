@@ -11,10 +11,10 @@ import (
 	"jettison/stats/read/procfs"
 )
 
-// Reader reads a node's cgroups and /proc into Summaries. It keeps descriptors and buffers
-// between looks, so that a look does not allocate while the set of pods stays the same. It
-// makes no call that may block: see Background for those, and StartLister for calls that the kernel
-// may delay. Use it from one goroutine at a time, and call Close.
+// Reader reads a node's cgroups and /proc into Summaries. It keeps descriptors and buffers between
+// looks, so that a look does not allocate while the set of pods stays the same. It makes no call
+// that may block: Background makes such calls, and the thread of StartLister makes the calls that
+// the kernel may delay. Use it from one goroutine at a time, and call Close.
 type Reader struct {
 	fs            *cgroup.FS
 	proc          *procfs.Proc
@@ -22,7 +22,7 @@ type Reader struct {
 	self          string // cgroup of this process, empty: unknown
 	root          *cgroup.Group
 	topCandidates []string      // candidates for the cgroup above all pods
-	top           *cgroup.Group // that cgroup; nil: not found yet
+	top           *cgroup.Group // the cgroup above all pods; nil: not found yet
 
 	buf []byte // one file's content
 	// one memory.stat; a local variable would be allocated at each look
@@ -31,13 +31,13 @@ type Reader struct {
 	psi    cgroup.PSIStats
 	errs   []error
 	groups groupBudget   // of the full look in progress
-	blame  time.Duration // blameFor
+	blame  time.Duration // blameLimit, except in tests
 
 	nodeCPU usageSample
 	stalls  [3]stallHistory // by resource
 }
 
-// NewReader makes a Reader of the pods below a kubelet's cgroupRoot ("" and "/" are the same).
+// NewReader returns a Reader of the pods below a kubelet's cgroupRoot ("" and "/" are the same).
 func NewReader(fs *cgroup.FS, proc *procfs.Proc, cgroupRoot string) (*Reader, error) {
 	root, err := fs.Group("")
 	if err != nil {
@@ -57,8 +57,8 @@ func (c *Reader) Close() {
 	c.pods.close()
 }
 
-// Node takes the cheap look: the node's memory and swap. A source that fails leaves its own
-// values absent; the error names it.
+// Node makes the cheap look: it reads the node's memory and swap. A source that fails leaves its
+// own values absent; the error names it.
 func (c *Reader) Node(now time.Time, out *stats.NodeStats) error {
 	m := &out.Memory
 	*m = stats.NodeMemoryStats{Time: now}
@@ -82,38 +82,38 @@ func (c *Reader) Node(now time.Time, out *stats.NodeStats) error {
 	return errors.Join(infoErr, statErr)
 }
 
-// PerCPU adds the free memory that MemAvailable does not count. Call it when the cheap look
-// finds memory short: right after a kill, it includes much of the freed memory. Without it the
-// look errs on the safe side.
+// PerCPU adds the free memory that MemAvailable does not count. Call it when the cheap look finds
+// memory short: right after a kill, much of the freed memory is counted only there. Without PerCPU,
+// the available memory is underestimated.
 func (c *Reader) PerCPU(out *stats.NodeStats) {
 	if free, err := c.proc.PerCPUFree(); err == nil {
 		out.Memory.PerCPUFreeBytes = stats.Some(free)
 	}
 }
 
-// workingSet returns usage less the inactive file cache, floor 0 (kubelet and cAdvisor).
+// workingSet returns usage minus the inactive file cache, at least 0, as the kubelet and cAdvisor
+// compute it.
 func workingSet(usage, inactiveFile uint64) uint64 { return usage - min(inactiveFile, usage) }
 
-// Memory takes the look that an eviction for memory is based on: the node's memory and each
-// pod's. See MemoryView for the pods.
+// Memory makes the look that an eviction for memory is based on: the node's memory, and the pods as
+// in MemoryView.
 func (c *Reader) Memory(now time.Time, pods podindex.Index, out *stats.Summary) error {
 	nodeErr := c.Node(now, &out.Node)
 	c.PerCPU(&out.Node)
 	return errors.Join(nodeErr, c.MemoryView(now, pods, out))
 }
 
-// MemoryView reads the memory, events, pressure and tasks of every pod: those that the runtime
-// has reported and those that only the hierarchy has. Pods are sorted by UID. A pod that
-// vanishes during the look is in the Summary without readings. The capacity of the Summary's
-// node bounds the pods' requests.
+// MemoryView reads the memory, events, pressure and tasks of every pod, including pods that the
+// runtime has not reported. Pods are sorted by UID. A pod that vanishes during the look is in the
+// Summary without readings. The node's memory capacity in the Summary bounds the pods' requests.
 func (c *Reader) MemoryView(now time.Time, pods podindex.Index, out *stats.Summary) error {
 	return c.view(now, pods, out, memoryOnly)
 }
 
-// Quick reads the cheap part of Memory: the memory and tasks of each pod, and whether it has a
+// Quick reads the cheap part of Memory: the memory and tasks of each pod, and whether the pod has a
 // live process. memory.stat costs ten times as much, and more while other processes are busy,
-// because the kernel sums it over all CPUs (v6.12 mm/memcontrol.c mem_cgroup_flush_stats).
-// QuickPod reads it for selected pods. Quick does not allocate.
+// because the kernel sums it over all CPUs (v6.12 mm/memcontrol.c mem_cgroup_flush_stats). QuickPod
+// reads it for selected pods. Quick does not allocate.
 func (c *Reader) Quick(now time.Time, pods podindex.Index, out *stats.Summary) error {
 	nodeErr := c.Node(now, &out.Node)
 	c.PerCPU(&out.Node)
@@ -190,20 +190,20 @@ func (c *Reader) identify(known *podindex.Pod, k *podGroup, p *stats.PodStats,
 		p.NodeCritical = c.nodeCritical(k, p)
 	}
 	switch {
-	// by definition, independent of the runtime
+	// a BestEffort pod has no request, by definition
 	case p.QOSClass == stats.BestEffort && !p.MemoryRequest.OK:
 		p.MemoryRequest = stats.Some(stats.Range{})
 	case p.QOSClass == stats.Guaranteed && p.Memory.LimitBytes.OK:
-		// The kubelet writes a Guaranteed pod's limit, which equals its request, to this file
-		// and updates it on an in-place resize. Without a kubelet it may be "max": then the
+		// The kubelet writes a Guaranteed pod's limit, which equals its request, to this file and
+		// updates the limit on an in-place resize. Without a kubelet the limit may be "max": then the
 		// runtime's data counts.
 		p.MemoryRequest = stats.Some(stats.ExactRange(p.Memory.LimitBytes.V))
 	}
 	p.Self = c.self != "" && p.Cgroup != "" && podindex.Within(c.self, p.Cgroup)
 }
 
-// UnannouncedPods visits the UIDs of pods that are in the hierarchy and that the runtime has not
-// reported. It reads no file, and lists nothing right after Refresh.
+// UnannouncedPods visits the UIDs of pods that are in the hierarchy but that the runtime has not
+// reported. It reads no file, and uses the list of a Refresh within the last freshFor.
 func (c *Reader) UnannouncedPods(pods podindex.Index, visit func(uid string)) {
 	if c.pods.client.recent() {
 		c.pods.join(pods)
@@ -227,8 +227,8 @@ func (c *Reader) EachPod(visit func(uid, path string)) {
 	}
 }
 
-// nodeCritical checks the processes of a pod for the class that the runtime has not reported
-// yet: -997 outside the Guaranteed class.
+// nodeCritical reports whether a pod that the runtime has not described yet is node-critical, by
+// its processes: they have an oom_score_adj of -997 outside the Guaranteed class.
 func (c *Reader) nodeCritical(k *podGroup, p *stats.PodStats) bool {
 	return p.QOSClass != stats.Guaranteed && p.Cgroup != "" && c.pods.critical(k)
 }

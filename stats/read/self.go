@@ -24,9 +24,9 @@ func processes(fs *cgroup.FS, path string, buf []byte, visit func(pid int)) {
 	}
 }
 
-// FindSelf finds the cgroup of this process, so that Collect can mark its pod. It tries the
-// path in /proc first; if a cgroup namespace hides that, it searches every pod for its process
-// ID. It returns an error if neither found the cgroup. A process outside every pod is no error.
+// FindSelf finds the cgroup of this process, so that Collect can mark its pod. It tries the path in
+// /proc first. If a cgroup namespace hides that path, it searches every pod for this process's ID.
+// It returns an error if both fail. A process outside every pod is no error.
 func (c *Reader) FindSelf() error {
 	pid := os.Getpid()
 	path, ok, err := c.proc.SelfCgroup()

@@ -10,9 +10,9 @@ import (
 	"jettison/stats"
 )
 
-// source repeats one query on its own goroutine and keeps the last good answer. If the query
-// blocks for ever (statfs of a dead network file system, a runtime that hangs), no other source
-// waits. The answer grows old and, beyond its limit, counts as absent.
+// source repeats one query on its own goroutine and keeps the last good answer. If the query blocks
+// forever (statfs of a dead network file system, a runtime that hangs), no other source waits. The
+// answer becomes stale and, beyond limit, counts as absent.
 type source[T any] struct {
 	name  string
 	every time.Duration                    // between two queries
@@ -21,10 +21,10 @@ type source[T any] struct {
 
 	mu         sync.Mutex
 	value      T
-	at         time.Time     // of value; zero: none yet
+	at         time.Time     // time of value; zero: no value yet
 	err        error         // of the last query
 	failures   uint64        // failed queries
-	queryStart time.Time     // start of the query in flight; zero: none
+	queryStart time.Time     // start of the query in flight; zero: no query
 	answered   chan struct{} // closed after the first query
 	once       sync.Once
 	wake       chan struct{} // one slot: query now
@@ -78,8 +78,7 @@ func (s *source[T]) queryOnce(ctx context.Context) {
 	s.once.Do(func() { close(s.answered) })
 }
 
-// get returns the last good answer, unless it is older than its limit, and the state of the
-// source.
+// get returns the last good answer, absent if it is older than limit, and the state of the source.
 func (s *source[T]) get(now time.Time) (value stats.Opt[T], status stats.SourceStatus) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,11 +6,12 @@ import (
 	"jettison/stats"
 )
 
-// stallHistory keeps totals of one resource. The difference of two gives the share of time
-// stalled over a window: the kernel's own averages are up to 2 s old.
+// stallHistory keeps recent totals of the time stalled on one resource. The difference of two
+// totals gives the share of time stalled over a window. The kernel's own averages are up to 2 s
+// old.
 type stallHistory struct {
 	samples [historySize]stallSample
-	n       int // samples ever added
+	n       int // number of samples added so far
 }
 
 type stallSample struct {
@@ -47,8 +48,9 @@ func (h *stallHistory) add(at time.Time, psi *stats.PSIStats) (some, full stats.
 	return some, full
 }
 
-// over computes the shares over a window from the youngest sample that is at least as old. It
-// ignores samples more than twice as old, which would describe a longer window.
+// over computes the shares over a window, from the youngest sample that is at least as old as the
+// window. It ignores samples that are more than twice as old, because they would describe a longer
+// window.
 func (h *stallHistory) over(now stallSample, window time.Duration) (some, full stats.Opt[float64]) {
 	for i := h.n - 1; i >= 0 && i > h.n-1-historySize; i-- {
 		s := h.samples[i%historySize]

@@ -11,10 +11,10 @@ import (
 // maxGroups bounds how many cgroups one call of TopLevel reads.
 const maxGroups = 200
 
-// TopLevel visits the cgroups at the top of the hierarchy that belong to no pod, with the
-// memory use of each in bytes (memory.current). It visits the root's children, and the children
-// of systemd's slices instead of the slices: a unit in system.slice is more specific. It shows
-// an administrator which other cgroups grow on the node; it opens and reads one file of each.
+// TopLevel visits the cgroups at the top of the hierarchy that belong to no pod, with the memory
+// use of each in bytes (memory.current). It visits the root's children, and the children of
+// systemd's slices instead of the slices: a unit in system.slice is more specific. It reads one
+// file of each. The result shows which cgroups other than pods grow on the node.
 func (c *Reader) TopLevel(visit func(path string, bytes uint64)) error {
 	var errs []error
 	left := maxGroups

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// oldest chooses the pod to measure next; due is false if all figures are recent enough. A pod
-// that was never measured comes first. A pod with a walk that was cut off comes after all
-// others that were not measured since the last such walk.
+// oldest returns the pod to measure next; due is false if all measurements are recent enough. A pod
+// that was never measured comes first. A pod with a walk that was cut off comes after all pods that
+// were not measured since the last walk that was cut off.
 func (l *Loop) oldest(found map[string]storageDirs) (uid string, due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -18,7 +18,7 @@ func (l *Loop) oldest(found map[string]storageDirs) (uid string, due bool) {
 	}
 	cutAt := l.cutAt()
 	var at time.Time
-	var place int // of the chosen one
+	var place int // of the chosen pod
 	consider := func(u string) {
 		var t time.Time
 		cut := false
@@ -57,7 +57,7 @@ func (l *Loop) oldest(found map[string]storageDirs) (uid string, due bool) {
 	return uid, due
 }
 
-// cutAt returns the end of the last walk that was cut off; zero: there was none.
+// cutAt returns the end of the last walk that was cut off; zero: no such walk.
 func (l *Loop) cutAt() (at time.Time) {
 	for _, s := range l.pods {
 		if end := s.time.Add(s.took); s.cut && end.After(at) {
@@ -67,14 +67,14 @@ func (l *Loop) cutAt() (at time.Time) {
 	return at
 }
 
-// hurriedEvery is the maximum age of figures while a disk is short, eagerEvery that of pods
-// with their own limits.
+// hurriedEvery is the maximum age of measurements while a disk is short, eagerEvery the maximum age
+// for pods with their own limits.
 const (
 	hurriedEvery = 5 * time.Second
 	eagerEvery   = 10 * time.Second
 )
 
-// Demand immediately renews figures measured before since.
+// Demand requests an immediate new measurement of all pods that were measured before since.
 func (l *Loop) Demand(since time.Time) {
 	l.mu.Lock()
 	if since.After(l.demanded) {
@@ -84,8 +84,8 @@ func (l *Loop) Demand(since time.Time) {
 	l.wake()
 }
 
-// Finish walks the pods again that had a walk from before since cut off, in the longest turn.
-// The agent does not wait for that.
+// Finish requests longest turns for the pods with a walk that was cut off and began before since.
+// The agent does not wait for these walks.
 func (l *Loop) Finish(since time.Time) {
 	l.mu.Lock()
 	later := since.After(l.finishSince)
@@ -98,8 +98,8 @@ func (l *Loop) Finish(since time.Time) {
 	}
 }
 
-// Fresh reports whether every pod's figure was measured at or after since. A figure from a walk
-// that was cut off counts at any age.
+// Fresh reports whether every pod was measured at or after since. A walk that was cut off counts at
+// any age.
 func (l *Loop) Fresh(since time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -111,7 +111,7 @@ func (l *Loop) Fresh(since time.Time) bool {
 	return !l.listed.IsZero()
 }
 
-// rest returns the wait while no figure is due.
+// rest returns how long to wait while no measurement is due.
 func (l *Loop) rest() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,8 +121,8 @@ func (l *Loop) rest() time.Duration {
 	return relist
 }
 
-// relist is the interval of the search for new pods while no figure is due.
+// relist is the interval of the search for new pods while no measurement is due.
 const relist = 5 * time.Second
 
-// relistLazy is the same interval if figures are measured on demand only.
+// relistLazy is the interval of that search if pods are measured only on demand.
 const relistLazy = time.Minute

@@ -5,14 +5,14 @@
 //	loop.go      Loop, Options: the round over all pods
 //	demand.go    the choice of the next pod, and its time
 //	schedule.go  the length of a pod's turn; hurry while a disk is short
-//	fill.go      the latest figures, for a Summary
+//	fill.go      the latest values, for a Summary
 //	status.go    the state of the loop, as a source
 //	storage.go   one pod: its directories and logs; volumes.go: its volumes; layers.go: its writable
 //	             layers
 //	files.go     usage outside all limits: the kubelet's files that containers write to, layers of
 //	             containers that have exited
-//	keep.go      figures kept from earlier measurements
+//	keep.go      values kept from earlier measurements
 //
-// Package quota counts without a walk, package walk walks, and package openfiles finds files
-// that no walk finds. walk finds in package openfiles.
+// Package quota reads the file system's own counts, package walk walks directories, and package
+// openfiles finds files that no walk finds.
 package disk

@@ -36,10 +36,10 @@ func (s *storageWalker) etcHosts(pod string, out *storage) error {
 	return nil
 }
 
-// terminationMessages measures the files behind /dev/termination-log: the kubelet creates one
-// for each container, below the pod's directory at containers/NAME, and mounts it writable
-// (pkg/kubelet/kuberuntime/kuberuntime_container.go makeMounts). The kubelet reads no more than
-// 4 KiB of it, but no limit bounds its size.
+// terminationMessages measures the files behind /dev/termination-log: the kubelet creates one for
+// each container, below the pod's directory at containers/NAME, and mounts it writable
+// (pkg/kubelet/kuberuntime/kuberuntime_container.go makeMounts). The kubelet reads at most 4 KiB of
+// it, but the size of the file is not limited.
 func (s *storageWalker) terminationMessages(ctx context.Context, pod string, out *storage) error {
 	u, err := zeroIfMissing(s.tree(ctx, path.Join(pod, "containers")))
 	if u.Time.IsZero() {
@@ -51,18 +51,17 @@ func (s *storageWalker) terminationMessages(ctx context.Context, pod string, out
 
 // containerd keeps files for each sandbox and container below its root directory. The sandbox's
 // hostname and resolv.conf, and the volumes that an image declares, are mounted into the
-// containers writable and without a limit (internal/cri/server/podsandbox/helpers.go
+// containers, writable and without a size limit (internal/cri/server/podsandbox/helpers.go
 // getSandboxRootDir, internal/cri/server/container_create.go volumeMounts). CRI-O keeps the two
-// files on tmpfs (RunDir in its server/sandbox_run_linux.go), where they count as shared
-// memory.
+// files on tmpfs (RunDir in its server/sandbox_run_linux.go), where they count as shared memory.
 const (
 	containerdRoot  = "/var/lib/containerd"
 	containerdCRI   = "io.containerd.grpc.v1.cri"
 	containerdStore = "io.containerd.snapshotter.v1." // prefix of a store's directory below the root
 )
 
-// runtimeFiles measures the files that containerd keeps for a pod, if containerd is the
-// runtime. Unreadable parts make the figure a lower bound.
+// runtimeFiles measures the files that containerd keeps for a pod, if containerd is the runtime. If
+// a part is unreadable, the result is a lower bound.
 func (s *storageWalker) runtimeFiles(ctx context.Context, pod *podindex.Pod, out *storage) error {
 	root := containerdRoot
 	if s.store != nil {

@@ -8,9 +8,9 @@ import (
 	"jettison/stats/read/openfiles"
 )
 
-// maxAge returns the maximum age of a figure that Fill shows: a few rounds. In lazy mode,
-// demands are further apart than that, and a pod that cannot be walked within seconds would
-// never have a figure, so the age is longer.
+// maxAge returns the maximum age of a measurement that Fill uses: a few rounds. In lazy mode it is
+// longer. Demands are further apart then, and a pod that cannot be walked within seconds would
+// never have a value.
 func (l *Loop) maxAge(now time.Time) time.Duration {
 	if l.lazy {
 		return storageLimit
@@ -22,10 +22,10 @@ func (l *Loop) maxAge(now time.Time) time.Duration {
 	return min(storageLimit, max(5*l.every, 2*round))
 }
 
-// storageLimit is the maximum age of figures that are shown, however long a round takes.
+// storageLimit is the maximum age of a measurement that Fill uses, even if a round takes longer.
 const storageLimit = openfiles.KeepFor
 
-// Fill writes a pod's latest storage figures into p. Memory must be filled before: Fill
+// Fill writes a pod's latest disk usage into p. p.Memory must be filled in before, because Fill
 // subtracts memory that a kill would not free.
 func (l *Loop) Fill(now time.Time, p *stats.PodStats) {
 	l.mu.Lock()
@@ -57,7 +57,7 @@ func (l *Loop) Fill(now time.Time, p *stats.PodStats) {
 			c.Logs = stats.Some(u)
 		}
 	}
-	for id, u := range s.layers { // of a container without a cgroup: it is not listed yet, or no longer
+	for id, u := range s.layers { // the layer of a container that p does not list yet, or no longer
 		if !slices.ContainsFunc(p.Containers, func(c stats.ContainerStats) bool { return c.ID == id }) {
 			st.ExitedLayers.V.Merge(u)
 			st.ExitedLayers.OK = true
@@ -75,8 +75,8 @@ func (l *Loop) Fill(now time.Time, p *stats.PodStats) {
 	}
 }
 
-// FillOpenFiles writes the latest figures of a pod's files without a name. The node's file
-// systems must be filled before.
+// FillOpenFiles writes the latest usage of a pod's files without a name into p. The node's file
+// systems must be filled in before.
 func (l *Loop) FillOpenFiles(now time.Time, p *stats.PodStats, n *stats.NodeStats) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,8 +87,8 @@ func (l *Loop) FillOpenFiles(now time.Time, p *stats.PodStats, n *stats.NodeStat
 	}
 }
 
-// Remains appends the UIDs of pods that are not on the node and that still had directories in
-// the last listing.
+// Remains appends the UIDs of pods that are no longer on the node but had directories in the last
+// listing.
 func (l *Loop) Remains(out []string, pods []stats.PodStats) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -102,7 +102,7 @@ func (l *Loop) Remains(out []string, pods []stats.PodStats) []string {
 	return out
 }
 
-// sum adds up the parts that count for limits, those in memory separately.
+// sum adds up the parts that count for limits, with the parts in memory separate.
 func (s *storage) sum() (total, inMemory stats.FsUsage) {
 	total.Merge(s.allLogs)
 	total.Merge(s.etcHosts)
@@ -119,7 +119,8 @@ func (s *storage) sum() (total, inMemory stats.FsUsage) {
 	return total, inMemory
 }
 
-// outsideLimits adds up the parts that use disks but count for none of the pod's limits.
+// outsideLimits adds up the parts that use disks, but that no limit of the pod counts, and
+// etc-hosts.
 func (s *storage) outsideLimits() (exited, files stats.Opt[stats.FsUsage]) {
 	for _, u := range s.exited {
 		exited.V.Merge(u)

@@ -7,9 +7,9 @@ import (
 	"jettison/stats"
 )
 
-// keep replaces lower bounds and missing parts with earlier, larger figures: a pod that is hard
-// to measure must not look smaller. A kept figure has the time of its measurement, is partial,
-// and is marked as kept.
+// keep replaces lower bounds and missing parts with earlier, larger values, because a pod that is
+// hard to measure must not appear smaller. A kept value has the time of its measurement, is
+// partial, and is marked as kept.
 func (s *storage) keep(before *storage) {
 	if before == nil {
 		return
@@ -19,7 +19,7 @@ func (s *storage) keep(before *storage) {
 	s.runtimeFiles = s.larger(s.runtimeFiles, before.runtimeFiles)
 	for id, now := range s.exited {
 		old, exited := before.exited[id]
-		if !exited { // it was running, and has written nothing since its last walk
+		if !exited { // the container was running, and has not written since its last walk
 			old = before.layers[id]
 		}
 		s.exited[id] = s.larger(now, old)
@@ -48,10 +48,10 @@ func (s *storage) keep(before *storage) {
 	slices.SortFunc(s.volumes, byName)
 }
 
-// larger chooses the figure of a part. A part that is absent now keeps its earlier figure only
-// while some part could not be measured. No figure is kept longer than storageLimit after it
-// was counted, because a pod that is never measured to its end may have removed the files.
-// After that the previous measurement alone counts.
+// larger chooses the value of a part. A part that is absent now keeps its earlier value only if
+// some part could not be measured. A value is kept for at most storageLimit after it was counted,
+// because a pod with incomplete measurements may have removed the files. After that only the
+// previous measurement counts.
 func (s *storage) larger(now, before stats.FsUsage) stats.FsUsage {
 	counted := before.Time
 	switch {

@@ -11,10 +11,10 @@ import (
 	"jettison/stats/read/mounts"
 )
 
-// layer measures a container's writable layer: the upper directory of the overlay that the
-// runtime has mounted as its root. If the host has no such mount, the runtime's figure is used
-// (devmapper, btrfs, native snapshots; CRI-O's mount points do not name the container). A
-// container that does not run yet has written nothing, so its layer may be missing.
+// layer measures a container's writable layer: the upper directory of the overlay that the runtime
+// has mounted as its root. If the host has no such mount, the runtime's value is used (devmapper,
+// btrfs, native snapshots; CRI-O's mount points do not name the container). The layer of a
+// container that does not run yet may be missing, because it is empty.
 func (s *storageWalker) layer(ctx context.Context, c *cri.Container, out *storage) error {
 	dir, ok := s.upper(c.ID, out.time)
 	if !ok {
@@ -37,8 +37,8 @@ func (s *storageWalker) layer(ctx context.Context, c *cri.Container, out *storag
 }
 
 // upper returns the upper directory of a container's root. A container that is not in the mount
-// table may have started since it was read: upper reads the table again if that was before
-// since.
+// table may have started after the table was read. If that was before since, upper reads the table
+// again.
 func (s *storageWalker) upper(id string, since time.Time) (string, bool) {
 	s.readMounts()
 	dir, ok := s.uppers[id]
@@ -50,23 +50,23 @@ func (s *storageWalker) upper(id string, since time.Time) (string, bool) {
 	return dir, ok
 }
 
-// readMounts refreshes the host's mounts: those of its first process. It does not use the
-// container's own mount table, because a tenant may move itself to an overlay of its choice
-// (unshare(2), pivot_root(2)); its own mounts are not visible in the host's table.
+// readMounts refreshes the host's mount table, from the node's first process. It does not use the
+// container's mount table, because a tenant can move its process to any overlay (unshare(2),
+// pivot_root(2)). Such mounts are not visible in the host's table.
 func (s *storageWalker) readMounts() {
 	if !s.mounted.IsZero() && time.Since(s.mounted) < mounts.Every {
 		return
 	}
 	s.mounted = time.Now()
-	// An old table may name a directory that belongs to another container by now: no table is
-	// safer.
+	// After an error no table is used: a directory in an old table may now belong to another
+	// container.
 	if s.uppers, s.mountErr = mounts.UpperDirs(s.proc + "/1/mountinfo"); s.mountErr != nil {
 		s.mountErr = fmt.Errorf("read the host's mounts: %w", s.mountErr)
 	}
 }
 
-// runtimeLayer returns the runtime's figure of a writable layer. One query covers all
-// containers; it is expensive, so it is repeated only every storageEvery.
+// runtimeLayer returns the runtime's value for a writable layer. One query covers all containers.
+// The query is expensive, so it is repeated only every storageEvery.
 func (s *storageWalker) runtimeLayer(ctx context.Context, c *cri.Container) (stats.FsUsage, error) {
 	if s.layersQueried.IsZero() || time.Since(s.layersQueried) >= storageEvery {
 		short, cancel := context.WithTimeout(ctx, runtimeTimeout)
@@ -95,12 +95,12 @@ func (s *storageWalker) runtimeLayer(ctx context.Context, c *cri.Container) (sta
 	return u, fmt.Errorf("container %s: %w", c.ID, errors.Join(why, s.mountErr, s.layerErr))
 }
 
-// runtimeTimeout bounds the walk's wait for the runtime: all pods wait with it.
+// runtimeTimeout bounds the wait for the runtime, because the measurement of all pods waits.
 const runtimeTimeout = 3 * time.Second
 
-// exitedLayer measures the writable layer of an exited container. Its root is no longer
-// mounted, so the runtime's figure is used. If the runtime reports none, the figure is 0 as a
-// lower bound, or the one from when the container was running (keep).
+// exitedLayer measures the writable layer of an exited container. Its root is usually no longer
+// mounted, so the runtime's value is used. If the runtime reports no value, the result is 0 as a
+// lower bound, which keep may replace with the last value while the container was running.
 func (s *storageWalker) exitedLayer(ctx context.Context, c *cri.Container,
 	since time.Time) stats.FsUsage {
 	if dir, ok := s.upper(c.ID, since); ok {

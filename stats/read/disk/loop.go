@@ -28,20 +28,20 @@ type Options struct {
 	Runtime    Runtime
 	Proc       string        // the host's /proc
 	RootDir    string        // the kubelet's
-	PodLogsDir string        // where it keeps the logs of pods
+	PodLogsDir string        // the directory of pods' logs
 	Store      func() string // the runtime's image store; empty: not known yet
 	// OpenFiles finds the files without a name while a disk is short. Run closes it.
 	OpenFiles *openfiles.Finder
 	Share     float64 // of a core for walking directories, 0 to 1
-	Lazy      bool    // only pods that SetEager names, in a Hurry, or on Demand
-	OneRound  bool    // everything once, as fast as the disk allows
+	Lazy      bool    // measure only pods set by SetEager, and all pods in a Hurry or on Demand
+	OneRound  bool    // measure every pod once, as fast as the disk allows
 }
 
 // Loop measures all pods repeatedly with a storageWalker and keeps the results.
 type Loop struct {
 	walker    *storageWalker
-	every     time.Duration // maximum age of a pod's figures
-	lazy      bool          // measure only on demand, in a hurry, or eager pods
+	every     time.Duration // maximum age of a pod's measurement
+	lazy      bool          // see Options.Lazy
 	oneRound  bool          // measure every pod once, at full speed
 	restShare float64       // share of a core for walking
 
@@ -49,7 +49,7 @@ type Loop struct {
 
 	mu       sync.Mutex
 	hurry    bool
-	demanded time.Time // figures from before this time are renewed immediately
+	demanded time.Time // measurements before this time are renewed immediately
 	// walks from before this time that were cut off are repeated in the longest turn
 	finishSince    time.Time
 	eager          map[string]bool // UIDs of pods that are measured often
@@ -57,7 +57,7 @@ type Loop struct {
 	pods           map[string]*storage
 	index          podindex.Index
 	known          map[string]bool // UIDs of all pods to measure
-	dirs           map[string]bool // of pods with a directory besides that of their logs
+	dirs           map[string]bool // UIDs of pods with a directory other than that of their logs
 	listed         time.Time       // when the pods' directories were last listed; zero: never
 	err            error           // of that listing
 	began          time.Time       // start of the round in progress; zero: none
@@ -68,7 +68,7 @@ type Loop struct {
 	startedInHurry bool            // the turn started in a hurry
 	turnTimer      *time.Timer     // ends the turn; nil: none started yet
 	settled        bool            // first is closed
-	// closed when every pod found at first has been measured, or the pods cannot be listed
+	// closed when every pod of the first listing has been measured, or pods cannot be listed
 	first chan struct{}
 }
 
@@ -77,7 +77,7 @@ func newStorageLoop(w *storageWalker, every time.Duration) *Loop {
 		first: make(chan struct{})}
 }
 
-// New makes a loop. It measures nothing before Run.
+// New returns a loop. Run starts the measurements.
 func New(o Options) *Loop {
 	l := newStorageLoop(&storageWalker{host: o.Host, proc: o.Proc, rootDir: o.RootDir,
 		logsDir: o.PodLogsDir,
@@ -109,8 +109,8 @@ func (l *Loop) Run(ctx context.Context) {
 	l.run(ctx, l.oneRound)
 }
 
-// First is closed when every pod found at first has been measured, or the pods cannot be
-// listed.
+// First returns a channel that is closed when every pod of the first listing has been measured, or
+// the pods cannot be listed.
 func (l *Loop) First() <-chan struct{} { return l.first }
 
 func (l *Loop) wake() {
@@ -125,7 +125,7 @@ func (l *Loop) run(ctx context.Context, oneRound bool) {
 	for ctx.Err() == nil {
 		found, err := l.walker.find()
 		l.keep(found, err)
-		if err == nil { // a partial list would replace good figures with partial ones
+		if err == nil { // a partial listing would replace good measurements with partial ones
 			next, due := l.oldest(found)
 			l.count(next, due)
 			if due {
@@ -157,7 +157,7 @@ func (l *Loop) settle() {
 	}
 }
 
-// keep forgets pods that are gone.
+// keep stores the listing and forgets pods that are gone.
 func (l *Loop) keep(found map[string]storageDirs, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -180,7 +180,7 @@ func (l *Loop) keep(found map[string]storageDirs, err error) {
 	}
 }
 
-// SetPods sets the pods that the runtime knows.
+// SetPods sets the pods that the runtime reports.
 func (l *Loop) SetPods(index podindex.Index) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

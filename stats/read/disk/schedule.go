@@ -8,21 +8,21 @@ import (
 )
 
 // A turn bounds the walk of a pod, so that a pod with many files does not delay the others for
-// long. A walk that was cut off is repeated in a turn twice as long, up to longestTurn, after
-// all other pods that are due were measured: the others wait for one such walk at a time. It
-// does not wait until no other pod is due: if a round takes longer than the maximum age of
-// figures, some pod always is.
+// long. A walk that was cut off is repeated in a turn twice as long, up to longestTurn, after all
+// pods that were due at that time. The other pods therefore wait for one such walk at a time. The
+// repetition does not wait until no pod is due: if a round takes longer than the maximum age of
+// measurements, some pod always is due.
 const (
 	turn        = time.Minute
 	longestTurn = 10 * time.Minute
 )
 
-// hurriedTurn is the first turn while a disk is short, when the longest one is turn: the choice
-// of a victim needs the figures of all pods.
+// hurriedTurn is the first turn while a disk is short. The longest turn is then turn, because the
+// choice of a victim needs measurements of all pods.
 const hurriedTurn = 5 * time.Second
 
-// nextTurn returns the limit of a pod's next turn, and whether the turn includes a search for
-// files without a name: while a disk is short, and for demanded figures, because a demand
+// nextTurn returns the limit of a pod's next turn, and whether the turn includes a search for files
+// without a name. It does while a disk is short, and for demanded measurements, because a demand
 // follows a short disk.
 func (l *Loop) nextTurn(before *storage) (long time.Duration, short bool) {
 	first, longest := turn, longestTurn
@@ -56,11 +56,11 @@ func (l *Loop) measure(ctx context.Context, uid string, dirs storageDirs) {
 	s.took, s.turn = time.Since(began), long
 	if s.err != nil && context.Cause(short) == errTurnOver {
 		s.cut = true
-		s.err = fmt.Errorf("pod %s: walk cut off after %d entries and %v: figures are a lower bound",
+		s.err = fmt.Errorf("pod %s: walk cut off after %d entries and %v: disk usage is a lower bound",
 			uid, l.walker.entriesSeen()-seen, s.took.Round(time.Second))
 	}
 	s.keep(before)
-	if before != nil { // without a new search the last result stays, with its age
+	if before != nil { // without a new search, keep the last result with its time
 		s.unnamed = before.unnamed
 	}
 	if f := l.walker.unnamed; f != nil && isShort {
@@ -79,9 +79,9 @@ func (l *Loop) measure(ctx context.Context, uid string, dirs storageDirs) {
 	}
 }
 
-// setHurry sets whether a disk is short. The turn in progress becomes a first hurried turn,
-// unless it started in a hurry: victims do not wait longer. A disk that is short again after a
-// moment must not cut off a walk that was given its time.
+// setHurry sets whether a disk is short. It shortens the turn in progress to hurriedTurn, so that
+// the choice of a victim does not wait for it. A turn that started in a hurry keeps its length: a
+// disk that alternates between short and not short must not cut off every walk.
 func (l *Loop) setHurry(on bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -104,8 +104,8 @@ func (l *Loop) share() float64 {
 	return l.restShare
 }
 
-// Hurry sets whether a disk is short. While it is, all pods are measured every few seconds, at
-// up to a fifth of a core.
+// Hurry sets whether a disk is short. While a disk is short, all pods are measured every few
+// seconds, at up to a fifth of a core.
 func (l *Loop) Hurry(on bool) {
 	if l.short.Swap(on) == on {
 		return
@@ -114,7 +114,7 @@ func (l *Loop) Hurry(on bool) {
 	l.wake()
 }
 
-// SetEager names the pods, by UID, that are measured often.
+// SetEager sets the pods, by UID, that are measured every eagerEvery.
 func (l *Loop) SetEager(pods map[string]bool) {
 	l.mu.Lock()
 	l.eager = pods

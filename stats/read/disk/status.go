@@ -24,9 +24,9 @@ func (l *Loop) Status() stats.SourceStatus {
 		Err: errors.Join(err, l.missing())}
 }
 
-// missing reports how many pods are measured, unless all are, and also during the first round.
-// Of several errors it returns that of the lowest UID, so that the text stays the same from
-// look to look.
+// missing returns an error with the number of measured pods, unless all pods are measured and the
+// first round has ended. Of several errors it contains the one of the lowest UID, so that the text
+// stays the same from look to look.
 func (l *Loop) missing() error {
 	now := time.Now()
 	measured, failed, old, first := 0, 0, 0, ""
@@ -49,15 +49,15 @@ func (l *Loop) missing() error {
 	case failed > 0:
 		return fmt.Errorf("%s, %d with errors: %w", of, failed, l.pods[first].err)
 	case old > 0:
-		return fmt.Errorf("%s, the figures of %d are too old", of, old)
+		return fmt.Errorf("%s, the measurements of %d are too old", of, old)
 	case len(l.known) > 0 && (measured == 0 || !l.settled):
 		return fmt.Errorf("%s so far", of)
 	}
 	return nil
 }
 
-// count times rounds: a round ends when no pod is due, or the next one was already measured in
-// it.
+// count measures the duration of rounds. A round ends when no pod is due, or when the next pod was
+// already measured in that round.
 func (l *Loop) count(next string, due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

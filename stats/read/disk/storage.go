@@ -23,13 +23,13 @@ import (
 type storage struct {
 	time time.Time
 	err  error // explains missing and partial parts
-	// missing: some part has no figure, not even a lower bound
+	// missing: some part has no value, not even a lower bound
 	missing bool
 	took    time.Duration
 	turn    time.Duration // the turn's limit
 	cut     bool          // the turn ended before the walk
-	// unannounced: the runtime did not know the pod yet. It is measured again as soon as the
-	// runtime does.
+	// unannounced: the runtime did not report the pod yet. The pod is measured again as soon as it
+	// does.
 	unannounced  bool
 	logs         map[string]stats.FsUsage // by container
 	allLogs      stats.FsUsage
@@ -37,14 +37,13 @@ type storage struct {
 	etcHosts     stats.FsUsage            // etc-hosts
 	messages     stats.FsUsage            // termination messages
 	layers       map[string]stats.FsUsage // writable layers, by container id
-	exited       map[string]stats.FsUsage // the same of containers that have exited
+	exited       map[string]stats.FsUsage // writable layers of exited containers, by container id
 	runtimeFiles stats.FsUsage            // files that the runtime keeps for the pod
 	projects     map[quota.Project]bool   // projects included in volumes
 	unnamed      openfiles.Kept
 }
 
-// storageWalker measures one pod at a time, the one with the oldest figures first. It uses the
-// file system's own count if there is one.
+// storageWalker measures one pod at a time. It uses the file system's own count if possible.
 type storageWalker struct {
 	host          *hostroot.Root
 	proc          string // the host's /proc
@@ -59,8 +58,8 @@ type storageWalker struct {
 	unnamed       *openfiles.Finder // nil: no search
 	layersQueried time.Time         // last query of the runtime for writable layers
 	layerUsage    map[string]stats.FsUsage
-	// project is quota.OfVolume (nil), or a test's. owners maps projects with a trusted count
-	// to the UIDs of their pods.
+	// project replaces quota.OfVolume in tests; nil: quota.OfVolume. owners maps projects with a
+	// trusted count to the UIDs of their pods.
 	project  func(dir int) (quota.Project, walk.Usage, bool)
 	owners   map[quota.Project]string
 	layerErr error
@@ -68,7 +67,7 @@ type storageWalker struct {
 
 // storageDirs are the directories of one pod.
 type storageDirs struct {
-	pod  string   // rootDir/pods/UID; empty: it does not exist
+	pod  string   // rootDir/pods/UID; empty: no such directory
 	logs []string // podLogsDir/NAMESPACE_NAME_UID
 }
 
@@ -88,7 +87,7 @@ func (s *storageWalker) find() (map[string]storageDirs, error) {
 	return found, errors.Join(err1, err2)
 }
 
-// names visits the directories in a directory of the host; a missing directory is empty.
+// names visits the subdirectories of a directory of the host. A missing directory counts as empty.
 func (s *storageWalker) names(dir string, visit func(string)) error {
 	fd, err := s.host.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY)
 	if errors.Is(err, os.ErrNotExist) {
@@ -104,8 +103,8 @@ func (s *storageWalker) names(dir string, visit func(string)) error {
 // errUnannounced: the pod has directories, but its containers are unknown.
 var errUnannounced = errors.New("the runtime has not reported its containers")
 
-// measure walks one pod. err of the result explains parts that could not be measured in full;
-// the counted parts stay valid.
+// measure walks one pod. The field err of the result explains the parts that could not be measured
+// completely; the other parts are valid.
 func (s *storageWalker) measure(ctx context.Context, uid string, dirs storageDirs,
 	pod *podindex.Pod) *storage {
 	out := &storage{time: time.Now(), logs: map[string]stats.FsUsage{},
@@ -137,14 +136,14 @@ func (s *storageWalker) measure(ctx context.Context, uid string, dirs storageDir
 	return out
 }
 
-// noteMissing records that a part has no figure if err is set, and returns err.
+// noteMissing records, if err is set, that a part has no value. It returns err.
 func (s *storage) noteMissing(err error) error {
 	s.missing = s.missing || err != nil
 	return err
 }
 
-// lowerBound accepts the figure of a part together with an error: it is a lower bound, or
-// missing if it has no time.
+// lowerBound returns its arguments. Usage with an error is a lower bound if it has a time;
+// otherwise lowerBound records that the part is missing.
 func (s *storage) lowerBound(u stats.FsUsage, err error) (stats.FsUsage, error) {
 	if u.Time.IsZero() {
 		return u, s.noteMissing(err)
@@ -160,8 +159,8 @@ func zeroIfMissing(u stats.FsUsage, err error) (stats.FsUsage, error) {
 	return u, err
 }
 
-// tree walks a directory of the host, which must exist. With an error it still returns the
-// usage counted so far; without a time, nothing was counted.
+// tree walks a directory of the host, which must exist. With an error it still returns the usage
+// counted so far; if the usage has no time, nothing was counted.
 func (s *storageWalker) tree(ctx context.Context, dir string) (stats.FsUsage, error) {
 	fd, err := s.host.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {

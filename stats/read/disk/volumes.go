@@ -18,9 +18,9 @@ import (
 	"jettison/stats/read/walk"
 )
 
-// volumes measures the volumes that the kubelet counts as local
-// (pkg/kubelet/eviction/helpers.go localVolumeNames), and those in memory. It skips secrets and
-// projected volumes: only the kubelet writes to those tmpfs.
+// volumes measures the volumes that the kubelet counts as local (pkg/kubelet/eviction/helpers.go
+// localVolumeNames), and those in memory. It skips secrets and projected volumes, because only the
+// kubelet writes to their tmpfs.
 func (s *storageWalker) volumes(ctx context.Context, uid, pod string, out *storage) error {
 	out.projects = map[quota.Project]bool{}
 	maps.DeleteFunc(s.owners, func(_ quota.Project, owner string) bool { return owner == uid })
@@ -43,8 +43,7 @@ func (s *storageWalker) volumes(ctx context.Context, uid, pod string, out *stora
 
 func byName(a, b stats.VolumeStats) int { return cmp.Compare(a.Name, b.Name) }
 
-// volume measures one volume: from the file system's own count (tmpfs, project quotas), else by
-// a walk.
+// volume measures one volume, by the file system's own count (tmpfs, project quotas) or by a walk.
 func (s *storageWalker) volume(ctx context.Context, uid, dir string,
 	counted map[quota.Project]bool) (v stats.VolumeStats, err error) {
 	fd, err := s.host.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW)
@@ -78,8 +77,8 @@ func (s *storageWalker) volume(ctx context.Context, uid, dir string,
 	return v, err
 }
 
-// projectUsage returns the file system's own count of a volume. It rejects a project that
-// another pod's volume has: a kubelet never gives one project to two pods.
+// projectUsage returns the file system's own count of a volume. It does not trust a project that a
+// volume of another pod has too, because a kubelet never gives one project to two pods.
 func (s *storageWalker) projectUsage(uid string, fd int) (p quota.Project, u walk.Usage, ok bool) {
 	ask := s.project
 	if ask == nil {

@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Root is the node's root directory as this process sees it: "/" outside a container,
-// /proc/1/root in a container that shares the host's process IDs. Paths below it are resolved
-// as on the host: an absolute symbolic link starts at the host's root again, and no path leads
-// out of it. Root is safe for use by several goroutines. Close it.
+// Root is the node's root directory as this process sees it: "/" outside a container, /proc/1/root
+// in a container that shares the host's process IDs. Paths below it are resolved as on the host: an
+// absolute symbolic link starts at the host's root again, and no path leads out of that root. Root
+// is safe for use by several goroutines. Close it.
 type Root struct {
 	fd int
 }
@@ -35,8 +35,8 @@ func Open(path string) (*Root, error) {
 // Close closes the descriptor.
 func (h *Root) Close() error { return unix.Close(h.fd) }
 
-// Dir opens a directory of the host for opening entries relative to it (O_PATH: it cannot be
-// read itself). It follows symbolic links as the host does. The caller closes the descriptor.
+// Dir opens a directory of the host with O_PATH: entries can be opened relative to it, but it
+// cannot be read. It follows symbolic links as the host does. The caller closes the descriptor.
 // os.ErrNotExist: no such directory.
 func (h *Root) Dir(path string) (fd int, err error) {
 	return h.Open(path, unix.O_PATH|unix.O_DIRECTORY)

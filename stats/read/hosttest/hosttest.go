@@ -58,14 +58,14 @@ func Mounts(t testing.TB, root, text string) {
 	}
 }
 
-// WithAPod creates a host with one pod: logs of two containers, a volume, a file of the
-// kubelet's, and a writable layer.
+// WithAPod creates a host with one pod: logs of two containers, volumes, the kubelet's etc-hosts,
+// and a writable layer.
 func WithAPod(t testing.TB) (root string, index podindex.Index) {
 	root = t.TempDir()
 	pod := filepath.Join(root, "var/lib/kubelet/pods/uid-1")
 	Write(t, 100000, pod, "volumes/kubernetes.io~empty-dir/data/file")
 	Write(t, 10000, pod, "volumes/kubernetes.io~configmap/settings/..data/key")
-	Write(t, 50000, pod, "volumes/kubernetes.io~secret/token/key") // the kubelet's own
+	Write(t, 50000, pod, "volumes/kubernetes.io~secret/token/key") // written by the kubelet
 	Write(t, 300, pod, "etc-hosts")
 	Write(t, 70000, root, "var/log/pods/default_web_uid-1/app/0.log")
 	Write(t, 7000, root, "var/log/pods/default_web_uid-1/side/0.log")
@@ -81,7 +81,7 @@ func WithAPod(t testing.TB) (root string, index podindex.Index) {
 	})
 }
 
-// OneStore returns a runtime with one store, on which only FsInfo may be called.
+// OneStore returns a runtime with one store. Only its FsInfo may be called.
 func OneStore(root string) Runtime {
 	return Runtime{
 		FsInfo: func(context.Context) (cri.FsInfo, error) {
@@ -96,7 +96,7 @@ func OneStore(root string) Runtime {
 	}
 }
 
-// NoPause is the pace of a walk without pauses.
+// NoPause is a pace function for a walk without pauses.
 func NoPause(ctx context.Context) error { return ctx.Err() }
 
 // Naive measures a tree with the standard library's walk.
@@ -145,7 +145,7 @@ func Chain(t testing.TB, top string, depth int) {
 	unix.Close(fd)
 }
 
-// OnANode skips a test that needs root on its own node, unless it runs on one.
+// OnANode skips the test unless it runs as root on a test node.
 func OnANode(t testing.TB) {
 	t.Helper()
 	if os.Getenv("JETTISON_LIVE") == "" {
@@ -168,8 +168,8 @@ func Descriptors(t testing.TB) int {
 	return len(names)
 }
 
-// Survives runs a test again with as much memory as the agent has, including kernel memory
-// charged to it. It returns the result line and the peak.
+// Survives runs a test again in a cgroup with the agent's memory limit, which includes kernel
+// memory. It returns the result line and the peak memory use.
 func Survives(t *testing.T, within func(testing.TB, int, string) (string, int, error),
 	argument string) (out string, peak int) {
 	t.Helper()

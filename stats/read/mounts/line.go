@@ -23,15 +23,16 @@ type Mount struct {
 	Root    uint64 // hash of its former path on its device, if unnamed
 }
 
-// maxMountPoint is the part of a mount point that is kept. The mounted file may be at any depth
-// that a tenant chooses, so only whether its path ends in rootDeleted is kept of that path.
+// maxMountPoint is the number of bytes of a mount point that are kept. The path of the mounted file
+// may have any length, because a tenant chooses its depth. Of that path only a hash is kept, and
+// whether it ends in rootDeleted.
 const maxMountPoint = 1 << 20
 
 // rootDeleted is the suffix that the kernel appends to the path of a mounted file without a
 // name: no name contains a slash (v6.12 fs/d_path.c dentry_path).
 const rootDeleted = "//deleted"
 
-// eachMount visits the lines of a mountinfo. whole: all lines were visited.
+// eachMount visits the lines of a mountinfo file. whole: all lines were visited.
 func eachMount(file io.Reader, visit func(*Mount)) (whole bool) {
 	limit := &io.LimitedReader{R: file, N: maxMounts}
 	in := bufio.NewReaderSize(limit, 16<<10)
@@ -57,7 +58,7 @@ func eachMount(file io.Reader, visit func(*Mount)) (whole bool) {
 //	36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue
 type mountLine struct {
 	field  int
-	fields [5][]byte // of the root field only its end
+	fields [5][]byte // only the end of the root field
 	root   hash.Hash64
 }
 
@@ -94,11 +95,11 @@ func (l *mountLine) parse() (m Mount, ok bool) {
 	return m, true
 }
 
-// maxUnnamed is the number of mounts of files without a name kept of one mountinfo.
+// maxUnnamed is the maximum number of mounts of files without a name that Unnamed returns.
 const maxUnnamed = 1 << 16
 
-// Unnamed returns the mounts of files without a name in a mountinfo, and the total number of
-// mounts. whole: none was left out.
+// Unnamed returns the mounts of files without a name in a mountinfo file, and the total number of
+// mounts. whole: no mount was left out.
 func Unnamed(file io.Reader) (found []Mount, all int, whole bool) {
 	room := 4 * maxMountPoint
 	left := false

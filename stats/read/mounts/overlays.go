@@ -18,15 +18,16 @@ import (
 	"jettison/seqfile"
 )
 
-// Every is the time that a reading of the host's mounts is reused.
+// Every is the time for which a reading of the host's mounts is reused.
 const Every = 3 * time.Second
 
-// maxMounts is the maximum size of a mountinfo in bytes; larger ones are not used.
+// maxMounts is the maximum size of a mountinfo file in bytes. UpperDirs rejects a larger file;
+// other functions read only the beginning.
 const maxMounts = 16 << 20
 
-// parseUpperDirs finds the upper directories of containers' roots in a mountinfo
-// (proc_pid_mountinfo(5)), by container ID: overlays mounted at ".../ID/rootfs", as containerd
-// does (/run/containerd/io.containerd.runtime.v2.task/k8s.io/ID/rootfs). It leaves out IDs with
+// parseUpperDirs finds the upper directories of containers' roots in a mountinfo file
+// (proc_pid_mountinfo(5)), by container ID: overlays mounted at ".../ID/rootfs", as containerd does
+// (/run/containerd/io.containerd.runtime.v2.task/k8s.io/ID/rootfs). It leaves out IDs with
 // contradictory mounts, and relative upper directories, because their base is unknown.
 func parseUpperDirs(mounts io.Reader) (map[string]string, error) {
 	found, disputed := map[string]string{}, map[string]bool{}
@@ -50,7 +51,7 @@ func parseUpperDirs(mounts io.Reader) (map[string]string, error) {
 	return found, nil
 }
 
-// UpperDirs reads a mountinfo line by line, up to maxMounts bytes.
+// UpperDirs applies parseUpperDirs to a file of at most maxMounts bytes.
 func UpperDirs(name string) (map[string]string, error) {
 	f, err := seqfile.Open(name)
 	if err != nil {
@@ -84,7 +85,7 @@ var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\13
 	":", `\054`, ",", `\043`, "#")
 
 // parseOverlays finds the upper directories of the overlays in a mountinfo, by device. It skips
-// relative ones. With seqfile.ErrLong it returns those before that line.
+// relative directories. With seqfile.ErrLong it returns the directories before the long line.
 func parseOverlays(mounts io.Reader) (map[uint64]string, error) {
 	found := map[uint64]string{}
 	_, err := mountinfo.GetMountsFromReader(seqfile.Mounts(mounts), func(m *mountinfo.Info) (skip,

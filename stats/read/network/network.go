@@ -20,16 +20,15 @@ import (
 	"jettison/stats/read/procfs"
 )
 
-// Limit is the age at which network figures become absent, Every the interval of their
-// readings.
+// Limit is the maximum age of network counters, Every the interval of their readings.
 const (
 	Every = 10 * time.Second
 	Limit = 45 * time.Second
 )
 
-// Networks reads the counters of every pod's network namespace. It keeps a socket in each, so
-// that a reading need not change namespaces. A socket keeps its namespace alive, so it is
-// closed as soon as the pod is gone.
+// Networks reads the counters of every pod's network namespace. It keeps a socket in each
+// namespace, so that a reading need not change namespaces. A socket keeps its namespace alive, so
+// it is closed as soon as the pod is gone.
 type Networks struct {
 	proc    string
 	handles map[uint64]*netlink.Handle // by inode of the namespace
@@ -37,8 +36,8 @@ type Networks struct {
 	index   podindex.Index
 }
 
-// New makes a Networks that finds namespaces through the processes of a proc file system. Close
-// it.
+// New returns a Networks that finds namespaces through the processes of a proc file system. Call
+// Close.
 func New(proc string) *Networks {
 	return &Networks{proc: proc, handles: map[uint64]*netlink.Handle{}}
 }
@@ -57,7 +56,7 @@ type Reading struct {
 	Err  error
 }
 
-// Read reads all pods. Pods that vanish meanwhile have no figures, nor have pods that share a
+// Read reads all pods. The result lacks pods that vanish meanwhile, and pods that share a
 // namespace, because their traffic cannot be separated.
 func (n *Networks) Read(ctx context.Context) (Reading, error) {
 	n.mu.Lock()
@@ -75,13 +74,13 @@ func (n *Networks) Read(ctx context.Context) (Reading, error) {
 		if pid == 0 || ctx.Err() != nil {
 			continue
 		}
-		// a process that cannot be verified: its figures are missing
+		// the result lacks a pod with a process that cannot be verified
 		if own, _ := procfs.InCgroup(n.proc, id, pid); !own {
 			continue
 		}
 		name := fmt.Sprintf("%s/%d/ns/net", n.proc, pid)
 		inode, err := namespace(name)
-		if err == nil && inode != host { // else it has ended, or is on the host's network
+		if err == nil && inode != host { // otherwise the pod has ended, or is on the host's network
 			owners[inode] = append(owners[inode], owner{uid, name})
 		}
 	}

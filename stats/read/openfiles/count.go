@@ -32,7 +32,7 @@ func (f *Finder) count(st *unix.Statx_t, ofProject func() (uint32, bool)) {
 	if f.member = f.member || f.isMember(); !f.member {
 		return
 	}
-	if len(f.seen) < maxInodes { // beyond, each descriptor counts
+	if len(f.seen) < maxInodes { // above the limit, each descriptor counts
 		f.seen[id] = true
 	}
 	if taken || len(f.held) < maxInodes {
@@ -51,7 +51,8 @@ func (f *Finder) count(st *unix.Statx_t, ofProject func() (uint32, bool)) {
 	}
 }
 
-// isMember reports whether the process is still in the pod's cgroup: process IDs are reused.
+// isMember reports whether the process is still in the pod's cgroup, because process IDs are
+// reused.
 func (f *Finder) isMember() bool {
 	if f.Belongs != nil {
 		return f.Belongs(f.pid, f.group)
@@ -82,15 +83,16 @@ func (f *Finder) disk(device uint64) (uint64, bool) {
 	return disk, f.diskSet[disk]
 }
 
-// holding records the pod that an inode counts for, and the last of the pod's looks that found
-// it.
+// holding records the pod that an inode counts for, and the last look at that pod that found the
+// inode.
 type holding struct {
 	uid  string
 	look int
 }
 
-// holdLooks is the number of looks that an inode stays with its pod if they are cut off and do
-// not find it. After that another pod may hold it, or the inode number was reused.
+// holdLooks is the number of looks for which an inode stays with its pod although they did not find
+// it because they were cut off. After that, another pod may hold the inode, or the inode number was
+// reused.
 const holdLooks = 2
 
 // countLink counts the target of a link in /proc/PID/fd or map_files if it is a file without a

@@ -10,13 +10,14 @@ import (
 	"jettison/stats/read/walk"
 )
 
-// guard makes calls that another process can block. To read a process' mappings the kernel
-// takes its mmap_lock, and to read its io or compare two threads its exec_update_lock (v6.12
-// fs/proc/task_mmu.c, fs/proc/base.c do_io_accounting, kernel/kcmp.c). A process holds these
-// locks while it waits for a page, or for a close, on a file system that need not answer: a
-// network file system, or one that a pod serves itself. Such a call returns when the file
-// system answers or the process ends. So a helper thread makes the call. guard abandons the
-// helper after timeout; the helper ends when its call returns. Use a guard from one goroutine.
+// guard makes calls that another process can block. To read a process's mappings the kernel takes
+// the mmap_lock of that process. To read its I/O counters, or to compare two threads, the kernel
+// takes the exec_update_lock (v6.12 fs/proc/task_mmu.c, fs/proc/base.c do_io_accounting,
+// kernel/kcmp.c). A process holds these locks while it waits for a page, or for a close, on a file
+// system that may never answer: a network file system, or one that a pod itself serves. Such a call
+// returns when the file system answers or the process ends. Therefore a helper thread makes the
+// call, and guard abandons the helper after timeout. The helper ends when its call returns. Use a
+// guard from one goroutine.
 type guard struct {
 	timeout time.Duration
 	free    *helper   // nil: none
@@ -26,17 +27,17 @@ type guard struct {
 	cpu     atomic.Int64   // used by helpers, in nanoseconds
 }
 
-// Calls that one pod blocks must not delay looks at others for long, nor need more than a few
-// threads.
+// Limits, so that calls that one pod blocks delay looks at other pods only briefly, and occupy only
+// a few threads.
 const (
 	stuckTimeout = time.Second
-	// helpers abandoned at the same time; beyond, guard makes no call for a pod that blocks
-	// one, and looks at other pods continue
+	// helpers abandoned at the same time; at this number, guard makes no call for a pod that blocks
+	// one, but continues for other pods
 	maxStuck      = 8
-	maxStuckOfPod = 2 // of these for one pod
+	maxStuckOfPod = 2 // abandoned helpers of one pod
 )
 
-// errStuck: a call is blocked, or was not made because others of that pod are.
+// errStuck: a call is blocked, or was not made because other calls about that pod are blocked.
 var errStuck = errors.New("the kernel does not answer")
 
 // helper is a thread that makes one call after another.
@@ -44,12 +45,12 @@ type helper struct {
 	work  chan func()
 	done  chan struct{} // one slot
 	ended atomic.Bool
-	uid   string // pod and process of the call that blocked it
+	uid   string // pod and process of the blocked call
 	pid   int
 }
 
-// do makes a call about a process of a pod. After an error the call may still run: it must not
-// write memory that others read.
+// do makes a call about a process of a pod. After an error the call may still run, so it must not
+// write to memory that the caller reads.
 func (g *guard) do(uid string, pid int, call func()) error {
 	g.stuck = slices.DeleteFunc(g.stuck, func(h *helper) bool { return h.ended.Load() })
 	of := 0
@@ -110,7 +111,8 @@ func (g *guard) help(h *helper) {
 // used returns the CPU time of the calls.
 func (g *guard) used() time.Duration { return time.Duration(g.cpu.Load()) }
 
-// close ends every helper and waits for it: for abandoned ones until their kernel call returns.
+// close ends all helpers and waits for them, including abandoned helpers, until their system calls
+// return.
 func (g *guard) close() {
 	if g.free != nil {
 		close(g.free.work)

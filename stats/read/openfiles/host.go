@@ -11,9 +11,9 @@ import (
 	"jettison/stats/read/mounts"
 )
 
-// overlay returns the upper directory of the overlay on a device; empty: no overlay. A
-// container may have started since the mounts were read. So for an anonymous device (v6.12
-// fs/super.c get_anon_bdev) that is not in the table, it reads the mounts again, once per look.
+// overlay returns the upper directory of the overlay on a device; empty: no overlay. A container
+// may have started since the mounts were read. For an anonymous device (v6.12 fs/super.c
+// get_anon_bdev) that is not in the table, overlay therefore reads the mounts again, once per look.
 func (f *Finder) overlay(device uint64) string {
 	dir := f.overlays[device]
 	if dir == "" && unix.Major(device) == 0 && f.mounted.Before(f.lookStart) {
@@ -39,8 +39,8 @@ func (f *Finder) readOverlays() {
 	}
 }
 
-// countHostMounts counts files that the kubelet has mounted for the pod's volumes; no process
-// of the pod need be alive (pkg/volume/util/subpath subpath_linux.go:
+// countHostMounts counts files that the kubelet has mounted for the pod's volumes, even if no
+// process of the pod is alive (pkg/volume/util/subpath subpath_linux.go:
 // pods/UID/volume-subpaths/VOLUME/CONTAINER/INDEX).
 func (f *Finder) countHostMounts(ctx context.Context) {
 	var of []mounts.Mount
@@ -64,10 +64,10 @@ func (f *Finder) countHostMounts(ctx context.Context) {
 	}
 }
 
-// mountedOnHost reports whether the host has the file mounted, too. Such a file belongs to the
-// pod that has it as a volume, if any, and not to a pod that sees all of the host's mounts,
-// such as a node monitor. The file may have lost its name since the host's mounts were read, so
-// for a missing one they are read again, once per look.
+// mountedOnHost reports whether the host has the file mounted, too. Such a file belongs to the pod
+// that has it as a volume, if any, and not to a pod that sees all of the host's mounts, such as a
+// node monitor. The file may have lost its name since the host's mounts were read. If it is not
+// among them, mountedOnHost reads the mounts again, once per look.
 func (f *Finder) mountedOnHost(m *mounts.Mount, st *unix.Statx_t) bool {
 	if f.inHostMounts(m, st) {
 		return true

@@ -10,12 +10,12 @@ import (
 
 // Kept is the usage of files without a name that the processes of one pod keep.
 type Kept struct {
-	// by the device of the disk with the blocks; nil: no search was made
+	// usage by the device of the disk that holds the blocks; nil: no search was made
 	byDevice         map[uint64]walk.Usage
 	cut              bool          // the turn ended before the look did
 	mountsIncomplete bool          // some of the host's mounts were not read
 	turn             time.Duration // limit of the look
-	// bytes kept by each process ID: a few, for the order of the next look
+	// bytes that each process keeps, by process ID, for the order of the next look; not all
 	holders  map[int]uint64
 	Time     time.Time             // start of the look
 	number   int                   // number of the look at this pod
@@ -23,7 +23,7 @@ type Kept struct {
 	keptTime time.Time             // when the kept part of byDevice was counted; zero: nothing is kept
 }
 
-// markPartial marks the figures as lower bounds.
+// markPartial marks the values as lower bounds.
 func (u *Kept) markPartial() {
 	for device, now := range u.byDevice {
 		now.Partial = true
@@ -31,9 +31,9 @@ func (u *Kept) markPartial() {
 	}
 }
 
-// keepLarger keeps larger figures of the previous look: a pod that is hard to count must not
-// look smaller. A figure is kept for at most KeepFor after it was counted; then the previous
-// look's own count applies.
+// keepLarger keeps larger values of the previous look, because a pod that is hard to search must
+// not appear smaller. A value is kept for at most KeepFor after it was counted; after that, the
+// previous look's own count applies.
 func (u *Kept) keepLarger(before *Kept) {
 	u.measured = maps.Clone(u.byDevice)
 	kept, counted := before.byDevice, before.Time

@@ -11,10 +11,10 @@ import (
 	"jettison/stats/read/walk"
 )
 
-// mapped counts the files without a name that a process maps: their descriptors may be closed.
-// A thread that has ended shows no mappings, and the first may end before the others. In that
-// case it reads another thread, because all threads of a process share its mappings (clone(2),
-// CLONE_THREAD).
+// mapped counts the files without a name that a process maps, because their descriptors may be
+// closed. A thread that has ended shows no mappings, and the first thread may end before the
+// others. In that case mapped reads another thread, because all threads of a process share its
+// mappings (clone(2), CLONE_THREAD).
 func (f *Finder) mapped(ctx context.Context, dir, pid int) error {
 	found, err := f.mappings(ctx, dir, pid)
 	if found || err != nil {
@@ -43,10 +43,10 @@ func (f *Finder) mapped(ctx context.Context, dir, pid int) error {
 	})
 }
 
-// mappings counts the files that a process or thread maps, and its program, which it need not
-// map any more. found: it maps any file. It reads links instead of /proc/PID/maps: the kernel
-// builds that file from whole paths of any length (package seqfile), but a link from no more
-// than a page.
+// mappings counts the files that a process or thread maps, and its program, which may no longer be
+// mapped. found: the process maps any file. It reads links instead of /proc/PID/maps: the kernel
+// builds that file from whole paths of any length (package seqfile), but a link from no more than a
+// page.
 func (f *Finder) mappings(ctx context.Context, dir, tid int) (found bool, err error) {
 	if isDeleted(dir, "exe") {
 		f.countLink(dir, "exe")
@@ -58,7 +58,8 @@ func (f *Finder) mappings(ctx context.Context, dir, tid int) (found bool, err er
 	if !f.guarded(func() {
 		fd, err := unix.Openat(dir, "map_files", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if opened.err = err; err == nil {
-			opened.file = os.NewFile(uintptr(fd), "map_files") // closes it even after the wait was abandoned
+			// so that it is closed even after the wait was abandoned
+			opened.file = os.NewFile(uintptr(fd), "map_files")
 		}
 	}) {
 		return true, f.step(ctx) // the call would block for another thread, too
@@ -98,15 +99,15 @@ type mappedFiles struct {
 	deleted []string
 }
 
-// read reads the next batch of map_files; an empty one is the end. Both the list and each link
-// take the process' mmap_lock (v6.12 fs/proc/base.c proc_map_files_readdir,
-// map_files_get_link).
+// read reads the next batch of map_files. An empty batch means the end. Both the list and each link
+// take the process' mmap_lock (v6.12 fs/proc/base.c proc_map_files_readdir, map_files_get_link).
 func (m *mappedFiles) read(file *os.File, buf []byte) {
 	conn, err := file.SyscallConn()
 	if err != nil {
 		return
 	}
-	_ = conn.Control(func(fd uintptr) { // an error means that it is closed and the wait was abandoned
+	// an error means that the file is closed, because the wait was abandoned
+	_ = conn.Control(func(fd uintptr) {
 		for {
 			n, err := unix.Getdents(int(fd), buf)
 			if err == unix.EINTR {

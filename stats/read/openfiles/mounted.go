@@ -12,9 +12,9 @@ import (
 	"jettison/stats/read/quota"
 )
 
-// mountSpace identifies the mounts that a thread sees: its namespace, and its root in that. The
-// root is a mount and a directory of it, not a path: another file system may be mounted over a
-// path while another thread has its root there.
+// mountSpace identifies the mounts that a thread sees: its mount namespace, and its root in that
+// namespace. The root is a mount and a directory in that mount, not a path: another file system may
+// be mounted over a path while another thread has its root there.
 type mountSpace struct {
 	namespace           string
 	device, inode, root uint64 // root: the id of the mount; 0: not known (before Linux 5.8)
@@ -26,7 +26,7 @@ func (f *Finder) spaceOf(dir int, thread string) (space mountSpace, ok bool) {
 	var text [64]byte
 	n, err := unix.Readlinkat(dir, thread+"ns/mnt", text[:])
 	if err != nil {
-		return space, false // it is gone
+		return space, false // the thread is gone
 	}
 	result := new(struct {
 		st unix.Statx_t
@@ -81,8 +81,9 @@ func (f *Finder) countMounts(ctx context.Context, dir int, thread string, tid in
 	return nil
 }
 
-// mountedFile reads a file without a name on a disk that is mounted below a root; nil: no such
-// file. If it is not found there, because another mount covers it, its size is unknown.
+// mountedFile reads the metadata of a mounted file without a name below a root; nil: the file is
+// not on a disk, or is not found. If another mount covers the file, its size is unknown and the
+// look counts as cut off.
 func (f *Finder) mountedFile(dir int, root string, m *mounts.Mount) (st *unix.Statx_t,
 	ofProject func() (uint32, bool)) {
 	if !f.diskSet[m.Device] && f.overlay(m.Device) == "" {
@@ -119,7 +120,7 @@ func (f *Finder) mountedFile(dir int, root string, m *mounts.Mount) (st *unix.St
 // openBelow opens a path of any length below a root for its metadata. It follows no link,
 // because mount points contain no links.
 func openBelow(dir int, root, name string) (fd int, err error) {
-	const atOnce = 15 // names, of 255 bytes at most: with fewer than PATH_MAX together
+	const atOnce = 15 // names of at most 255 bytes, so that they are shorter than PATH_MAX together
 	if fd, err = unix.Openat(dir, root, unix.O_PATH|unix.O_CLOEXEC, 0); err != nil {
 		return -1, err
 	}

@@ -16,12 +16,13 @@ import (
 )
 
 // deleted is the suffix that the kernel appends to the path of a file without a name (v6.12
-// fs/d_path.c path_with_deleted). A file's name may end so, too. The suffix saves a statx of
-// all other files, which may be on a network file system with an unreachable server.
+// fs/d_path.c path_with_deleted). The name of an existing file may have this suffix too. Checking
+// the suffix avoids a statx of all other files, which may be on a network file system with an
+// unreachable server.
 const deleted = " (deleted)"
 
-// guarded makes a call about the current process that may block (guard). ok: the call returned;
-// otherwise the result is a lower bound.
+// guarded makes a call about the current process that may block (guard). ok: the call returned.
+// Otherwise guarded marks the look as cut off.
 func (f *Finder) guarded(call func()) (ok bool) {
 	if f.onDisk {
 		ok = f.guard.do(f.uid+" on disks", -f.pid, call) == nil
@@ -32,7 +33,7 @@ func (f *Finder) guarded(call func()) (ok bool) {
 	return ok
 }
 
-// round bounds the part of one process that is read: descriptors of a thread, and threads with
+// round limits the part of one process that is read: the descriptors per thread, and the number of
 // separate descriptor tables.
 type round struct{ fds, sets int }
 
@@ -41,8 +42,8 @@ var (
 	lastRound  = round{1 << 30, maxProcesses}
 )
 
-// process searches the descriptors and mappings of one process, within a round's bounds. more:
-// some were left out. An error ends the turn; a process that is gone is no error.
+// process searches the descriptors and mappings of one process, within the limits of a round. more:
+// some descriptors were left out. An error ends the turn; a process that is gone is no error.
 func (f *Finder) process(ctx context.Context, pid int, within round) (more bool, err error) {
 	dir, err := unix.Open(fmt.Sprintf("%s/%d", f.proc, pid),
 		unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -51,7 +52,7 @@ func (f *Finder) process(ctx context.Context, pid int, within round) (more bool,
 		f.noteUnread(err, pid)
 		return false, f.step(ctx)
 	}
-	defer unix.Close(dir) // until then it refers to this process, or none
+	defer unix.Close(dir) // while dir is open, it refers to this process, or to no process
 	// A thread may have a separate descriptor table (unshare(2), CLONE_FILES), and the first
 	// one may end before the others.
 	var sets fileSets
@@ -105,11 +106,10 @@ func (f *Finder) process(ctx context.Context, pid int, within round) (more bool,
 	return more, f.mapped(ctx, dir, pid)
 }
 
-// noteUnread records that a file of a thread could not be opened: the result is then a lower
-// bound, unless the thread has ended or access is denied. The kernel also reports a file of a
-// process as absent if it has no memory for the inode (v6.12 fs/proc/base.c
-// proc_pid_instantiate, proc_pident_instantiate), so a second system call must confirm that the
-// thread is gone.
+// noteUnread records that a file of a thread could not be opened. The result is then a lower bound,
+// unless the thread has ended or access is denied. The kernel also reports such a file as absent if
+// it has no memory for the inode (v6.12 fs/proc/base.c proc_pid_instantiate,
+// proc_pident_instantiate), so a second system call must confirm that the thread is gone.
 func (f *Finder) noteUnread(err error, tid int) {
 	switch {
 	// the thread has ended and was not reaped yet (v6.12 fs/proc_namespace.c
@@ -124,8 +124,8 @@ func (f *Finder) noteUnread(err error, tid int) {
 }
 
 // isOnDisk reports whether a descriptor's file is on a disk, by the mounts of its thread. A pod
-// cannot block this call, unless it gives the descriptor to another file meanwhile. So such
-// files are counted even if the process, or its pod, blocks other calls. The kernel builds
+// cannot block this call, unless it replaces the file behind the descriptor meanwhile. Such files
+// are therefore counted even if the process, or its pod, blocks other calls. The kernel builds
 // fdinfo as a whole, with a line for each lock on the file (v6.12 fs/locks.c show_fd_locks).
 func (f *Finder) isOnDisk(fds int, name string) bool {
 	var text [1024]byte
@@ -153,7 +153,7 @@ func readAt(dir int, name string, buf []byte) int {
 		return 0
 	}
 	defer file.Close()
-	n, _ := file.Read(buf) // 0: it could not be read
+	n, _ := file.Read(buf) // 0 after an error
 	return n
 }
 
@@ -167,8 +167,8 @@ func isDeleted(dir int, name string) bool {
 		(n == len(text) || bytes.HasSuffix(text[:n], []byte(deleted)))
 }
 
-// entries visits the entries of a directory of a thread until visit returns false. A directory
-// that is gone is empty.
+// entries visits the entries of a directory of a thread until visit returns false. A missing
+// directory counts as empty.
 func (f *Finder) entries(ctx context.Context, at int, name string, tid int,
 	visit func(dir int, name string) (bool, error)) error {
 	dir, err := unix.Openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -204,7 +204,7 @@ func (f *Finder) entries(ctx context.Context, at int, name string, tid int,
 	}
 }
 
-// step is called for each item that is read and calls pace now and then. Its error ends the
+// step is called for each item that is read, and calls pace once in 64 calls. Its error ends the
 // turn.
 func (f *Finder) step(ctx context.Context) error {
 	if f.steps++; f.steps < 64 {

@@ -16,8 +16,8 @@ import (
 	"jettison/stats"
 )
 
-// groups returns the pod's cgroups: those in the hierarchy with its UID in the name, and the
-// one that the runtime reports, if that has its UID.
+// groups returns the pod's cgroups: the cgroups in the hierarchy with its UID in the name, and the
+// cgroup that the runtime reports, if its name contains the UID.
 func (f *Finder) groups(uid, cgroup string) (names []string) {
 	take := func(root, name string) {
 		if p, ok := stats.ParsePodCgroup(root, name); ok && p.UID == uid &&
@@ -37,8 +37,8 @@ func (f *Finder) groups(uid, cgroup string) (names []string) {
 	return names
 }
 
-// processes returns the processes in a cgroup and its descendants that it can list until a
-// time: most of a turn is for their files.
+// processes returns the processes in a cgroup and its descendants, as far as it can list them until
+// a time. The rest of the turn is for their files.
 func (f *Finder) processes(name string, until time.Time) (pids []int) {
 	g, err := f.fs.Group(name)
 	if err != nil {
@@ -49,7 +49,8 @@ func (f *Finder) processes(name string, until time.Time) (pids []int) {
 	deep := f.walker.Walk(g, func(g *cgroup.Group) bool {
 		// The processes of a threaded group cannot be read there: its parent lists them.
 		_ = g.Procs(f.buf, func(pid int) {
-			if pid == 0 || len(pids) >= maxProcesses { // 0: in a pid namespace that is not below this one
+			// 0: the process is in a PID namespace that is not below the agent's
+			if pid == 0 || len(pids) >= maxProcesses {
 				f.out.cut = true
 				return
 			}
@@ -63,8 +64,8 @@ func (f *Finder) processes(name string, until time.Time) (pids []int) {
 	return pids
 }
 
-// order sorts the processes: first those that kept the most in the previous look, then those
-// that have written the most.
+// order sorts the processes: first by the bytes kept in the previous look, then by the bytes
+// written to disks, largest first.
 func (f *Finder) order(pids []int, before *Kept) []int {
 	rank := make(map[int]uint64, min(len(pids), maxRanked))
 	for i, pid := range pids {

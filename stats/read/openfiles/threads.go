@@ -6,14 +6,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fileSets holds threads that are not known to share descriptor tables, in the kernel's order
-// of these tables.
+// fileSets holds one thread for each descriptor table, in the kernel's order of these tables.
 type fileSets []int
 
-// has reports whether a thread shares the descriptors of one in the list, and adds it if not.
-// same is sameFiles; not ok: the comparison was not made. If the kernel does not compare
-// (kcmp(2) is denied, or a thread has ended), the thread is added: reading twice is better than
-// missing files.
+// has reports whether a thread shares the descriptor table of a thread in the list; if not, it adds
+// the thread. same is sameFiles; ok is false if the comparison was not made. If the kernel does not
+// compare (kcmp(2) is denied, or a thread has ended), the thread is added, because reading a table
+// twice is better than missing files.
 func (s *fileSets) has(tid int, same func(other, tid int) (order int, ok bool)) bool {
 	at, shared := slices.BinarySearchFunc(*s, tid, func(other, tid int) int {
 		order, ok := same(other, tid)

@@ -7,8 +7,8 @@ import (
 	"jettison/stats"
 )
 
-// FromRuntime returns the pod from the runtime's data alone: its identity, not its usage. self is the
-// cgroup of this process, empty: unknown.
+// FromRuntime returns PodStats from the runtime's data alone: the pod's identity and request,
+// without usage. self is the cgroup of this process; empty: unknown.
 func (p *Pod) FromRuntime(self string) stats.PodStats {
 	out := stats.PodStats{Cgroup: p.Cgroup}
 	if dir, base := path.Split(p.Cgroup); base != "" {

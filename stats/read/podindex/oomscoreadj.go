@@ -8,15 +8,15 @@ import (
 
 // The kubelet's oom_score_adj values (pkg/kubelet/qos/policy.go, v1.36).
 const (
-	OOMScoreAdjGuaranteed   = -997 // and system-node-critical pods
+	OOMScoreAdjGuaranteed   = -997 // also of system-node-critical pods
 	oomScoreAdjBurstableMin = 3
 	oomScoreAdjBurstableMax = 999
 	oomScoreAdjBestEffort   = 1000
 )
 
 // requestFromOOMScoreAdj inverts the kubelet's formula for a Burstable container, adj = 1000 -
-// 1000*request/capacity in integers, clamped to 3..999. The result spans a thousandth of the
-// capacity, and more at the clamps.
+// 1000*request/capacity in integers, clamped to 3..999. The range spans a thousandth of the
+// capacity, and more at the two limits.
 func requestFromOOMScoreAdj(adj int64, capacity uint64) stats.Range {
 	share := func(thousandths int64) uint64 { // ceil(capacity * thousandths / 1000)
 		return (capacity/1000)*uint64(thousandths) + ((capacity%1000)*uint64(thousandths)+999)/1000
@@ -34,8 +34,8 @@ func requestFromOOMScoreAdj(adj int64, capacity uint64) stats.Range {
 	return r
 }
 
-// containerRequest returns the memory request of one container as far as the CRI reveals it. A
-// kubelet with MemoryQoS and tiered reservation writes it to the cgroup settings
+// containerRequest returns bounds of the memory request of one container, from the data of the CRI.
+// A kubelet with MemoryQoS and tiered reservation writes the exact request to the cgroup settings
 // (pkg/kubelet/kuberuntime/kuberuntime_container_linux.go, v1.36).
 func containerRequest(qos stats.QOSClass, c *cri.Container,
 	capacity stats.Opt[uint64]) stats.Opt[stats.Range] {
@@ -58,8 +58,8 @@ func containerRequest(qos stats.QOSClass, c *cri.Container,
 }
 
 // cpuRequest inverts the kubelet's cpu.shares = milli*1024/1000, floor, at least 2
-// (pkg/kubelet/cm/helpers_linux.go MilliCPUToShares, v1.36). The result is in thousandths of a
-// core, exact to one of them; the minimum of 2 means 0 to 2.
+// (pkg/kubelet/cm/helpers_linux.go MilliCPUToShares, v1.36). The result is in thousandths of a core
+// and exact to one thousandth; the minimum of 2 shares means 0 to 2.
 func cpuRequest(shares *uint64) stats.Opt[stats.Range] {
 	const minShares = 2
 	switch {

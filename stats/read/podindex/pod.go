@@ -6,7 +6,7 @@
 //	roots.go        paths of pods' cgroups, both drivers
 //	request.go      the request of a pod: a range, from its containers
 //	oomscoreadj.go  the request of a container, from oom_score_adj and cpu.shares
-//	requestapi.go   both, without a look
+//	requestapi.go   both requests, for callers without a look
 package podindex
 
 import (
@@ -25,7 +25,7 @@ type Pod struct {
 	Sandboxes   []cri.PodSandbox // newest attempt first
 	Cgroup      string           // path below the root; empty: not reported
 	Containers  []cri.Container  // running or about to run
-	Exited      []cri.Container  // exited ones that the runtime still has
+	Exited      []cri.Container  // exited containers that the runtime still lists
 	Annotations map[string]string
 
 	SandboxIDs []string
@@ -37,7 +37,7 @@ type Pod struct {
 type Index map[string]*Pod
 
 // New groups a listing by pod. It leaves out sandboxes without a UID (created manually, without
-// metadata), because they cannot be assigned.
+// metadata), because they cannot be assigned to a pod.
 func New(l cri.Listing) Index {
 	index := Index{}
 	bySandbox := make(map[string]*Pod, len(l.Sandboxes))
@@ -91,7 +91,7 @@ func (p *Pod) Ready() bool {
 	return slices.ContainsFunc(p.Sandboxes, func(s cri.PodSandbox) bool { return s.Ready })
 }
 
-// settleTime is the time after its start during which a sandbox may have no running container.
+// settleTime is the time for which a new sandbox may have no running container.
 const settleTime = time.Minute
 
 // Settled reports whether every new pod has a running container. Until then the runtime's data
@@ -107,22 +107,22 @@ func (i Index) Settled(now time.Time) bool {
 	return true
 }
 
-// HasScore reports whether the oom_score_adj of a container is known. If it depends on the
-// priority, all containers of the pod have the same.
+// HasScore reports whether the oom_score_adj of a container is known. One container is enough: if
+// the value depends on the priority, all containers of the pod have the same value.
 func (p *Pod) HasScore() bool {
 	return slices.ContainsFunc(p.Containers,
 		func(c cri.Container) bool { return c.OOMScoreAdj != nil })
 }
 
-// StatusRefused reports whether the runtime's status of the pod, or of one of its containers, exceeds
-// the size limit.
+// StatusRefused reports whether the runtime's status of the pod, or of one of its containers,
+// exceeds the size limit.
 func (p *Pod) StatusRefused() bool {
 	refused := func(c *cri.Container) bool { return c.Refused }
 	return p.Sandboxes[0].Refused || slices.ContainsFunc(p.parts.alive, refused) ||
 		slices.ContainsFunc(p.parts.dead, refused)
 }
 
-// Describe fills in the runtime's data.
+// Describe fills in the runtime's data of the pod. capacity is the node's memory.
 func (p *Pod) Describe(out *stats.PodStats, capacity stats.Opt[uint64]) {
 	out.PodRef, out.Announced, out.Annotations = p.PodRef, true, p.Annotations
 	out.StartTime, out.SandboxIDs, out.StatusRefused = p.Sandboxes[0].CreatedAt, p.SandboxIDs,
@@ -149,14 +149,14 @@ func (p *Pod) Describe(out *stats.PodStats, capacity stats.Opt[uint64]) {
 	}
 }
 
-// sum adds two ranges; the result is absent if either is.
+// sum adds two ranges; the result is absent if one of them is.
 func sum(a, b stats.Opt[stats.Range]) stats.Opt[stats.Range] {
 	return stats.Opt[stats.Range]{V: a.V.Add(b.V), OK: a.OK && b.OK}
 }
 
 // DescribeContainers adds names to the containers found in the pod's cgroup and removes the
-// sandboxes' own. If not all cgroups were read (all is false), it adds the runtime's other
-// containers without figures: their disk usage is measured independently of cgroups.
+// sandboxes' own cgroups. If not all cgroups were read (all is false), it adds the runtime's other
+// containers without values, because their disk usage is measured independently of cgroups.
 func (p *Pod) DescribeContainers(out *stats.PodStats, all bool) {
 	out.Containers = slices.DeleteFunc(out.Containers,
 		func(c stats.ContainerStats) bool { return slices.Contains(p.SandboxIDs, c.ID) })
@@ -180,8 +180,9 @@ func (p *Pod) DescribeContainers(out *stats.PodStats, all bool) {
 	})
 }
 
-// Process returns a process in the pod's network namespace: that of its newest sandbox or, if
-// the runtime keeps none (CRI-O's drop_infra_ctr), of a container. pid 0: unknown.
+// Process returns a process in the pod's network namespace, and the ID of its sandbox or container.
+// It is the process of the newest sandbox or, if that has none (CRI-O's drop_infra_ctr), of a
+// container. pid 0: unknown.
 func (p *Pod) Process() (id string, pid int) {
 	if s := p.Sandboxes[0]; s.PID > 0 {
 		return s.ID, s.PID

@@ -9,28 +9,30 @@ import (
 	"jettison/stats"
 )
 
-// A pod's request is the larger of two sums: its regular containers and sidecars together, or
-// an init container with the sidecars before it. A pod-level request replaces it, and the
-// overhead is added (k8s.io/component-helpers/resource PodRequests). The runtime reports
-// containers, but neither their kind nor those still to come, and their oom_score_adj is
-// ambiguous (pkg/kubelet/qos/policy.go GetContainerOOMScoreAdjust, v1.36):
+// A pod's request is the larger of two sums: its regular containers and sidecars together, or an
+// init container with the sidecars before it. A pod-level request replaces it, and the overhead is
+// added (k8s.io/component-helpers/resource PodRequests). The runtime does not report the kind of a
+// container, nor containers that are not created yet, and an oom_score_adj is ambiguous
+// (pkg/kubelet/qos/policy.go GetContainerOOMScoreAdjust, v1.36):
 //
-//   - a sidecar (a restartable init container) carries the score of the smallest regular
-//     container, if that is lower than its own;
-//   - the pod-level request in excess of the containers is spread evenly over all of them,
-//     including init containers.
+//   - a sidecar (a restartable init container) has the score of the smallest regular container, if
+//     that score is lower than its own;
+//   - the part of a pod-level request beyond the containers' requests is spread evenly over all
+//     containers, including init containers.
 //
-// So the request is a range. Its bounds are valid for any pod that a kubelet runs and has not
-// resized since, with one assumption: if neither the CPU nor the memory limit of the sandbox,
-// which are those of the whole pod, reveals an unseen container, all containers were seen.
+// The request is therefore a range. Its bounds are valid for any pod that a kubelet runs and has
+// not resized since, with one assumption. The CPU and the memory limit of the sandbox are those of
+// the whole pod: if neither exceeds the sum of the reported containers, all containers were
+// reported.
 
 // parts holds the containers that make up a pod's request: the newest of each name. It is
 // computed once for an Index.
 type parts struct {
-	// by oom_score_adj, lowest first, which is the largest request; those without a score last
+	// by oom_score_adj, lowest first, which means the largest request; containers without a score
+	// last
 	alive []*cri.Container
 	dead  []*cri.Container
-	// the sandbox has more resources than the containers seen: some are still to come, or were
+	// the sandbox has more resources than the reported containers: some are not created yet, or were
 	// removed
 	hidden bool
 }
@@ -38,7 +40,7 @@ type parts struct {
 // arrange selects the parts of a pod's request from its containers.
 func (p *Pod) arrange() {
 	newest := make(map[string]*cri.Container, len(p.Containers)+len(p.Exited))
-	// a live container wins over an exited one, regardless of creation times
+	// a live container replaces an exited one, regardless of creation times
 	for _, from := range [][]cri.Container{p.Exited, p.Containers} {
 		for i := range from {
 			c := &from[i]
@@ -69,8 +71,8 @@ func score(c *cri.Container) int64 {
 	return *c.OOMScoreAdj
 }
 
-// hidesContainers reports whether the sandbox was created with more CPU, or higher memory
-// limits, than all containers seen together. Limits that were not reported imply nothing.
+// hidesContainers reports whether the sandbox was created with more CPU, or a higher memory limit,
+// than all reported containers together. Values that were not reported are ignored.
 func (p *parts) hidesContainers(s *cri.PodSandbox) bool {
 	cpu, limits := stats.Some(stats.Range{}), uint64(0)
 	for _, list := range [][]*cri.Container{p.alive, p.dead} {
@@ -85,8 +87,8 @@ func (p *parts) hidesContainers(s *cri.PodSandbox) bool {
 	return of.OK && cpu.OK && of.V.Min > cpu.V.Max || s.MemoryLimit != nil && *s.MemoryLimit > limits
 }
 
-// overhead returns the pod's overhead in bytes; known is false if there may be one that the
-// runtime did not report. Without a RuntimeClass it is 0.
+// overhead returns the pod's overhead in bytes. It is 0 for a pod without a RuntimeClass. known is
+// false if the runtime did not report the overhead of a pod with one.
 func (p *Pod) overhead() (bytes uint64, known bool) {
 	s := &p.Sandboxes[0]
 	if s.Overhead == nil {
@@ -95,12 +97,13 @@ func (p *Pod) overhead() (bytes uint64, known bool) {
 	return *s.Overhead, true
 }
 
-// memoryRequest returns the bounds of a pod's request on a node with the given memory. It is
-// absent if no part is known, or the pod itself hides a part.
+// memoryRequest returns the bounds of a pod's request on a node with the given memory. It is absent
+// if no part is known, or if the pod itself caused a part to be unknown.
 func (p *Pod) memoryRequest(qos stats.QOSClass,
 	capacity stats.Opt[uint64]) (out stats.Opt[stats.Range]) {
 	overhead, known := p.overhead()
-	// the kubelet's ranking ignores the overhead of a BestEffort pod, everything else counts it
+	// the kubelet's ranking ignores the overhead of a BestEffort pod, while the scheduler and
+	// admission count it
 	if qos == stats.BestEffort {
 		return stats.Some(stats.Range{Max: overhead})
 	}
@@ -120,7 +123,7 @@ func (p *Pod) memoryRequest(qos stats.QOSClass,
 		if !capacity.OK {
 			return out
 		}
-		r.Max = max(r.Max, capacity.V) // a pod that requests more is not admitted
+		r.Max = max(r.Max, capacity.V) // a pod with a larger request is not admitted
 	}
 	if b.known && !b.refused {
 		out = stats.Some(r)
@@ -128,20 +131,20 @@ func (p *Pod) memoryRequest(qos stats.QOSClass,
 	return out
 }
 
-// bounds accumulates the request of a pod, container by container: live ones by score, lowest
-// first, then dead ones.
+// bounds accumulates the request of a pod, container by container: live containers by score, lowest
+// first, then dead containers.
 type bounds struct {
-	known, open bool   // some request is known; some is not
-	refused     bool   // some request is unknown through the pod's own fault
+	known, open bool   // the request of some container is known; of some is unknown
+	refused     bool   // the pod itself caused some request to be unknown
 	exact       uint64 // sum of the live containers with an exact request
 	largest     uint64 // largest lower bound of one container, live or dead
 	upper       uint64
 
-	// Live containers with only a score, each score once: a container that shares a score may
-	// be a sidecar that carries another's.
+	// Live containers with only a score. Each score counts once, because a container with the same
+	// score may be a sidecar that has the score of another container.
 	scores        int
 	last          int64
-	first, second uint64 // of the two lowest scores
+	first, second uint64 // lower bounds of the two lowest scores
 	sum           uint64
 }
 
@@ -159,7 +162,8 @@ func (b *bounds) add(c *cri.Container, r stats.Opt[stats.Range], alive bool) {
 		}
 		return
 	}
-	b.upper = stats.SaturatingAdd(b.upper, 1) // the pod-level request is spread in whole bytes
+	// rounding: the pod-level request is spread in whole bytes
+	b.upper = stats.SaturatingAdd(b.upper, 1)
 	if at := score(c); alive && (b.scores == 0 || at != b.last) {
 		switch b.last = at; b.scores {
 		case 0:
@@ -172,9 +176,9 @@ func (b *bounds) add(c *cri.Container, r stats.Opt[stats.Range], alive bool) {
 	}
 }
 
-// lower returns the lower bound of the pod's request. All live containers but one may be
-// sidecars that carry the score of an init container, which ends before the regular one starts:
-// then these two do not add up. So the second largest does not count.
+// lower returns the lower bound of the pod's request. All live containers but one may be sidecars
+// that have the score of an init container, which ends before the regular container starts. The
+// requests of these two do not add up, so the second largest does not count.
 func (b *bounds) lower() uint64 {
 	scored := b.sum - b.second
 	if b.scores == 0 {
@@ -183,9 +187,9 @@ func (b *bounds) lower() uint64 {
 	return max(b.exact, scored, b.largest)
 }
 
-// cpuMillis returns the bounds of a pod's CPU request in thousandths of a core. The lower bound
-// is that of the live containers, the only one that follows an in-place resize. The upper bound
-// is the sandbox's CPU or, if not reported, adds the requests of the dead containers.
+// cpuMillis returns the bounds of a pod's CPU request in thousandths of a core. The lower bound is
+// the sum of the live containers, the only value that reflects an in-place resize. The upper bound
+// is the sandbox's CPU. If that was not reported, it is the sum of live and dead containers.
 func (p *Pod) cpuMillis() stats.Opt[stats.Range] {
 	out := stats.Some(stats.Range{})
 	for _, c := range p.parts.alive {

@@ -5,8 +5,8 @@ import (
 	"jettison/stats"
 )
 
-// MemoryRequest returns the bounds of a pod's memory request by the runtime's data, given its
-// class and the node's memory. It is absent if no data is known.
+// MemoryRequest returns the bounds of a pod's memory request by the runtime's data, given its class
+// and the node's memory. It is absent without data about containers.
 func (p *Pod) MemoryRequest(qos stats.QOSClass, capacity stats.Opt[uint64]) stats.Opt[stats.Range] {
 	if len(p.Containers)+len(p.Exited) == 0 {
 		return stats.Opt[stats.Range]{}
@@ -14,7 +14,8 @@ func (p *Pod) MemoryRequest(qos stats.QOSClass, capacity stats.Opt[uint64]) stat
 	return p.memoryRequest(qos, capacity)
 }
 
-// ContainerMemoryRequest returns the same bounds for one container of a pod of that class.
+// ContainerMemoryRequest returns the bounds of the memory request of one container of a pod of the
+// given class.
 func ContainerMemoryRequest(qos stats.QOSClass, c *cri.Container,
 	capacity stats.Opt[uint64]) stats.Opt[stats.Range] {
 	return containerRequest(qos, c, capacity)

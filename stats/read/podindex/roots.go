@@ -6,9 +6,9 @@ import (
 	"github.com/opencontainers/cgroups/systemd"
 )
 
-// CgroupOfParent returns the path, below the root, of the cgroup that a CRI cgroup_parent
-// names: a path with the cgroupfs driver, a slice name with systemd's. Empty: the name is
-// neither.
+// CgroupOfParent returns the path, below the root, of the cgroup that a CRI cgroup_parent names: a
+// path with the cgroupfs driver, a slice name with systemd's. It returns "" for a malformed slice
+// name.
 func CgroupOfParent(parent string) string {
 	if strings.HasSuffix(parent, ".slice") && !strings.Contains(strings.Trim(parent, "/"), "/") {
 		path, err := systemd.ExpandSlice(strings.Trim(parent, "/"))
@@ -21,7 +21,7 @@ func CgroupOfParent(parent string) string {
 }
 
 // PodRoots returns the cgroups with pods as children, below a kubelet's cgroupRoot, for both
-// drivers: the ones that exist reveal the driver.
+// drivers. Only the cgroups of the driver in use exist.
 func PodRoots(cgroupRoot string) []string {
 	root := strings.Trim(cgroupRoot, "/")
 	in := func(p string) string { return strings.Trim(root+"/"+p, "/") }
@@ -41,7 +41,7 @@ func PodRoots(cgroupRoot string) []string {
 	return roots
 }
 
-// TopRoots returns those of PodRoots that are above all pods.
+// TopRoots returns the cgroups of PodRoots that are above all pods, one per driver.
 func TopRoots(cgroupRoot string) []string {
 	var top []string
 	for _, r := range PodRoots(cgroupRoot) {
@@ -53,7 +53,7 @@ func TopRoots(cgroupRoot string) []string {
 	return top
 }
 
-// Within reports whether path is the cgroup group or a descendant of it.
+// Within reports whether path is the cgroup group or one of its descendants.
 func Within(path, group string) bool {
 	return path == group || len(path) > len(group) && path[len(group)] == '/' &&
 		path[:len(group)] == group

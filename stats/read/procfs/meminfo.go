@@ -50,7 +50,7 @@ func ParseMemInfo(b []byte, out *MemInfo) error {
 		}
 		*dst = stats.Some(kib << 10)
 		if out.Total.OK && out.Available.OK && out.SwapTotal.OK && out.SwapFree.OK {
-			return nil // two thirds of the file follow, and it is read hundreds of times a second
+			return nil // skip two thirds of the file, because it is read hundreds of times a second
 		}
 	}
 	return nil

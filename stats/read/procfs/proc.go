@@ -1,4 +1,4 @@
-// Package procfs reads the node's figures from a proc file system.
+// Package procfs reads the node's values from a proc file system.
 //
 //	proc.go     Proc: tasks, processors, cgroups of processes
 //	meminfo.go  memory
@@ -99,11 +99,11 @@ func (p *Proc) SelfCgroup() (path string, ok bool, err error) {
 	return "", false, fmt.Errorf("parse %s: no cgroup v2 line", name)
 }
 
-// taskFiles are the files that PIDs reads: the number of tasks, and its limits.
+// taskFiles are the files that PIDs reads: the number of tasks, and the two limits.
 var taskFiles = [...]string{"loadavg", "sys/kernel/pid_max", "sys/kernel/threads-max"}
 
-// PIDs reads the number of tasks on the node and its maximum: loadavg's fourth field, and the
-// lower of kernel.pid_max and kernel.threads-max (kubelet
+// PIDs reads the number of tasks on the node and the maximum number: loadavg's fourth field, and
+// the lower of kernel.pid_max and kernel.threads-max (kubelet
 // pkg/kubelet/stats/pidlimit/pidlimit_linux.go, v1.36). Tasks are threads.
 func (p *Proc) PIDs(buf []byte) (current, limit uint64, err error) {
 	for i, name := range taskFiles {
@@ -144,8 +144,8 @@ func ParseLoadAvgTasks(b []byte) (uint64, error) {
 	return 0, fmt.Errorf("%w: %.60q", ErrMalformed, b)
 }
 
-// kept reads a file that fits into buf and keeps its descriptor: opening costs several times as
-// much as reading.
+// kept reads a file that fits into buf. It keeps the descriptor, because opening costs several
+// times as much as reading.
 func (p *Proc) kept(fd *int, name string, buf []byte) (b []byte, err error) {
 	if *fd < 0 {
 		path := filepath.Join(p.mount, name)

@@ -14,8 +14,8 @@ import (
 // ParseZoneInfo sums the free pages on per-CPU lists: the "count:" lines of /proc/zoneinfo's
 // pagesets (mm/vmstat.c, zoneinfo_show_print). MemFree and MemAvailable do not count them, and
 // since v6.7 a CPU may keep an eighth of a zone there (mm/page_alloc.c,
-// zone_set_pageset_high_and_batch): most of the memory that a killed process freed stays there
-// for seconds. An allocation that would otherwise fail gets them back (drain_all_pages).
+// zone_set_pageset_high_and_batch): most of the memory that a killed process frees stays there for
+// seconds. The kernel takes these pages back before an allocation fails (drain_all_pages).
 func ParseZoneInfo(b []byte) (pages uint64, err error) {
 	found := false
 	for line := range bytes.Lines(b) {
@@ -35,7 +35,7 @@ func ParseZoneInfo(b []byte) (pages uint64, err error) {
 	return pages, nil
 }
 
-// maxZoneInfo bounds the size that is read: some 150 bytes for each CPU and zone.
+// maxZoneInfo is the maximum size of zoneinfo. The file has some 150 bytes for each CPU and zone.
 const maxZoneInfo = 4 << 20
 
 // PerCPUFree reads the bytes of free memory on per-CPU lists. It costs some microseconds for

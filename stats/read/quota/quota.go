@@ -10,8 +10,8 @@ import (
 	"jettison/stats/read/walk"
 )
 
-// Project quotas: if a kubelet has given a volume its own project, the file system counts its
-// usage (kubelet pkg/volume/util/fsquota; Documentation/filesystems/quota.rst).
+// Project quotas: if a kubelet has given a volume its own project, the file system counts the
+// volume's usage (kubelet pkg/volume/util/fsquota; Documentation/filesystems/quota.rst).
 const (
 	fsIocFsGetXattr = 0x801c581f // FS_IOC_FSGETXATTR (include/uapi/linux/fs.h)
 	// FS_XFLAG_PROJINHERIT: new entries below inherit the project
@@ -43,15 +43,15 @@ type Project struct {
 // maxProbes is the number of entries of a volume that are checked for their project.
 const maxProbes = 16
 
-// OfVolume reads the usage of the project that a volume belongs to. ok is false if there is no
-// project or no count, or the project is not one that a kubelet gave to this volume: the parent
-// directory has the same project (an administrator gave one to all of /var/lib/kubelet), or an
-// entry has another. The volume must then be walked.
+// OfVolume reads the usage of the project that a volume belongs to. ok is false if no project or no
+// count exists, or if the kubelet did not give the project to this volume: the parent directory has
+// the same project (an administrator gave one project to all of /var/lib/kubelet), or an entry has
+// another project. The volume must then be walked.
 //
-// This is a plausibility check, no proof. In the initial user namespace the owner of a file may
-// change its project (fs/file_attr.c fileattr_set_prepare). So on a file system with project
-// quotas, a tenant that may set attributes can remove files from its account: those deeper in a
-// volume, or beyond the checked entries.
+// The check is not complete. In the initial user namespace the owner of a file may change its
+// project (fs/file_attr.c fileattr_set_prepare). On a file system with project quotas, a tenant
+// that may set attributes can therefore remove files from its account, if they are deeper in the
+// volume or after the checked entries.
 func OfVolume(dir int) (p Project, u walk.Usage, ok bool) {
 	attr, ok := xattrOf(dir)
 	if !ok || attr.projid == 0 || attr.xflags&fsXflagProjInh == 0 {
@@ -123,9 +123,9 @@ func entriesOf(dir int, id uint32) bool {
 	return true
 }
 
-// isOf reports whether an entry belongs to a project. It checks only files and directories,
-// which can be opened without side effects, and opens them only after their type is known. It
-// skips devices, pipes and links.
+// isOf reports whether an entry belongs to a project. It checks only regular files and directories,
+// because opening them has no side effects. It determines the type first, and skips devices, pipes
+// and links.
 func isOf(dir int, name string, id uint32) bool {
 	path, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -149,8 +149,7 @@ func isOf(dir int, name string, id uint32) bool {
 	return ok && attr.projid == id
 }
 
-// OfFile returns the project that a file belongs to. A lease that its owner holds on it does
-// not block the call.
+// OfFile returns the project that a file belongs to. A lease on the file does not block the call.
 func OfFile(dir int, name string) (id uint32, ok bool) {
 	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -7,11 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Directories deeper than maxLevels are walked without keeping the whole path from the top,
-// only its lowest part: one directory after the other, and back by "..". The walk finds its
-// position in the parent's listing by the inode of the directory it returns from.
+// Directories deeper than maxLevels are walked without keeping the whole path from the top, only
+// its lowest part: the walk enters one directory after the other, and returns through "..". It
+// finds its position in the parent's listing by the inode of the directory that it returns from.
 const (
-	maxDepth  = 1 << 20 // levels of a tree; deeper ones are not walked
+	maxDepth  = 1 << 20 // levels of a tree; deeper directories are not walked
 	maxPlaces = 4096    // positions kept of the path
 )
 
@@ -22,7 +22,7 @@ type Bounds struct{ Levels, Places, Depth, Steps int }
 // DefaultBounds returns the bounds of New.
 func DefaultBounds() Bounds { return Bounds{maxLevels, maxPlaces, maxDepth, 64} }
 
-// ErrTooDeep: a tree has more levels than a walk visits.
+// ErrTooDeep: a tree has more than maxDepth levels.
 var ErrTooDeep = fmt.Errorf("directories nested deeper than %d levels are not walked", maxDepth)
 
 // place is a directory on the path and the position in its listing.
@@ -41,7 +41,8 @@ type deepWalk struct {
 	depth  int
 	places []place // the lowest part of the path
 	next   int64   // position in the listing
-	after  uint64  // continue behind this inode, its position is not kept; 0: at next
+	// skip entries up to this inode, because the position is not known; 0: continue at next
+	after uint64
 }
 
 // walkDeep measures the content of an open directory and closes it. If a directory on the path
@@ -63,11 +64,11 @@ func (w *Walker) walkDeep(ctx context.Context, fd int, st *unix.Stat_t, u *Usage
 			return nil
 		}
 	}
-	return nil // the error is noted already
+	return nil // noteFault has stored the error
 }
 
-// subdirectory continues the listing to the next directory and counts the entries before it;
-// empty: there are no more.
+// subdirectory continues the listing up to the next directory, and counts the entries on the way.
+// It returns "" at the end of the listing.
 func (d *deepWalk) subdirectory(ctx context.Context, u *Usage) (string, error) {
 	if _, err := unix.Seek(d.fd, d.next, unix.SEEK_SET); err != nil {
 		return "", fmt.Errorf("continue directory listing: %w", err)
@@ -81,7 +82,7 @@ func (d *deepWalk) subdirectory(ctx context.Context, u *Usage) (string, error) {
 			return "", fmt.Errorf("list directory: %w", err)
 		}
 		if n <= 0 {
-			if d.after != 0 { // the directory it returns from no longer exists
+			if d.after != 0 { // the directory that the walk returned from no longer exists
 				u.Partial, d.moved = true, true
 			}
 			return "", nil
@@ -140,8 +141,8 @@ func (d *deepWalk) down(name string) error {
 	return nil
 }
 
-// up returns to the parent directory; false: the directory was moved. The parent at this depth
-// cannot be the top of the tree.
+// up returns to the parent directory; false: the directory was moved. The top of the tree cannot be
+// the parent at this depth.
 func (d *deepWalk) up() bool {
 	fd, err := unix.Openat(d.fd, "..", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NONBLOCK,
 		0)

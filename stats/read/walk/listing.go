@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// step is called for each entry and calls pace now and then. Its error ends the walk.
+// step is called for each entry, and calls pace once in bounds.Steps calls. Its error ends the
+// walk.
 func (w *Walker) step(ctx context.Context) error {
 	if w.entries++; w.entries < w.bounds.Steps {
 		return nil

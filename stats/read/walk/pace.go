@@ -38,7 +38,7 @@ func ThreadCPU() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// YieldDisk locks the goroutine to its own thread and gives that idle I/O priority. The thread
+// YieldDisk locks the goroutine to its thread and gives the thread idle I/O priority. The thread
 // ends with the goroutine.
 func YieldDisk() {
 	runtime.LockOSThread()

@@ -4,9 +4,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Usage is the disk usage of a directory tree: allocated bytes (st_blocks), and inodes,
-// including those of directories, as cAdvisor counts them (fs/fs.go GetDirUsage). Partial: some
-// part was not reached, so the usage is a lower bound.
+// Usage is the disk usage of a directory tree: allocated bytes (st_blocks), and inodes, including
+// those of directories, as cAdvisor counts them (fs/fs.go GetDirUsage). Partial: a part was not
+// reached, so the usage is a lower bound.
 type Usage struct {
 	Bytes, Inodes uint64
 	Partial       bool

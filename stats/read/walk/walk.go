@@ -7,59 +7,60 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A tenant controls the number and depth of directories. These must not determine the memory
-// and descriptors of a walk.
+// Limits of the memory and descriptors of a walk, because a tenant controls the number and depth of
+// directories.
 const (
-	// inodes with several names remembered per tree; beyond, each name counts for its share
+	// inodes with several names that are remembered per tree; for further ones, each name counts its
+	// share
 	maxLinks = 1 << 16
-	// names of directories kept per level; the rest is listed after those
+	// names of subdirectories kept per level; the rest is listed after these were walked
 	maxBatch  = 1024
-	minBatch  = 4     // the same if the levels above already keep maxNames
+	minBatch  = 4     // minimum per level, even if the levels above already keep maxNames
 	maxNames  = 8192  // names kept in total, without the minBatch of each level
 	openAbove = 64    // levels whose descriptors stay open
-	maxLevels = 10000 // kept; deeper levels keep less (deep.go)
-	walkTries = 3     // of a tree that changes
+	maxLevels = 10000 // levels kept completely; deeper levels keep less (deep.go)
+	walkTries = 3     // walks of a tree that changes meanwhile
 )
 
 // Walker measures directory trees. It follows no symbolic link and stays on one device. A large
 // tree needs no more descriptors than a small one, and only a few hundred bytes more per level.
 //
 // From a directory of the first openAbove levels it returns to the parent by the parent's
-// descriptor, regardless of renames. Deeper ones return by "..". If ".." leads elsewhere, the
-// directory was moved, and the walk continues in the lowest ancestor that it finds by name from
-// the last open descriptor. It abandons the rest of levels that have moved. After walkTries
-// walks with such moves, the largest result counts, as a lower bound.
+// descriptor, regardless of renames. From deeper directories it returns through "..". If ".." leads
+// elsewhere, the directory was moved, and the walk continues in the lowest ancestor that it finds
+// by name from the last open descriptor. It abandons the rest of the levels that were moved. After
+// walkTries walks with such moves, the largest result counts, as a lower bound.
 //
-// Directories deeper than maxDepth and unreadable ones are left out, and the rest counts as a
-// lower bound: a part must not remove a whole tree from its pod's account. As with du(1), an
-// entry moved within the tree during the walk may be counted twice or not at all.
+// Directories that are deeper than maxDepth or unreadable are left out, and the rest counts as a
+// lower bound: such a directory must not hide the usage of the whole tree. As with du(1), an entry
+// moved within the tree during the walk may be counted twice or not at all.
 type Walker struct {
 	buf      []byte             // directory entries
 	links    map[[2]uint64]bool // counted inodes with several names, at most linkRoom
 	linkRoom int
 	shares   linkShares                  // of files that did not fit into links
-	pace     func(context.Context) error // called now and then; may sleep; its error ends the walk
+	pace     func(context.Context) error // called regularly; may sleep; its error ends the walk
 	entries  int                         // since pace was last called
 	seen     uint64                      // entries read since the walker was created
 	levels   []level                     // from the top of the tree to the current directory
-	names    int                         // in below of all levels
+	names    int                         // number of names in level.below of all levels
 	moved    bool                        // the walk met a directory that was moved away
 	fault    error                       // the first error that left out a part
 	ended    bool                        // pace ended the walk
 	bounds   Bounds
 }
 
-// New makes a walker that calls pace now and then.
+// New returns a walker that calls pace regularly.
 func New(pace func(context.Context) error) *Walker { return NewWithin(pace, DefaultBounds()) }
 
-// NewWithin makes a walker with the given bounds.
+// NewWithin returns a walker with the given bounds.
 func NewWithin(pace func(context.Context) error, bounds Bounds) *Walker {
 	return &Walker{buf: make([]byte, 32<<10), links: map[[2]uint64]bool{}, linkRoom: maxLinks, pace: pace,
 		bounds: bounds}
 }
 
-// Tree measures the directory behind a descriptor, which stays open. With an error it still
-// returns the usage counted, a lower bound.
+// Tree measures the directory behind a descriptor, which stays open. With an error it still returns
+// the usage counted so far, a lower bound.
 func (w *Walker) Tree(ctx context.Context, dir int) (most Usage, err error) {
 	for range walkTries {
 		u, err := w.walkOnce(ctx, dir)
@@ -111,7 +112,8 @@ func (w *Walker) walkOnce(ctx context.Context, dir int) (u Usage, err error) {
 // noteFault records that a part was not measured, if err is set. The walk continues with the
 // rest.
 func (w *Walker) noteFault(err error) {
-	if err != nil && (w.fault == nil || w.ended) { // the end of the walk has precedence
+	// the error that ended the walk replaces earlier ones
+	if err != nil && (w.fault == nil || w.ended) {
 		w.fault = err
 	}
 }

@@ -23,8 +23,8 @@ type PodAttributes struct {
 	// Manifest: root wrote the object as a static pod's manifest. Only then may its annotations mark
 	// the pod as static or mirror.
 	Manifest bool
-	// UntrustedPriority: the priority comes from a source that may not take resources from other pods. The pod
-	// outranks no pod with a reservation.
+	// UntrustedPriority: the priority comes from a source that may not take resources from other
+	// pods. The pod outranks no pod with a reservation.
 	UntrustedPriority bool
 
 	prepared *preparedPod // set by Prepared
@@ -70,12 +70,12 @@ func incoming(p PodAttributes) *incomingPod {
 type NodeState struct {
 	Name   string            // empty: unknown
 	Labels map[string]string // from Labels; nil: unknown
-	Taints []v1.Taint        // only those with effect NoExecute are used
+	Taints []v1.Taint        // only taints with effect NoExecute are used
 	// Conditions that are true, of MemoryPressure, DiskPressure and PIDPressure.
 	Conditions []string
 	// Allocatable is the capacity for pods: cpu, memory, ephemeral-storage, pods, hugepages-*,
-	// extended resources. A resource that it does not list is not checked. The kubelet treats such a
-	// resource as 0, except extended ones.
+	// extended resources. A resource that is not listed is not checked. The kubelet treats a missing
+	// resource as 0, unless it is an extended resource.
 	Allocatable v1.ResourceList
 	// Pods that hold resources: all pods that have not terminated, including those being killed, each
 	// once.
@@ -84,7 +84,7 @@ type NodeState struct {
 	Reservations []Held
 
 	Sysctls            *Sysctls        // nil: unknown
-	AppArmor           stats.Opt[bool] // whether the kernel enforces it
+	AppArmor           stats.Opt[bool] // whether the kernel has AppArmor enabled
 	SupplementalGroups stats.Opt[bool] // whether the runtime supports supplementalGroupsPolicy
 	ShuttingDown       bool
 }
@@ -96,7 +96,7 @@ type Failure struct {
 	Short *Shortage
 }
 
-// Reasons of no handler in particular (pkg/kubelet/lifecycle/predicate.go).
+// Reasons that do not belong to one check (pkg/kubelet/lifecycle/predicate.go).
 const (
 	// ReasonUnexpected rejects an invalid pod, and a critical pod after a failed preemption.
 	ReasonUnexpected = "UnexpectedAdmissionError"
@@ -117,9 +117,9 @@ func first(failures []Failure) Result {
 }
 
 // Failures returns all reasons to reject a pod, in the order of the kubelet's handlers
-// (pkg/kubelet/kubelet.go NewMainKubelet): the kubelet reports the first. It returns none for an
-// admitted pod. For a critical pod, missing resources are listed only if there is no other reason
-// (pkg/kubelet/preemption/preemption.go HandleAdmissionFailure).
+// (pkg/kubelet/kubelet.go NewMainKubelet): the kubelet reports the first. The result is empty for
+// an admitted pod. For a critical pod, missing resources are listed only if there is no other
+// reason (pkg/kubelet/preemption/preemption.go HandleAdmissionFailure).
 func Failures(p PodAttributes, n NodeState) []Failure {
 	if err := Invalid(p.Pod); err != nil {
 		return []Failure{{Reason: ReasonUnexpected, Message: err.Error()}}

@@ -46,7 +46,7 @@ func securityContexts(pod *v1.Pod, yield func(name string, c *v1.SecurityContext
 }
 
 // confined reports whether a pod requests a profile anywhere (pkg/security/apparmor/helpers.go
-// isRequired). One of its annotations is enough; the kubelet checks an arbitrary one.
+// isRequired). Any annotation with a profile is enough; the kubelet checks only an arbitrary one.
 func confined(pod *v1.Pod) bool {
 	asks := func(p *v1.AppArmorProfile) bool {
 		return p != nil && p.Type != v1.AppArmorProfileTypeUnconfined

@@ -14,7 +14,7 @@
 //	admit.go         PodAttributes, NodeState, Failures, Admit: the order of the checks
 //	stored.go        defaults and validation that an API server would apply to a pod
 //	podresources.go  Held: a pod that holds resources
-//	reservation.go   Reservations: resources reserved for pods that do not run yet; pods that outrank one
+//	reservation.go   Reservations: resources reserved for pods that do not run yet
 //	request.go       Amounts: the requests of a pod, in whole numbers
 //	fit.go           whether the requests fit
 //	place.go         labels, names, host ports, taints
@@ -33,13 +33,14 @@
 //   - All reasons of all handlers are listed; the first is the kubelet's. A critical pod that does
 //     not fit and is rejected for another reason as well preempts no pod. The kubelet preempts
 //     before it runs the later handlers.
-//   - Requests are always counted in the same way. The kubelet preempts by requests that omit those
-//     of the containers if the pod has pod-level ones, and the overhead if there is no request
-//     (pkg/api/v1/resource/helpers.go). Such a victim frees more, or less, than was counted.
-//   - Sums saturate at the largest int64. The kubelet's wrap, so that two containers that request
-//     8Ei each request nothing.
+//   - Requests are always counted in the same way. To choose victims, the kubelet ignores the
+//     containers' requests of a pod with pod-level requests, and the overhead of a pod without
+//     requests (pkg/api/v1/resource/helpers.go). Its victims may free more, or less, than it
+//     counted.
+//   - Sums saturate at the largest int64. The kubelet's sums wrap, so that two containers that
+//     request 8Ei each count as no request.
 //   - A victim that did not die still holds its resources, so the critical pod is rejected, with
-//     the reason. The kubelet admits it.
+//     the reason. The kubelet admits the critical pod.
 //   - Pods that are already being killed count as victims without cost. A victim is removed from
 //     the plan if the others suffice. Static and mirror pods are never victims, because their
 //     manifest recreates them. Among equal pods the youngest is the victim.

@@ -24,7 +24,7 @@ func (s *Shortage) need() Need {
 	return Need{s.Resource, s.Requested - (s.Capacity - s.Used)}
 }
 
-// failure returns the kubelet's failure, OutOfcpu and the like (pkg/kubelet/lifecycle/predicate.go
+// failure returns the kubelet's failure, such as OutOfcpu (pkg/kubelet/lifecycle/predicate.go
 // InsufficientResourceError).
 func (s *Shortage) failure() Failure {
 	return Failure{
@@ -63,7 +63,8 @@ func shortages(requests Amounts, others []*Held, n *NodeState) []Shortage {
 	return out
 }
 
-// inOrder returns the amounts in the order of reports, without the number of pods.
+// inOrder returns the amounts in the order in which shortages are reported, without the number of
+// pods.
 func inOrder(a Amounts) []Need {
 	out := make([]Need, 0, len(a))
 	for name, v := range a {

@@ -74,8 +74,9 @@ func naive(p *v1.Pod, name v1.ResourceName) *big.Int {
 	if r := p.Spec.Resources; r != nil && (name == "cpu" || name == "memory" || huge) {
 		request, ok := r.Requests[name]
 		limit, limited := r.Limits[name]
-		// A pod with limits has a request for each resource that its containers request, and else one for
-		// each limit. Without a pod-level limit its huge pages have the sum of the containers' limits.
+		// A pod with limits has a request for each resource that its containers request, and else one
+		// for each limit. Without a pod-level limit its huge pages have the sum of the containers'
+		// limits.
 		switch {
 		case ok:
 			total = milli(request)

@@ -30,9 +30,9 @@ func predicate(name, text string) Failure {
 	return Failure{Reason: name, Message: "Predicate " + name + " failed: " + text}
 }
 
-// Labels returns the labels of a node: those that a kubelet sets
-// (pkg/kubelet/kubelet_node_status.go initialNode), overridden by the configured ones. The label of
-// the operating system cannot be overridden (predicate.go rejectPodAdmissionBasedOnOSSelector).
+// Labels returns the labels of a node: the labels that a kubelet sets
+// (pkg/kubelet/kubelet_node_status.go initialNode), overridden by the configured labels. The label
+// of the operating system cannot be overridden (predicate.go rejectPodAdmissionBasedOnOSSelector).
 func Labels(hostname, arch string, configured map[string]string) map[string]string {
 	out := map[string]string{
 		v1.LabelHostname:   hostname,
@@ -121,12 +121,12 @@ func portsConflict(ports []Port, others []*Held) bool {
 
 // portSet holds the ports that a pod requests.
 type portSet struct {
-	numbers, anywhere numbers           // of all ports, and of those on all IPs
-	ports             map[Port]struct{} // each port with, and once more without, its IP
+	numbers, anywhere numbers           // of all ports, and of the ports on all IPs
+	ports             map[Port]struct{} // each port twice: with its IP and without
 }
 
-// numbers has a bit for each port. A number outside the range of ports shares the bit of another
-// one, which only costs a lookup in the map.
+// numbers has a bit for each port. A number outside the range of ports shares a bit with a valid
+// port, which only costs an extra lookup in the map.
 type numbers [1 << 16 / 64]uint64
 
 func (n *numbers) add(port int32)      { n[uint16(port)/64] |= 1 << (uint16(port) % 64) }

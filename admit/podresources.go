@@ -19,25 +19,25 @@ type Held struct {
 	QOS             stats.QOSClass // empty: unknown, and the pod is never a victim
 	Priority        stats.Opt[int32]
 	Static          bool // static or mirror: critical, and never a victim
-	// Protected: never a victim, regardless of priority, for a reason of the caller.
+	// Protected: never a victim, regardless of priority; the caller decides why.
 	Protected bool
-	// Ending: the pod is being killed. It holds its resources until it is no longer in the state, and
-	// no other pod is preempted for resources that it will free. A pod that does not die must be
+	// Ending: the pod is being killed. It holds its resources until NodeState no longer contains it,
+	// and no other pod is preempted for resources that it will free. A pod that does not die must be
 	// Protected instead.
 	Ending bool
 	// Reserved: the pod does not run; its resources are reserved (Reservations).
 	Reserved bool
 	Created  time.Time // zero: unknown, which sorts before all known times
 	Requests Amounts
-	// CertainRequests is the part of Requests that killing the pod certainly frees, if the rest is known only
-	// from an untrusted source; nil: all of Requests.
+	// CertainRequests is the part of Requests that killing the pod certainly frees, if the rest is
+	// known only from an untrusted source; nil: all of Requests.
 	CertainRequests Amounts
 	Ports           []Port
 }
 
-// Port is a host port. IP 0.0.0.0 stands for all addresses. Its texts are handles, which are as
+// Port is a host port. IP 0.0.0.0 stands for all addresses. Its strings are handles, which are as
 // cheap as numbers to compare and to look up: a decision visits each port of the node, and clients
-// may send tens of thousands.
+// may send tens of thousands of ports.
 type Port struct {
 	IP, Protocol unique.Handle[string]
 	Port         int32
@@ -97,7 +97,7 @@ func (n *NodeState) others(incoming *incomingPod) []*Held {
 	return out
 }
 
-// hasName reports whether the pod has this name. At most one pod has it at a time.
+// hasName reports whether the pod has this namespace and name, which at most one pod has at a time.
 func (h *Held) hasName(namespace, name string) bool {
 	return name != "" && h.Name == name && h.Namespace == namespace
 }

@@ -12,8 +12,8 @@ import (
 )
 
 // Texts for the status of a victim (pkg/kubelet/preemption/preemption.go evictPodsToFreeRequests).
-// Its phase becomes Failed, and its condition DisruptionTarget True with the reason
-// TerminationByKubelet.
+// The victim's phase becomes Failed, and its condition DisruptionTarget becomes True with the
+// reason TerminationByKubelet.
 const (
 	ReasonPreempting        = "Preempting"
 	PreemptedMessage        = "Preempted in order to admit critical pod"
@@ -24,7 +24,8 @@ const (
 // (pkg/kubelet/lifecycle/predicate.go).
 const preemptionFailed = "Unexpected error while attempting to recover from admission failure: preemption: "
 
-// Need is an amount of a resource, in the units of Amounts. For pods it is their number.
+// Need is an amount of a resource, in the units of Amounts. For the resource pods, Amount is the
+// number of pods.
 type Need struct {
 	Resource v1.ResourceName
 	Amount   int64
@@ -33,10 +34,11 @@ type Need struct {
 // Plan lists the pods that must end before a critical pod fits. The zero value is empty.
 type Plan struct {
 	Needs []Need
-	// Victims must be killed, in the order BestEffort, Burstable, Guaranteed. The set is minimal: no
-	// victim can be removed from it.
+	// Victims lists the pods to kill, in the order BestEffort, Burstable, Guaranteed. The set is
+	// minimal: the pod would not fit without one of these kills.
 	Victims []Held
-	// Awaited are already being killed. Their resources are free once they have ended.
+	// Awaited lists pods that are already being killed. Their resources are free once they have
+	// ended.
 	Awaited []Held
 }
 

@@ -12,11 +12,10 @@ import (
 // ReasonEvicted rejects pods under pressure (pkg/kubelet/eviction/eviction_manager.go Reason).
 const ReasonEvicted = "Evicted"
 
-// memoryPressure is the only condition that admits pods with requests.
+// memoryPressure is the only condition under which pods with requests are admitted.
 const memoryPressure = "MemoryPressure"
 
-// Annotations that mark a pod from another source than the API server
-// (pkg/kubelet/types/pod_update.go).
+// Annotations of pods that do not come from the API server (pkg/kubelet/types/pod_update.go).
 const (
 	annotationSource = "kubernetes.io/config.source"
 	annotationMirror = "kubernetes.io/config.mirror"
@@ -28,10 +27,10 @@ const (
 const systemCriticalPriority = 2_000_000_000
 
 // UnderPressure decides on a pod by the true conditions of the node, like the kubelet's eviction
-// manager (pkg/kubelet/eviction/eviction_manager.go Admit). It admits every pod without conditions
-// and critical pods always. Under MemoryPressure alone it also admits pods that are not BestEffort,
-// and those that tolerate its taint. It rejects all others, with the conditions sorted in the
-// message.
+// manager (pkg/kubelet/eviction/eviction_manager.go Admit). It always admits critical pods. If no
+// condition is true, it admits every pod. Under MemoryPressure alone it also admits pods that are
+// not BestEffort, and pods that tolerate the taint of MemoryPressure. It rejects all others, with
+// the conditions sorted in the message.
 func UnderPressure(conditions []string, pod *v1.Pod) Result {
 	if len(conditions) == 0 || critical(pod) {
 		return Result{Admit: true}

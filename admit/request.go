@@ -37,8 +37,8 @@ func amount(name v1.ResourceName, q quantity) int64 {
 }
 
 // Requested returns a pod with the defaults of an API server, and its requests. The caller must not
-// change them: the returned pod shares memory with the given one. Requested does not write the
-// given pod, so others may read it concurrently.
+// change the returned pod, because it shares memory with the given pod. Requested does not write to
+// the given pod, so other goroutines may read it.
 func Requested(pod *v1.Pod) (*v1.Pod, Amounts) {
 	pod = stored(PodAttributes{Pod: pod})
 	return pod, requests(pod)
@@ -46,11 +46,12 @@ func Requested(pod *v1.Pod) (*v1.Pod, Amounts) {
 
 // requests returns the requests of a stored pod: those of its containers, sidecars and init
 // containers in their order of execution, or the pod-level ones, and its overhead. It ignores a
-// resize in the status: the agent keeps no such status, and the library (v0.37.2) counts it
+// resize in the status: the agent has no such status, and the library (v0.37.2) counts a resize
 // differently from a kubelet of v1.36.
 func requests(pod *v1.Pod) Amounts {
 	out := Amounts{}
-	if pod.Spec.Resources != nil { // PodRequests (v0.37.2) adds the overhead to these in place
+	// PodRequests (v0.37.2) modifies pod-level resources: it adds the overhead to them
+	if pod.Spec.Resources != nil {
 		own := *pod
 		own.Spec.Resources = pod.Spec.Resources.DeepCopy()
 		pod = &own

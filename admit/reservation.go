@@ -11,12 +11,12 @@ import (
 	"jettison/stats"
 )
 
-// ReservationPeriod is the duration of a reservation after a preemption. It must suffice for the caller
-// to request admission again and for the pod to start.
+// ReservationPeriod is the duration of a reservation after a preemption. It must suffice for the
+// caller to request admission again and for the pod to start.
 const ReservationPeriod = 30 * time.Second
 
-// Reservations holds the reservations for pods that do not run yet. The zero value is empty. It is not
-// safe for concurrent use.
+// Reservations holds the reservations for pods that do not run yet. The zero value is empty. It is
+// not safe for concurrent use.
 type Reservations struct {
 	kept map[types.UID]promise
 }
@@ -26,8 +26,8 @@ type promise struct {
 	until time.Time
 }
 
-// Reserve reserves resources for a pod, or renews its reservation. It drops the reservation of a pod
-// of the same name with another UID, which is an earlier attempt. A pod without a UID cannot be
+// Reserve reserves resources for a pod, or renews its reservation. It drops the reservation of an
+// earlier attempt: a pod of the same name with another UID. A pod without a UID cannot be
 // recognized later: Reserve does nothing for it and returns false.
 func (p *Reservations) Reserve(now time.Time, pod Held) bool {
 	if pod.UID == "" {
@@ -67,15 +67,16 @@ func (p *Reservations) Held(now time.Time) []Held {
 	return out
 }
 
-// Outranks reports whether a pod may use the reservation of other: it is critical, both priorities
-// are known, and its own is higher. Between equals the existing reservation stays. A pod without a
-// UID outranks none, because it could be admitted twice.
+// Outranks reports whether pod h may use the reservation of other: h is critical, both priorities
+// are known, and the priority of h is higher. At equal priority the existing reservation stays. A
+// pod without a UID outranks no reservation, because it could be admitted twice.
 func (h *Held) Outranks(other *Held) bool {
 	return h.UID != "" && h.Critical() && h.Priority.OK && other.Priority.OK &&
 		h.Priority.V > other.Priority.V
 }
 
-// ignoresPromise reports whether the pod may use the resources of reservation h.
+// ignoresPromise reports whether the pod may use the resources of reservation h: it is critical,
+// and h belongs to an earlier attempt at the same pod or is outranked.
 func (p *incomingPod) ignoresPromise(h *Held) bool {
 	if !h.Reserved || !critical(p.Pod) {
 		return false
@@ -92,9 +93,9 @@ func (p *incomingPod) rank() *Held {
 	return out
 }
 
-// Outranked returns the reservations that admitting the pod would break, because both do not fit.
-// The reservations of the most critical pods stay if possible. It checks only resources and ports,
-// and no other reason to reject the pod.
+// Outranked returns the reservations that admitting the pod would break, because the node cannot
+// fit both. The reservations of the most critical pods stay if possible. It checks only resources
+// and ports, and no other reason to reject the pod.
 func Outranked(p PodAttributes, n NodeState) (out []Held) {
 	pod := incoming(p)
 	if pod.doubted || !critical(pod.Pod) {
@@ -112,7 +113,7 @@ func Outranked(p PodAttributes, n NodeState) (out []Held) {
 		func(a, b Held) int { return cmp.Compare(b.Priority.V, a.Priority.V) })
 	for _, h := range lower {
 		n.Reservations = append(stay, h)
-		n.Reservations[len(stay)].Reserved = false // so that others does not omit it
+		n.Reservations[len(stay)].Reserved = false // others omits only reserved pods
 		if others := n.others(pod); len(shortages(pod.requests, others, &n)) > 0 ||
 			portsConflict(ports, others) {
 			out = append(out, h)

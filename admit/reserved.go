@@ -15,7 +15,7 @@ const ResourcePIDs v1.ResourceName = "pid"
 
 // Reserved holds the amounts that a node reserves. An absent resource is not reserved.
 type Reserved struct {
-	Kube, System v1.ResourceList // kubeReserved and systemReserved
+	Kube, System v1.ResourceList // from kubeReserved and systemReserved
 	// reserved by hard eviction thresholds; does not affect the limit of the pods' root cgroup
 	Eviction v1.ResourceList
 }
@@ -40,8 +40,8 @@ func Allocatable(capacity v1.ResourceList, r Reserved) v1.ResourceList {
 }
 
 // Enforced returns the limits of the pods' root cgroup: the capacity minus the amounts reserved for
-// the kubelet and the system, at least 0. It does not subtract eviction thresholds and huge pages:
-// pods are evicted when their usage is between Allocatable and Enforced
+// the kubelet and the system, at least 0. It does not subtract eviction thresholds and huge pages,
+// so pods are evicted when their usage is between Allocatable and Enforced
 // (pkg/kubelet/cm/node_container_manager_linux.go getNodeAllocatableAbsoluteImpl, v1.36.3).
 func Enforced(capacity v1.ResourceList, r Reserved) v1.ResourceList {
 	return subtract(capacity, r.Kube, r.System)
@@ -72,8 +72,8 @@ func atLeastZero(q resource.Quantity) resource.Quantity {
 // Exceeded returns an error text of the kubelet for each resource with a reservation above the
 // capacity, by name. A kubelet does not start in this case
 // (pkg/kubelet/cm/node_container_manager_linux.go validateNodeAllocatable, v1.36.3), except for
-// pid: its capacity lacks pid there, so it starts and allows pods one task. Exceeded reports pid
-// too.
+// pid: the kubelet's capacity list lacks pid, so the kubelet starts and limits all pods to one
+// task. Exceeded reports pid too.
 func Exceeded(capacity v1.ResourceList, r Reserved) (texts []string) {
 	for name, has := range capacity {
 		var sum resource.Quantity

@@ -16,7 +16,7 @@ var classPriority = map[string]int32{
 }
 
 // Invalid returns an error for a pod that an API server would reject and that would corrupt the
-// sums of requests: a missing pod, or one with a negative amount. The error names the field.
+// sums of requests: a missing pod, or a pod with a negative amount. The error names the field.
 func Invalid(pod *v1.Pod) error {
 	if pod == nil {
 		return fmt.Errorf("pod: missing")
@@ -55,10 +55,10 @@ func Invalid(pod *v1.Pod) error {
 }
 
 // stored returns a pod with the defaults that an API server would set (pkg/apis/core/v1/defaults.go
-// SetDefaults_Pod), because many pods here did not pass through one: a missing request is the
-// limit, a port of a pod in the host network is a host port, a critical class sets the priority. It
-// removes annotations that only the node may set from the object of a client. The result shares
-// memory with p.Pod, which is not changed.
+// SetDefaults_Pod), because many pods here did not pass through an API server: a missing request is
+// the limit, a port of a pod in the host network is a host port, a critical class sets the
+// priority. From the object of a client it removes the annotations that only the node may set. The
+// result shares memory with p.Pod, which is not changed.
 func stored(p PodAttributes) *v1.Pod {
 	out := *p.Pod
 	if !p.Manifest {
@@ -98,8 +98,8 @@ func storedContainers(list []v1.Container, hostNetwork bool) []v1.Container {
 
 // storedResources returns the pod-level resources with defaults (defaultPodRequests). If the pod
 // has limits, a missing request is the sum of the containers' requests, or the limit if they
-// request nothing. Huge pages get no such sum; their missing limit is the sum of the containers'
-// limits (defaultHugePagePodLimits).
+// request nothing. For huge pages, not the request but a missing limit is set, to the sum of the
+// containers' limits (defaultHugePagePodLimits).
 func storedResources(pod *v1.Pod) *v1.ResourceRequirements {
 	out := *pod.Spec.Resources
 	out.Requests, out.Limits = dropNegative(out.Requests), dropNegative(out.Limits)
@@ -142,7 +142,7 @@ func dropNegative(list v1.ResourceList) v1.ResourceList {
 	return list
 }
 
-// withDefaults returns list with the entries of other that list lacks. It changes neither.
+// withDefaults returns list with the entries of other that list lacks. It changes neither argument.
 func withDefaults(list, other v1.ResourceList) v1.ResourceList {
 	var out v1.ResourceList
 	for name, q := range other {

@@ -15,8 +15,9 @@ import (
 const reasonSysctl = "SysctlForbidden"
 
 // safeSysctls are always allowed: they are namespaced and do not affect other pods
-// (pkg/kubelet/sysctl/safe_sysctls.go). The kubelet omits those that kernels before 4.15 do not
-// namespace. The agent needs the memory controller of cgroup v2, and so a newer kernel.
+// (pkg/kubelet/sysctl/safe_sysctls.go). The kubelet omits sysctls that an older kernel, before
+// 4.15, does not namespace. The agent always runs on a newer kernel, because it requires the memory
+// controller of cgroup v2.
 var safeSysctls = []string{
 	"kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.tcp_syncookies",
 	"net.ipv4.ping_group_range",
@@ -26,7 +27,7 @@ var safeSysctls = []string{
 	"net.ipv4.tcp_wmem",
 }
 
-// A pattern of sysctls (pkg/apis/policy/validation IsValidSysctlPattern).
+// Syntax and maximum length of a sysctl pattern (pkg/apis/policy/validation IsValidSysctlPattern).
 const (
 	sysctlPattern   = `([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*([a-z0-9][-_a-z0-9]*)?[a-z0-9*]`
 	sysctlMaxLength = 253
@@ -35,7 +36,7 @@ const (
 // Sysctls holds the sysctls that pods may set.
 type Sysctls struct {
 	names            map[string]sysctl.Namespace
-	prefixes         []string // of names that two of them fit the namespace is the same
+	prefixes         []string // in any order: if several match a name, they have the same namespace
 	prefixNamespaces map[string]sysctl.Namespace
 }
 
@@ -67,7 +68,7 @@ func NewSysctls(allowedUnsafe []string) (*Sysctls, error) {
 const maxForbidden = 10
 
 // appendForbidden appends a failure for each sysctl that a pod may not set, up to maxForbidden. A
-// nil list forbids none.
+// nil list forbids no sysctl.
 func (s *Sysctls) appendForbidden(out []Failure, pod *v1.Pod) []Failure {
 	if s == nil || pod.Spec.SecurityContext == nil {
 		return out
@@ -85,7 +86,7 @@ func (s *Sysctls) appendForbidden(out []Failure, pod *v1.Pod) []Failure {
 }
 
 // forbiddenReason returns why a pod may not set a sysctl: the sysctl is not in the list, or the pod
-// uses the host's namespace for it. Empty: it may.
+// uses the host's namespace for it. It returns "" if the pod may set the sysctl.
 func (s *Sysctls) forbiddenReason(spec *v1.PodSpec, name string) string {
 	name = sysctl.NormalizeName(name)
 	ns, ok := s.names[name]

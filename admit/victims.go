@@ -22,10 +22,11 @@ func compareNames(a, b v1.ResourceName) int {
 	return cmp.Or(cmp.Compare(place(a), place(b)), cmp.Compare(a, b))
 }
 
-// choose picks the victims that meet the needs (pkg/kubelet/preemption/preemption.go
+// choose returns victims that meet the needs (pkg/kubelet/preemption/preemption.go
 // getPodsToPreempt): as few Guaranteed pods as suffice together with all others, then as few
-// Burstable pods as suffice together with these and all BestEffort pods, then BestEffort pods for
-// the rest. If all pods together do not suffice, it returns no victims and the missing amounts.
+// Burstable pods as suffice together with the chosen Guaranteed pods and all BestEffort pods, then
+// BestEffort pods for the rest. If all pods together do not suffice, it returns no victims and the
+// missing amounts.
 func choose(needs []Need, bestEffort, burstable, guaranteed []*Held) (victims []*Held,
 	missing []Need) {
 	missing = remainingNeeds(needs, slices.Concat(bestEffort, burstable, guaranteed))
@@ -36,8 +37,8 @@ func choose(needs []Need, bestEffort, burstable, guaranteed []*Held) (victims []
 	bu := pickNearest(remainingNeeds(needs, slices.Concat(bestEffort, g)), burstable)
 	be := pickNearest(remainingNeeds(needs, slices.Concat(bu, g)), bestEffort)
 	victims = slices.Concat(be, bu, g)
-	// pickNearest is greedy, so later victims may make earlier ones unnecessary. Pods of the best
-	// class are removed first.
+	// pickNearest is greedy, so later victims may make earlier ones unnecessary. Guaranteed pods are
+	// removed first, then Burstable ones.
 	for i := len(victims) - 1; i >= 0; i-- {
 		if rest := slices.Concat(victims[:i], victims[i+1:]); len(remainingNeeds(needs, rest)) == 0 {
 			victims = rest
@@ -47,8 +48,8 @@ func choose(needs []Need, bestEffort, burstable, guaranteed []*Held) (victims []
 }
 
 // pickNearest repeatedly picks the pod that leaves the smallest needs, until they are met
-// (getPodsToPreemptByDistance). Ties are decided by less memory, then less cpu, then the youngest.
-// The caller ensures that the pods suffice.
+// (getPodsToPreemptByDistance). Of equal pods it picks the one with the smaller memory request,
+// then the smaller cpu request, then the youngest. The caller ensures that the pods suffice.
 func pickNearest(needs []Need, pods []*Held) (out []*Held) {
 	pods = slices.Clone(pods)
 	slices.SortStableFunc(pods, func(a, b *Held) int {
@@ -113,7 +114,7 @@ func (h *Held) frees(name v1.ResourceName) int64 {
 	if name == v1.ResourcePods {
 		return 1
 	}
-	if h.CertainRequests != nil && !h.Ending { // an ending pod frees all its requests without another kill
+	if h.CertainRequests != nil && !h.Ending { // an ending pod frees all its requests without a kill
 		return min(h.CertainRequests[name], h.Requests[name])
 	}
 	return h.Requests[name]

@@ -15,7 +15,7 @@ const MaxPodBytes = 1 << 20
 type AdmitAnswer struct {
 	UID   string `json:"uid"` // of the pod
 	Admit bool   `json:"admit"`
-	// Evicted, OutOfcpu, NodeAffinity and the like; empty: the pod is admitted
+	// for example Evicted, OutOfcpu or NodeAffinity; empty: the pod is admitted
 	Reason  string `json:"reason"`
 	Message string `json:"message"` // empty: the pod is admitted
 	// Unknown lists fields of the pod that the agent does not know and did not check, at most ten.
@@ -23,7 +23,7 @@ type AdmitAnswer struct {
 }
 
 // Admit requests a decision on a pod: a *v1.Pod, or any value that encoding/json encodes as one.
-// The request changes nothing.
+// The agent changes nothing.
 func (c *Client) Admit(ctx context.Context, pod any) (AdmitAnswer, error) {
 	return c.admit(ctx, PathAdmit, pod)
 }
@@ -32,8 +32,9 @@ func (c *Client) Admit(ctx context.Context, pod any) (AdmitAnswer, error) {
 // other pods for it. The answer comes when the pod fits or preemption has failed. That may take a
 // minute, so the client needs a longer Limit. The agent reserves the freed resources for 30 s.
 //
-// Only root may call it (else StatusError 403), and only for a pod that the runtime or a static
-// manifest has by its UID (else 404). After any other error pods may have been killed.
+// Only root may call Preempt (otherwise StatusError 403), and only for a pod with a UID that the
+// runtime or a static manifest has (otherwise 404). After any other error, pods may have been
+// killed.
 func (c *Client) Preempt(ctx context.Context, pod any) (AdmitAnswer, error) {
 	return c.admit(ctx, PathAdmit+"?preempt=true", pod)
 }
@@ -57,7 +58,7 @@ func (c *Client) admit(ctx context.Context, path string, pod any) (answer AdmitA
 	if err = json.Unmarshal(text, &required); err == nil {
 		err = json.Unmarshal(text, &answer)
 	}
-	if err == nil && required.Admit == nil { // would be read as a rejection
+	if err == nil && required.Admit == nil { // without this check it would count as a rejection
 		err = errors.New("field admit is missing")
 	}
 	if err != nil {

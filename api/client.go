@@ -39,9 +39,9 @@ const (
 	PathPprof    = "/debug/pprof/" // and paths below it; only if the configuration enables pprof
 )
 
-// Minor is the minor version of the socket's protocol. The paths begin with the major version. It
-// grows with each addition that a client may have to know about. Agent and Client both support the
-// previous minor version of the other side.
+// Minor is the minor version of the socket's protocol. The paths begin with the major version. The
+// minor version grows with each addition that clients may need to detect. Agent and Client each
+// support the previous minor version of the other.
 const Minor = 1
 
 // HeaderMinor is the HTTP header that carries the sender's Minor in requests and answers. Agents
@@ -102,7 +102,8 @@ func New(o Options) *Client {
 // answer, and for agents older than HeaderMinor.
 func (c *Client) AgentMinor() int { return int(c.minor.Load()) }
 
-// versionTransport sends HeaderMinor with each request and stores the agent's from the answer.
+// versionTransport sends HeaderMinor with each request and stores the minor version from the
+// answer.
 type versionTransport struct {
 	c    *Client
 	base http.RoundTripper
@@ -135,8 +136,8 @@ func (c *Client) State(ctx context.Context) (*State, error) {
 	return s, nil
 }
 
-// parseState decodes a State. It requires pods.clients: garbage is removed only where that is 0, so
-// a missing value read as 0 would delete pods' files that a client still needs.
+// parseState decodes a State. It requires pods.clients: leftovers are removed only if that number
+// is 0, so a missing value read as 0 could delete files of pods that a client still provides.
 func parseState(text []byte) (*State, error) {
 	var required struct {
 		Pods *struct {
@@ -160,12 +161,12 @@ func parseState(text []byte) (*State, error) {
 // PutAnswer is the agent's answer to PutPods and ReplacePods.
 type PutAnswer struct {
 	Pods int `json:"pods"` // number of pods in the body
-	// Version numbers the resulting set of pods and grows with each change. A version lower than an
-	// earlier one means that the agent was restarted and has lost all pods of clients.
+	// Version numbers the resulting set of pods and grows with each change. If it is lower than
+	// before, the agent was restarted and has lost all pods of clients.
 	Version uint64 `json:"version"`
 	// Refused lists, by UID, the pod objects of all clients that the agent ignores: the runtime has
-	// another pod with that UID. An object sent before the runtime lists its pod may be refused later:
-	// State counts them.
+	// another pod with that UID. The agent may also refuse an object later, when the runtime lists
+	// its pod; State counts all refused objects.
 	Refused []RefusedPod `json:"refused,omitempty"`
 }
 
@@ -182,8 +183,8 @@ func (c *Client) PutPods(ctx context.Context, pods any) (PutAnswer, error) {
 	return c.put(ctx, PathPods, pods)
 }
 
-// ReplacePods does the same as PutPods and deletes all other pods that clients have put. For a
-// caller that is only a member of socketGroup it deletes those of members.
+// ReplacePods does the same as PutPods and deletes all other pods that clients have put. If the
+// caller is not root but a member of socketGroup, it deletes only pods that members have put.
 func (c *Client) ReplacePods(ctx context.Context, pods any) (PutAnswer, error) {
 	return c.put(ctx, PathPods+"?replace=true", pods)
 }
@@ -221,21 +222,21 @@ func (c *Client) put(ctx context.Context, path string, pods any) (answer PutAnsw
 	return PutAnswer{Pods: *required.Pods, Version: *required.Version, Refused: required.Refused}, nil
 }
 
-// DeletePod deletes a pod that a client has put from the agent's memory. It fails with status 404
-// for a pod that no client has put, and with 403 for a member of socketGroup if root put the pod.
+// DeletePod makes the agent forget a pod that a client has put. It fails with status 404 for a pod
+// that no client has put, and with 403 for a member of socketGroup if root put the pod.
 func (c *Client) DeletePod(ctx context.Context, uid string) error {
 	path := PathPods + "/" + url.PathEscape(uid)
 	if uid == "" {
 		return c.failed(http.MethodDelete, path, errors.New("pod UID is empty"))
 	}
 	text, err := c.ask(ctx, http.MethodDelete, path, nil)
-	if err == nil && len(text) > 0 { // a server that sends a body is no agent
+	if err == nil && len(text) > 0 { // an agent sends no body here
 		err = c.failed(http.MethodDelete, path, malformed(errors.New("unexpected body")))
 	}
 	return err
 }
 
-// ask sends one request and returns the whole answer. A nil body sends none.
+// ask sends one request and returns the whole answer. With a nil body the request has none.
 func (c *Client) ask(ctx context.Context, method, path string, body []byte) ([]byte, error) {
 	bounded, cancel := context.WithTimeout(ctx, c.limit)
 	defer cancel()
@@ -269,8 +270,8 @@ func (c *Client) ask(ctx context.Context, method, path string, body []byte) ([]b
 	return nil, c.failed(method, path, err)
 }
 
-// lines requests lines of JSON, each at most most bytes, and calls each with every line. Errors
-// name the agent and the path.
+// lines requests JSON lines of at most most bytes, and calls each with every line. Errors name the
+// agent and the path.
 func (c *Client) lines(ctx context.Context, path string, follow bool, most int,
 	each func([]byte) error) error {
 	if !follow {
@@ -317,8 +318,8 @@ func (c *Client) readLines(ctx context.Context, path string, most int,
 	return nil
 }
 
-// wholeLines splits lines for bufio.Scanner and drops a truncated last line: the caller reports
-// that the agent closed the connection.
+// wholeLines splits lines for bufio.Scanner and drops a truncated last line. The caller reports
+// separately that the agent closed the connection.
 func wholeLines(data []byte, _ bool) (advance int, token []byte, err error) {
 	return bufio.ScanLines(data, false)
 }

@@ -5,7 +5,7 @@
 //	state.go    State: a snapshot of the agent
 //	record.go   Record: one eviction, as stored in the file of records
 //	outlook.go  Outlook: the pods that each threshold would evict
-//	records.go  Client: Records, the latest; FollowRecords, all stored and new ones
+//	records.go  Client: Records, the latest; FollowRecords, stored and new records
 //	client.go   Client: State, PutPods, ReplacePods and DeletePod
 //	nodeload.go NodeLoad: the load of a node, as the bridge writes it to the node's Lease
 //	admit.go    Client: Admit and Preempt

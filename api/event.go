@@ -13,7 +13,7 @@ import (
 
 // Event is a line of the agent's log, as served by GET /v1/events.
 type Event struct {
-	// Seq grows with each event, across restarts of the agent too. Its steps vary.
+	// Seq grows with each event, even across restarts of the agent, but not always by 1.
 	Seq  uint64    `json:"seq"`
 	Time time.Time `json:"time"`
 	Kind EventKind `json:"kind"`
@@ -28,7 +28,7 @@ type EventKind string
 
 // Kinds of events.
 const (
-	EventAgent     EventKind = "agent"     // the agent itself: its start, features it runs without
+	EventAgent     EventKind = "agent"     // the agent itself: its start, disabled features
 	EventCondition EventKind = "condition" // a condition of the node, or the breaker
 	EventEviction  EventKind = "eviction"
 	EventGate      EventKind = "gate"    // admission of pods, preemption for them
@@ -37,12 +37,12 @@ const (
 	EventPod       EventKind = "pod"     // a pod or its object
 	EventRuntime   EventKind = "runtime"
 	EventSource    EventKind = "source" // a source can, or cannot, be read
-	// EventLost is not a line of the log. It reports that the agent has dropped events between the
-	// requested one and the next one.
+	// EventLost is not a line of the log. It reports that the agent has dropped events after the
+	// requested Seq and before the next event.
 	EventLost EventKind = "lost"
 )
 
-// Messages of events that other programs compare with. They never change.
+// Messages of events that other programs match. They never change.
 const (
 	MessageGarbageFails = "not all garbage could be collected" // reason in fields error, problems
 )

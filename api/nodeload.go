@@ -15,8 +15,8 @@ type NodeLoad struct {
 	MemoryCapacityBytes *uint64   `json:"memoryCapacityBytes,omitempty"`
 	WorkingSetBytes     *uint64   `json:"workingSetBytes,omitempty"` // the kubelet's
 	WorkingSetPercent   *float64  `json:"workingSetPercent,omitempty"`
-	// HeadroomBytes is memory.available minus the highest of its thresholds, soft ones included. It is
-	// negative while that threshold is met.
+	// HeadroomBytes is memory.available minus the highest of its thresholds, soft ones included. It
+	// is negative while that threshold is met.
 	HeadroomBytes   *int64   `json:"headroomBytes,omitempty"`
 	HeadroomPercent *float64 `json:"headroomPercent,omitempty"` // of the capacity
 	// Pressure is the share of the last minute, in percent, in which some tasks stalled, or all

@@ -18,7 +18,8 @@ type Outlook struct {
 	DryRun       bool               `json:"dryRun,omitempty"`
 	ObserveDisks bool               `json:"observeDisks,omitempty"`
 	Thresholds   []ThresholdOutlook `json:"thresholds"` // in the order of the configuration
-	// HeldOff lists evicted pods in their hold-off, at most 100. They are no candidates until it ends.
+	// HeldOff lists evicted pods in their hold-off, at most 100. They are no candidates until the
+	// hold-off ends.
 	HeldOff []HoldState `json:"heldOff,omitempty"`
 }
 
@@ -27,12 +28,12 @@ type ThresholdOutlook struct {
 	Signal stats.Signal `json:"signal"`
 	// memory.available<100Mi, with " for 30s" after a soft one
 	Threshold string `json:"threshold"`
-	// in the signal's unit, as State has it; nil: it is not observed
+	// in the signal's unit, as in State; nil: not observed
 	Observed *uint64 `json:"observed,omitempty"`
 	Limit    uint64  `json:"limit,omitempty"` // in the same unit; 0: not observed
 	Met      bool    `json:"met"`
-	// NoEvictionReason is the reason why the agent would evict no pod. Empty: it would evict the first of
-	// Ranking.
+	// NoEvictionReason is the reason why the agent would evict no pod. Empty: it would evict the
+	// first of Ranking.
 	NoEvictionReason string          `json:"withheld,omitempty"`
 	Ranking          []RankedPod     `json:"ranking"`        // first victim first, at most 100
 	More             int             `json:"more,omitempty"` // candidates after these
@@ -43,7 +44,7 @@ type ThresholdOutlook struct {
 type RankedPod struct {
 	Candidate
 	Priority *int32 `json:"priority,omitempty"` // nil: unknown, ranked as 0
-	// bytes of memory that ending the pod frees at least; nil: unknown
+	// least number of bytes of memory that ending the pod frees; nil: unknown
 	Releases *uint64 `json:"releases,omitempty"`
 }
 

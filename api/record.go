@@ -40,20 +40,20 @@ type Record struct {
 	// Disruption: the status gets the condition DisruptionTarget.
 	Disruption bool `json:"disruption,omitempty"`
 
-	Crossed *Reading `json:"crossed,omitempty"` // the first that met the threshold; nil: unknown
-	Decided *Reading `json:"decided,omitempty"` // the one that caused the decision
-	After   *Reading `json:"after,omitempty"`   // when the outcome was known
+	Crossed *Reading `json:"crossed,omitempty"` // first reading that met the threshold; nil: unknown
+	Decided *Reading `json:"decided,omitempty"` // reading that caused the decision
+	After   *Reading `json:"after,omitempty"`   // reading when the outcome became known
 	Began   Stamp    `json:"began"`
 	Killed  Stamp    `json:"killed,omitzero"`  // zero: stopped gently, or nothing was killed
 	Emptied Stamp    `json:"emptied,omitzero"` // when no process was left; zero: unknown
-	// when the runtime had stopped the sandbox; zero: it has not, or unknown
+	// when the runtime had stopped the sandbox; zero: not stopped, or unknown
 	Cleaned Stamp `json:"cleaned,omitzero"`
 
 	Ranking Ranking `json:"ranking"`
 	Steps   []Step  `json:"steps,omitempty"` // of the kill ladder, in order
 
 	Predicted *uint64 `json:"predicted,omitempty"` // amount that the eviction was expected to free
-	// amount that it freed; always nil for pressure signals
+	// amount that the eviction freed; always nil for pressure signals
 	Released  *uint64 `json:"released,omitempty"`
 	Reclaimed *uint64 `json:"reclaimed,omitempty"` // bytes of memory reclaimed before the eviction
 	// the proactive reclaim before the eviction; nil: none
@@ -64,11 +64,12 @@ type Record struct {
 	// end of the pod's hold-off; zero: it had none
 	HoldOffUntil time.Time `json:"holdOffUntil,omitzero"`
 	// Restarted is the creation time of the first container of the pod that ran after the pod's end.
-	// Zero: none within an hour. The pod's end is Emptied, or Began where that is unknown.
+	// Zero: no container within an hour. The pod's end is Emptied, or Began if Emptied is unknown.
 	Restarted time.Time `json:"restarted,omitzero"`
-	// Complete: the record is complete, except for Restarted and the later fields of ProactiveReclaim.
+	// Complete: the record is complete, except for Restarted and the later fields of
+	// ProactiveReclaim.
 	Complete bool `json:"over,omitempty"`
-	// DryRun: the agent did nothing; an agent without --dry-run would have evicted the pod.
+	// DryRun: the agent only recorded the eviction. Without --dry-run it would have evicted the pod.
 	DryRun bool `json:"dryRun,omitempty"`
 }
 
@@ -94,8 +95,8 @@ const (
 	OutcomeUndying   Outcome = "undying"   // the pod did not die
 	OutcomeAbandoned Outcome = "abandoned" // the agent was restarted and did not continue
 	OutcomeDryRun    Outcome = "dryRun"    // nothing was done
-	// OutcomeLost marks a line in the file of records that is no eviction: records up to its ID are
-	// missing.
+	// OutcomeLost marks a line in the file of records that describes no eviction: records up to its
+	// ID are missing.
 	OutcomeLost Outcome = "lost"
 )
 
@@ -161,12 +162,13 @@ type Candidate struct {
 	Keys      string `json:"keys,omitempty"` // all keys, for people
 }
 
-// ProactiveReclaim describes the proactive reclaim before an eviction: the memory that the agent requested
-// from the kernel, and the memory that the kernel reclaimed from pods.
+// ProactiveReclaim describes the proactive reclaim before an eviction: the memory that the agent
+// requested from the kernel, and the memory that the kernel reclaimed from pods.
 type ProactiveReclaim struct {
-	// Signal that ran short. A crossing of another one may have stopped the reclaim.
+	// Signal is the signal that ran short. The crossing of another signal may have stopped the
+	// reclaim.
 	Signal stats.Signal  `json:"signal"`
-	Kind   string        `json:"kind"` // anonymous memory, page cache
+	Kind   string        `json:"kind"` // kind of reclaimed memory: anonymous memory, page cache
 	Began  time.Time     `json:"began"`
 	Took   time.Duration `json:"tookNs"`
 	Asked  uint64        `json:"asked"` // bytes requested from the kernel

@@ -46,11 +46,11 @@ type State struct {
 // ConfigState describes the active configuration.
 type ConfigState struct {
 	From string `json:"from"` // files, drop-ins, the kubelet, or "defaults"
-	// EndpointFrom is the origin of the runtime's endpoint, for people: FILE:LINE, a variable, or how
-	// it was found.
+	// EndpointFrom is the origin of the runtime's endpoint, for people: FILE:LINE, an environment
+	// variable, or the way of detection.
 	EndpointFrom string    `json:"endpointFrom"`
 	Read         time.Time `json:"read"` // when it was read
-	// Reloads counts the reloads since the start that were applied, Failed those that were rejected.
+	// Reloads counts the applied reloads since the start, Failed the rejected ones.
 	Reloads uint64 `json:"reloads"`
 	Failed  uint64 `json:"failedReloads"`
 	// Error is the reason why the latest reload was rejected. Empty: it was applied.
@@ -76,24 +76,25 @@ type GateState struct {
 	Reasons map[string]uint64 `json:"reasons,omitempty"`
 	// Answers is the time that the agent took per request, from reading it to writing the answer.
 	Answers LatencyState `json:"answers"`
-	// Preempting lists the preemptions in progress, in the order in which they began. Reserved lists, by UID,
-	// the critical pods with reserved resources. A reservation ends when the pod runs or at Until.
+	// Preempting lists the preemptions in progress, in the order in which they began. Reserved lists,
+	// by UID, the critical pods with reserved resources. A reservation ends when the pod runs or at
+	// Until.
 	Preempting []PreemptionState  `json:"making,omitempty"`
 	Reserved   []ReservationState `json:"kept,omitempty"`
 	// Holds lists evicted pods in their hold-off, at most 100.
 	Holds []HoldState `json:"holds,omitempty"`
-	// Preempted counts the preemptions that succeeded, PreemptFailed those that freed too little or found
-	// no victim.
+	// Preempted counts the successful preemptions, PreemptFailed the preemptions that freed too
+	// little or found no victim.
 	Preempted     uint64 `json:"roomMade"`
 	PreemptFailed uint64 `json:"roomFailed"`
 }
 
-// HoldState is an evicted pod in its hold-off. Without a UID it is the replacement that the pod's
-// owner creates.
+// HoldState is an evicted pod in its hold-off. Without a UID the entry stands for the replacement
+// that the pod's owner creates.
 type HoldState struct {
 	UID   string     `json:"uid,omitempty"`
 	Owner *HoldOwner `json:"owner,omitempty"` // nil: no owner recreates it, or no pod object names one
-	Until time.Time  `json:"until"`           // later while the signal it was evicted for is short
+	Until time.Time  `json:"until"`           // extended while the signal of its eviction is short
 	// recent evictions of the pod, and of the pods that it replaced
 	Times  int    `json:"times"`
 	Reason string `json:"reason"`
@@ -111,8 +112,8 @@ type HoldOwner struct {
 type PreemptionState struct {
 	Pod   stats.PodReference `json:"pod"`
 	Began time.Time          `json:"began"`
-	// Victims are the pods that the agent stops for it. It may also wait for evictions that were
-	// already in progress.
+	// Victims are the pods that the agent stops for the critical pod. The agent may also wait for
+	// evictions that were already in progress.
 	Victims []stats.PodReference `json:"victims"`
 	Message string               `json:"message"` // why the pod was rejected before the preemption
 }
@@ -146,7 +147,7 @@ type ConditionState struct {
 	Type   Condition `json:"type"`
 	Status bool      `json:"status"`
 	Reason string    `json:"reason"` // the kubelet's
-	// nil: none since the agent started
+	// nil: no transition since the agent started
 	LastTransitionTime *time.Time `json:"lastTransitionTime,omitempty"`
 }
 
@@ -182,18 +183,19 @@ type MetState struct {
 type PodCount struct {
 	Runtime int `json:"runtime"` // listed by the runtime
 	Objects int `json:"objects"` // pod objects from a client, a manifest or the kubelet
-	Clients int `json:"clients"` // of Objects: only from clients
+	Clients int `json:"clients"` // of Objects: provided only by clients
 	Kubelet int `json:"kubelet"` // of Objects: from the kubelet, without a manifest
 	// Refused counts pods listed by the runtime with a status above the agent's size limit.
 	Refused int `json:"refused"`
-	// RefusedObjects counts pod objects of clients that the agent ignores, not included in the others:
-	// the runtime has another pod with the UID.
+	// RefusedObjects counts pod objects of clients that the agent ignores, not included in the other
+	// counts: the runtime has another pod with the UID.
 	RefusedObjects int `json:"refusedObjects"`
 	// KubeletSynced is the time when the kubelet last provided all its pods; nil: never, because its
 	// local pods API is not served.
 	KubeletSynced *time.Time `json:"kubeletSynced,omitempty"`
 	// ClientHeard is the time when a client last put or deleted pods, even without a change.
-	// ClientSynced is when one last put all pods (replace=true). nil: never since the agent started.
+	// ClientSynced is the time when a client last put all pods (replace=true). nil: never since the
+	// agent started.
 	ClientHeard  *time.Time `json:"clientHeard,omitempty"`
 	ClientSynced *time.Time `json:"clientSynced,omitempty"`
 	// Stale is equal to Clients once ClientHeard is older than StaleAfter, otherwise 0. The agent
@@ -211,7 +213,7 @@ const StaleAfter = 5 * time.Minute
 // annotation provides it.
 type UnknownPriority struct {
 	Pods int `json:"pods"`
-	// Unprotected counts those of Pods that are not protected otherwise. A critical pod among them is
+	// Unprotected counts the part of Pods without any protection. A critical pod among them is
 	// evicted like any other pod.
 	Unprotected int `json:"unprotected"`
 }
@@ -240,7 +242,7 @@ type Evicted struct {
 	Signal    stats.Signal       `json:"signal"`
 	Reason    string             `json:"reason"`    // of the pod's status: Evicted
 	Message   string             `json:"message"`   // of the pod's status
-	Explained string             `json:"explained"` // why this pod
+	Explained string             `json:"explained"` // why this pod was chosen
 	Back      bool               `json:"back"`      // recovered: the threshold was no longer met
 }
 
@@ -250,7 +252,7 @@ type HeadroomState struct {
 	FillBytesPerSecond uint64 `json:"fillBytesPerSecond"`
 	// longest time from a crossing to the kill
 	React time.Duration `json:"reactNanoseconds"`
-	// longest time from a kill until its memory is free
+	// longest time from a kill until the memory is free
 	Release time.Duration `json:"releaseNanoseconds"`
 	// the smallest safe threshold; 0: nothing was measured
 	NeededBytes uint64 `json:"neededBytes"`

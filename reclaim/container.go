@@ -14,17 +14,17 @@ type dead struct {
 	uid string
 }
 
-// older orders by age, oldest first. The order of equals is stable, unlike the kubelet's (weakness
-// 31).
+// older orders containers by age, oldest first, and equals by attempt and ID. The kubelet's order
+// of equals varies (weakness 31).
 func older(a, b dead) int {
 	return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.Attempt, b.Attempt),
 		strings.Compare(a.ID, b.ID))
 }
 
 // planContainers follows the kubelet's evictContainers. It groups dead containers by pod and name.
-// It removes groups of pods that are gone and the surplus of each group. If too many remain in
-// total, each group keeps the same number, and then the oldest are removed. It returns the IDs of
-// the removed containers.
+// It removes the groups of pods that are gone, and the surplus of each other group. If too many
+// containers remain in total, each group keeps the same number; then the oldest containers are
+// removed. It returns the IDs of the removed containers.
 func (w *planner) planContainers() map[string]bool {
 	policy, units := w.policy.Container, w.deadGroups()
 	keep, removed := units[:0], make([]chosen, 0, len(units))
@@ -139,7 +139,8 @@ func (w *planner) deadGroups() (out [][]dead) {
 	return out
 }
 
-// Age returns the minimum age of a container.
+// Age returns the time since the creation of a container, or since it was first seen if that is
+// shorter.
 func (c *Container) Age(now time.Time) time.Duration {
 	if c.Seen.IsZero() {
 		return now.Sub(c.CreatedAt)
@@ -162,7 +163,7 @@ func (w *planner) isDead(c *Container) bool {
 }
 
 // owner returns the UID of a container's pod, or the reason why it is unknown. The kubelet uses
-// only the label and treats a container without one as that of a pod that is gone.
+// only the label, and treats a container without the label as if its pod were gone.
 func (w *planner) owner(c *Container) (uid, why string) {
 	s := w.sandboxes[c.SandboxID]
 	switch {

@@ -16,8 +16,8 @@ import (
 const youngSandbox = time.Minute
 
 // MaxPostponed limits the time for which successive young sandboxes postpone the removal of images.
-// After it images are removed nevertheless: a runtime pulls a missing image again, but a full disk
-// stops the node.
+// After that time images are removed anyway: a missing image is pulled again, but a full disk stops
+// the node.
 const MaxPostponed = 15 * time.Minute
 
 // unused is an image that is neither in use nor pinned.
@@ -66,8 +66,9 @@ func (w *planner) planImages() {
 	}
 }
 
-// evictionOrder returns the images neither used nor pinned: never used ones first, then the longest
-// unused, then the first detected (kubelet imagesInEvictionOrder).
+// evictionOrder returns the images that are neither used nor pinned: first the never used ones,
+// then by time of last use, oldest first; equals by time of first detection (kubelet
+// imagesInEvictionOrder).
 func (w *planner) evictionOrder(images []Image, used Used) []unused {
 	out := make([]unused, 0, len(images))
 	for i := range images {
@@ -82,16 +83,15 @@ func (w *planner) evictionOrder(images []Image, used Used) []unused {
 	return out
 }
 
-// removable reports whether an image is old enough and was not in use at this time (kubelet
-// freeSpace).
+// removable reports whether an image is old enough and not in use now (kubelet freeSpace).
 func (w *planner) removable(i unused) bool {
 	return i.LastUsed.Before(w.now) && w.now.Sub(i.FirstDetected) >= w.policy.Image.MinAge
 }
 
-// planAge removes images that were not used for MaxAge, or never. It returns the amount that this
-// frees and the remaining images. It removes none until the agent itself has run for MaxAge,
-// because it would have missed their use. The kubelet removes a never used image immediately, even
-// one just pulled (weakness 16); here it must have the minimum age.
+// planAge removes images that were not used for MaxAge, or never. It returns the amount that it
+// frees and the remaining images. It removes no image until the agent itself has run for MaxAge,
+// because the agent may have missed an earlier use. The kubelet removes a never used image
+// immediately, even if it was just pulled (weakness 16); planAge applies the minimum age.
 func (w *planner) planAge(all []unused) (freed uint64, rest []unused) {
 	most := w.policy.Image.MaxAge
 	switch {
@@ -120,8 +120,8 @@ func (w *planner) planAge(all []unused) (freed uint64, rest []unused) {
 	return freed, rest
 }
 
-// planSpace removes images until disk usage is at the low threshold, if it has reached the high one
-// (kubelet GarbageCollect). The amounts are predictions: each removal frees the image's size.
+// planSpace removes images until disk usage is at the low threshold, if usage has reached the high
+// threshold (kubelet GarbageCollect). It assumes that each removal frees the image's size.
 func (w *planner) planSpace(freed uint64, images []unused) {
 	fs, policy := w.look.ImageFs, w.policy.Image
 	if !fs.OK {
@@ -141,7 +141,8 @@ func (w *planner) planSpace(freed uint64, images []unused) {
 		return
 	}
 	want := mulDiv(capacity, uint64(100-policy.LowThresholdPercent), 100)
-	if want <= available { // equal thresholds and rounding: the kubelet would remove one more
+	// possible with equal thresholds and rounding: the kubelet would remove one more image
+	if want <= available {
 		return
 	}
 	w.plan.Available = stats.Some(want)
@@ -200,8 +201,8 @@ func imageStep(i unused, reason Reason, why string) Step {
 	return s
 }
 
-// Pulling returns the ID of a ready sandbox that is younger than a minute and has no container: its
-// image may have been pulled just now and is not in use yet. "": none.
+// Pulling returns the ID of a ready sandbox that is younger than a minute and has no container; "":
+// none. The image of its first container may have been pulled just now, without being in use yet.
 func (l *Look) Pulling(now time.Time) string {
 	full := make(map[string]bool, len(l.Sandboxes))
 	for i := range l.Containers {
@@ -223,7 +224,8 @@ func (s *Sandbox) isYoung(now time.Time) bool {
 	return now.Sub(s.Seen) < youngSandbox
 }
 
-// merged combines images that are listed several times, at the first position.
+// merged combines the entries of images that are listed several times, at the position of the
+// first.
 func merged(images []Image) []Image {
 	at := make(map[string]int, len(images))
 	out := make([]Image, 0, len(images))

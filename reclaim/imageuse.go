@@ -8,7 +8,8 @@ type Used struct {
 	short []string            // possible abbreviated IDs
 }
 
-// UsedIn returns the references of a look's containers in any state, and its ImagesInUse.
+// UsedIn returns the image references of a look's containers, in any state, and of
+// Look.ImagesInUse.
 func UsedIn(l *Look) Used {
 	u := Used{refs: make(map[string]struct{}, len(l.Images))}
 	for i := range l.Containers {
@@ -34,8 +35,8 @@ func (u *Used) add(ref string) {
 	}
 }
 
-// Image reports whether an image is in use under its ID, a prefix of it, or any of its names. The
-// kubelet compares the ID only and misses the use if a runtime reports another reference.
+// Image reports whether an image is in use under its ID, a prefix of the ID, or any of its names.
+// The kubelet compares only the ID, so it misses the use if a runtime reports another reference.
 func (u Used) Image(i *Image) bool {
 	id := normalizeRef(i.ID)
 	if _, ok := u.refs[id]; ok {

@@ -26,7 +26,7 @@ func ContainerOfLink(name string) string {
 }
 
 // planLinks removes links without a target if their container has exited or does not exist. The
-// kubelet also removes them if it cannot determine the container's state (weakness 20).
+// kubelet also removes a link if it cannot determine the container's state (weakness 20).
 func (w *planner) planLinks() {
 	if len(w.look.Links) == 0 {
 		return
@@ -65,8 +65,8 @@ func (w *planner) planVolumes() {
 	}
 }
 
-// planCgroups removes the empty cgroups of pods that are gone or evicted, if the plan leaves no
-// container or sandbox of the pod.
+// planCgroups removes the empty cgroups of pods that are gone or evicted, if no container or
+// sandbox of the pod remains after the plan.
 func (w *planner) planCgroups() {
 	if len(w.look.Cgroups) == 0 || !w.look.PodsSynced {
 		return

@@ -51,7 +51,7 @@ func isUID(text string) bool {
 }
 
 // planLogs removes the log directories of pods that are gone or evicted. The kubelet uses any text
-// after the last "_" as the UID, and so removes directories that are not a pod's (weakness 21).
+// after the last "_" as the UID, so it also removes directories of other programs (weakness 21).
 func (w *planner) planLogs() {
 	names := slices.Clone(w.look.LogDir)
 	slices.Sort(names)

@@ -14,20 +14,20 @@ type Look struct {
 	Images     []Image
 	LogDir     []string    // names in the pod log directory
 	Links      []Link      // symbolic links to containers' logs without a target
-	Cgroups    []PodCgroup // of pods, with or without processes
+	Cgroups    []PodCgroup // cgroups of pods, with or without processes
 	// UIDs of pods with volumes that were moved aside for removal, regardless of the present state of
 	// the pods
 	MovedAside []string
-	Left       []Left // other objects: they stay and the plan reports them
+	Left       []Left // other objects, which the plan keeps and reports
 
-	// Pods holds the pods that clients or manifests name, by UID. Once PodsSynced is true any other
-	// pod is gone; before that none is.
+	// Pods holds the pods that clients or manifests name, by UID. Once PodsSynced is true, any other
+	// pod counts as gone; before that, none does.
 	Pods       map[string]Phase
 	PodsSynced bool
 
 	Records Records // of images, from the previous plan
-	// IDs or references in addition to those of containers: image volumes, the sandbox image of the
-	// runtime
+	// IDs or references of images used other than by containers: image volumes, the runtime's sandbox
+	// image
 	ImagesInUse  []string
 	ImageFs      stats.Opt[ImageFsSize] // absent: unknown, no image is removed for space
 	Postponed    time.Duration          // time for which young sandboxes have postponed image removal
@@ -65,8 +65,7 @@ const (
 // ContainerState is the state of a container in the CRI.
 type ContainerState uint8
 
-// States of containers. In the zero state, which the runtime did not report, a container is never
-// removed.
+// States of containers. A container in the zero state, which means not reported, is never removed.
 const (
 	StateAbsent ContainerState = iota
 	Created
@@ -84,7 +83,7 @@ type Container struct {
 	Attempt   uint32
 	State     ContainerState
 	CreatedAt time.Time
-	Seen      time.Time // first seen, independent of changes of the clock; zero: unknown
+	Seen      time.Time // when the agent first saw it, on a clock that is never set; zero: unknown
 	Images    []string  // every reference to its image: ID, name, digest
 }
 
@@ -107,7 +106,7 @@ type Link struct{ Name string }
 type PodCgroup struct {
 	Path      string // below the root of the hierarchy
 	PodUID    string
-	Populated bool // from the kernel: a process lives in it or below
+	Populated bool // from the kernel: the cgroup or one below it has a process
 }
 
 // Image is an image that the runtime lists. Entries of one ID, such as one per runtime handler, are
@@ -115,7 +114,7 @@ type PodCgroup struct {
 type Image struct {
 	ID             string
 	Names          []string // tags and digests
-	RuntimeHandler string   // that it was pulled for
+	RuntimeHandler string   // runtime handler that the image was pulled for
 	Pinned         bool
 	Bytes          stats.Opt[uint64] // from the runtime; shared layers count in each image
 }

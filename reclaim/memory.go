@@ -13,17 +13,17 @@ import (
 
 // Limits of one plan for memory.
 const (
-	// MaxMemoryTime limits the execution of one plan, however slowly memory fills: its observations
-	// become stale.
+	// MaxMemoryTime limits the execution of one plan, even if memory fills slowly, because the plan's
+	// observations become stale.
 	MaxMemoryTime = 2 * time.Second
 	// MaxMemoryBytes limits the bytes that one plan requests.
 	MaxMemoryBytes = 512 << 20
 
-	minMemoryTime = 50 * time.Millisecond // a shorter time does not justify reading every pod
+	minMemoryTime = 50 * time.Millisecond // in less time, reading every pod is not worth its cost
 	minMemoryAsk  = 1 << 20               // from one pod
-	// a plan for less, if more is needed, does not justify its page faults
+	// a smaller plan, if more is needed, is not worth its page faults
 	minPlanBytes = 16 << 20
-	// share of time in which a pod stalls on memory, from which on it has no cold memory
+	// from this share of time stalled on memory, a pod counts as having no cold memory
 	stallLimit = 0.05
 )
 
@@ -31,8 +31,8 @@ const (
 type MemoryKind uint8
 
 // Kinds of memory. Page cache counts as available before it is reclaimed: its inactive part in the
-// kubelet's formula, almost all of it in the kernel's estimate. Reclaiming it rarely raises a
-// signal.
+// kubelet's formula, almost all of it in the kernel's estimate. Reclaiming page cache therefore
+// rarely raises a signal.
 const (
 	Anonymous MemoryKind = iota // memory that is swapped out
 	PageCache
@@ -50,8 +50,8 @@ func (k MemoryKind) String() string {
 // MemoryLists holds the sizes of the kernel's LRU lists in bytes, from memory.stat.
 type MemoryLists struct{ InactiveAnon, ActiveAnon, InactiveFile, ActiveFile uint64 }
 
-// MemoryPod holds the observations of one pod's cgroup. Absent values are unknown. Memory is not
-// reclaimed from a pod without a value that the plan needs.
+// MemoryPod holds the observations of one pod's cgroup. Absent values are unknown. The plan skips a
+// pod if a value that it needs is absent.
 type MemoryPod struct {
 	UID            string
 	Cgroup         string // path below the root of the hierarchy
@@ -59,12 +59,12 @@ type MemoryPod struct {
 	Exempt         bool // the agent itself, critical, or ending: never reclaimed from
 	CurrentBytes   stats.Opt[uint64]
 	ProtectedBytes stats.Opt[uint64] // the larger of memory.min and memory.low
-	SwapLeftBytes  stats.Opt[uint64] // remaining up to memory.swap.max
+	SwapLeftBytes  stats.Opt[uint64] // swap that the pod may still use, up to memory.swap.max
 	Lists          stats.Opt[MemoryLists]
-	// StallShare is the share of the last 10 s in which some of its tasks stalled on memory, 0 to 1.
-	// Absent: the kernel does not report it, and the plan does not use it.
+	// StallShare is the share of the last 10 s in which some of the pod's tasks stalled on memory, 0
+	// to 1. Absent: the kernel does not report it, and the plan ignores it.
 	StallShare stats.Opt[float64]
-	Above      []string // paths of the cgroups above it, without the root
+	Above      []string // paths of the cgroups above the pod's, without the root
 }
 
 // MemoryGroup is a cgroup above pods.
@@ -81,12 +81,12 @@ type MemoryLook struct {
 	// threshold.
 	SwapFreeBytes stats.Opt[uint64]
 	SwapKeepBytes uint64
-	// Generations: the multi-generational LRU is enabled. Anonymous memory is then on the active lists
-	// until the kernel has searched for idle pages, which it does only while it reclaims.
+	// Generations: the multi-generational LRU is enabled. Anonymous memory is then on the active
+	// lists until the kernel has searched for idle pages, which it does only while it reclaims.
 	Generations bool
 }
 
-// MemoryTarget is the request for a plan.
+// MemoryTarget is the goal of a plan.
 type MemoryTarget struct {
 	Kind  MemoryKind
 	Bytes uint64        // amount that would help
@@ -94,12 +94,12 @@ type MemoryTarget struct {
 	Rate  float64       // recent rate of reclaim, bytes per second
 }
 
-// MemoryRequest is the request to one pod. The caller that executes it opens the same cgroup that was
-// observed.
+// MemoryRequest is the amount to reclaim from one pod. The caller must open the same cgroup that
+// was observed.
 type MemoryRequest struct {
 	UID, Cgroup string
 	Bytes       uint64
-	ColdShare   float64 // cold share of its usage, 0 to 1; defines the order
+	ColdShare   float64 // cold share of the pod's usage, 0 to 1; defines the order
 }
 
 // MemoryPlan lists the pods to reclaim from, with amounts, in order.
@@ -125,7 +125,7 @@ func MemoryTime(headroom uint64, fill float64, margin time.Duration) time.Durati
 }
 
 // MemoryKindFor returns the kind that helps: anonymous memory if enough swap is free, else page
-// cache. ok reports whether the free swap is known; it is 0 without swap.
+// cache. ok reports whether the free swap is known. On a node without swap it is known to be 0.
 func MemoryKindFor(free stats.Opt[uint64], keep uint64) (kind MemoryKind, ok bool) {
 	if spareSwap(free, keep) >= minPlanBytes {
 		return Anonymous, true
@@ -180,7 +180,8 @@ func PlanMemory(look *MemoryLook, w MemoryTarget) MemoryPlan {
 	return plan
 }
 
-// bound returns the bytes that a plan may request in total, or the reason why it requests none.
+// bound returns the number of bytes that a plan may request in total, or the reason for an empty
+// plan.
 func bound(look *MemoryLook, w MemoryTarget) (bytes uint64, why string) {
 	if w.Time < minMemoryTime {
 		return 0, fmt.Sprintf("memory fills too fast: only %v left to reclaim",
@@ -211,7 +212,7 @@ func bound(look *MemoryLook, w MemoryTarget) (bytes uint64, why string) {
 type cold struct {
 	*MemoryPod
 	bytes uint64  // of the requested kind
-	share float64 // cold share of its usage
+	share float64 // cold share of the pod's usage
 }
 
 // coldest returns the pods to reclaim from, in order.
@@ -246,16 +247,17 @@ func coldest(look *MemoryLook, kind MemoryKind) []cold {
 	return out
 }
 
-// reclaimable reports whether memory may be reclaimed from the pod and all values that the amount
-// depends on are known.
+// reclaimable reports whether memory may be reclaimed from the pod, and all needed values are
+// known.
 func (p *MemoryPod) reclaimable() bool {
 	known := p.Cgroup != "" && p.CurrentBytes.OK && p.ProtectedBytes.OK && p.Lists.OK
 	stalled := p.StallShare.OK && p.StallShare.V >= stallLimit
 	return known && !stalled && !p.Exempt && classOrder(p.QOSClass) != 0
 }
 
-// idleAnon estimates the idle anonymous memory. With generations the lists are a poor estimate: the
-// half is a guess, which MemoryGovernor corrects by the memory read back from swap.
+// idleAnon estimates the idle anonymous memory. With generations, the lists are a poor estimate, so
+// half of all anonymous memory counts as idle. If that is too much, MemoryGovernor notices the
+// memory read back from swap.
 func idleAnon(l MemoryLists, generations bool) uint64 {
 	if generations {
 		return max(l.InactiveAnon, l.InactiveAnon/2+l.ActiveAnon/2)
@@ -274,8 +276,8 @@ func classOrder(c stats.QOSClass) int {
 	return 0
 }
 
-// Chunks of a plan. The plan can be stopped between chunks: each blocks the removal of the cgroup,
-// and so every kill.
+// Sizes of the chunks of a plan. A plan can be stopped only between chunks, and a chunk in progress
+// delays a kill, because it blocks the removal of the cgroup.
 const (
 	FirstMemoryChunk = 1 << 20
 	minChunk         = 256 << 10

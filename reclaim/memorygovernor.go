@@ -12,20 +12,20 @@ import (
 const (
 	gainShare    = 0.25    // minimum share of the requested memory that must be freed
 	refaultShare = 0.5     // maximum share of the freed memory that may be faulted in again
-	judgedBytes  = 4 << 20 // effects of smaller requests are not distinguishable from noise
-	failures     = 2       // in a row disable the kind
+	judgedBytes  = 4 << 20 // effects of smaller requests cannot be distinguished from noise
+	failures     = 2       // insufficient effects in a row that disable the kind
 	firstOff     = 5 * time.Minute
 	maxOff       = time.Hour
 	firstRate    = 64 << 20 // bytes per second, before the first measurement
-	// lower limit of the rate: without it one very slow plan would prevent all later plans and
-	// measurements
+	// lower limit of the rate: without this limit, one very slow plan would prevent all later plans
+	// and measurements
 	minRate = 8 << 20
 )
 
 // MemoryEffect is the result of a plan, as stored in the record of the decision.
 type MemoryEffect struct {
 	Kind      MemoryKind
-	Signal    stats.Signal // that was short
+	Signal    stats.Signal // signal that was short
 	Began     time.Time
 	Took      time.Duration
 	Pods      []MemoryRequest // pods reclaimed from, with the amounts requested before the stop
@@ -33,19 +33,19 @@ type MemoryEffect struct {
 	Asked     uint64          // bytes requested from the kernel
 	Before    stats.Opt[uint64]
 	After     stats.Opt[uint64] // available amount of Signal, before and after
-	Fell      uint64            // expected decrease meanwhile, by the rate seen before
+	Fell      uint64            // expected decrease during the reclaim, at the previous rate
 	Freed     stats.Opt[uint64] // bytes by which the pods' cgroups shrank
 	Refaulted stats.Opt[uint64] // bytes that the pods faulted in again soon after
-	// for an eviction, which also frees memory: the effect cannot be judged
+	// stopped for an eviction, which also frees memory, so that the effect cannot be judged
 	Stopped bool
-	// Final: Refaulted is known, if the kernel reports it. An effect cannot be judged before.
+	// Final: Refaulted is known, if the kernel reports it. Before that, an effect cannot be judged.
 	Final bool
 	Why   string // reason why nothing was requested
 	Err   error  // of the last pod that could not be reclaimed from
 }
 
 // Gain returns the increase of the signal in bytes, negative if it fell faster than before. The
-// gain is limited to the memory that the pods' cgroups lost. ok reports whether it is known.
+// gain is limited to the memory that the pods' cgroups lost. ok reports whether the gain is known.
 func (e *MemoryEffect) Gain() (bytes int64, ok bool) {
 	if !e.Before.OK || !e.After.OK {
 		return 0, false
@@ -82,12 +82,12 @@ type MemoryGovernor struct{ kinds [memoryKinds]kindState }
 type kindState struct {
 	failed int           // in a row
 	until  time.Time     // disabled until then
-	off    time.Duration // last duration; 0: none since the last success
+	off    time.Duration // last time for which the kind was disabled; 0: never since the last success
 	why    string
 	rate   float64 // bytes a second; 0: not measured
 }
 
-// Allows reports whether a kind is enabled now, or why not.
+// Allows reports whether a kind is enabled now; why is the reason if it is disabled.
 func (g *MemoryGovernor) Allows(now time.Time, k MemoryKind) (ok bool, why string) {
 	s := &g.kinds[k]
 	if now.Before(s.until) {
@@ -109,13 +109,13 @@ func (g *MemoryGovernor) Rate(k MemoryKind) float64 {
 type MemoryVerdict struct {
 	Judged     bool   // false: the effect allows no judgement
 	Worthwhile bool   // the effect was worth its cost
-	Why        string // why it was not
+	Why        string // why it was not worth its cost
 	// Off is the end of the time in which the kind is disabled; zero: it is enabled.
 	Off time.Time
 }
 
 // Judge records a final effect. Two insufficient effects in a row disable the kind for 5 minutes.
-// Each further one doubles the time, up to an hour.
+// Each further insufficient effect doubles the time, up to an hour.
 func (g *MemoryGovernor) Judge(now time.Time, e *MemoryEffect) MemoryVerdict {
 	s := &g.kinds[e.Kind]
 	worthwhile, judged, why := e.judge()

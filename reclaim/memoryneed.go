@@ -8,8 +8,8 @@ import (
 
 // Limits for the start of proactive reclaim.
 const (
-	// NearMemory times the highest threshold is the available memory below which reclaim begins, and
-	// its target.
+	// NearMemory times the highest threshold is the amount of available memory below which reclaim
+	// begins, and that it aims for.
 	NearMemory = 2
 	// shortageHorizon is the time up to which an expected shortage matters.
 	shortageHorizon = time.Minute
@@ -19,12 +19,12 @@ const (
 type MemoryNeed struct {
 	Available uint64            // bytes
 	Hard      stats.Opt[uint64] // the highest hard threshold, in bytes; absent: none
-	Soft      stats.Opt[uint64] // the highest soft threshold
+	Soft      stats.Opt[uint64] // the highest soft threshold, in bytes; absent: none
 	// Grace is the shortest remaining grace period of soft thresholds that are met. Absent: no such
 	// threshold.
 	Grace  stats.Opt[time.Duration]
 	Fill   float64       // recent decrease of Available, bytes per second
-	Margin time.Duration // for the reaction to a hard threshold
+	Margin time.Duration // time reserved for the reaction to a hard threshold
 }
 
 // Wish returns the amount to reclaim and the time for it. ok is false in these cases: enough is

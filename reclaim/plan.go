@@ -17,10 +17,10 @@ type Plan struct {
 	// Left lists the objects that stay because they could not be judged or do not belong to a pod.
 	Left []Left
 	// Errors describes faults of the node or the policy, such as a disk on which removing images
-	// cannot free enough. The steps are valid nevertheless.
+	// cannot free enough. The steps are still valid.
 	Errors []string
-	// Short is a message (Insufficient) if removing all eligible images should not free enough; empty:
-	// it should, or nothing needs to be freed.
+	// Short is a message (Insufficient) if removing all eligible images is not expected to free
+	// enough; empty: it is, or no space is needed.
 	Short string
 	// Pulling is the sandbox for which the removal of images is postponed; empty: not postponed.
 	Pulling string
@@ -31,13 +31,13 @@ type Plan struct {
 	// Available is the number of bytes that should be available on the image file system. Absent: no
 	// image is removed for space.
 	Available stats.Opt[uint64]
-	// Records are the records of the images after this look, to be stored for the next one. They
-	// include images that the steps remove: these are not in the next look.
+	// Records are the records of the images after this look, to be stored for the next plan. They
+	// include images that the steps remove, because the next look no longer lists these.
 	Records Records
 }
 
-// Step removes one object. The caller that executes it checks it again first: by then the object
-// may run, be in use or be named.
+// Step removes one object. The caller must check the object again immediately before: it may run or
+// be in use by then, or a client may provide its pod.
 type Step struct {
 	Action Action
 	// ID of the container, sandbox or image, name of the log directory or link, or path of the cgroup
@@ -50,12 +50,12 @@ type Step struct {
 	RuntimeHandler string // of an image
 	// creation time; for an image the last use, or else the first detection. Zero: unknown
 	Since  time.Time
-	Bytes  stats.Opt[uint64] // amount that this should free. Absent: unknown
+	Bytes  stats.Opt[uint64] // amount that the step should free. Absent: unknown
 	Reason Reason
 	Why    string // Reason for people
 }
 
-// Left is an object that a plan does not remove although it may be garbage.
+// Left is an object that a plan keeps although it may be garbage.
 type Left struct{ What, Why string }
 
 // String returns "what: why".
@@ -91,7 +91,7 @@ const (
 	PodGone       Reason = "PodGone"
 	PodEvicted    Reason = "PodEvicted"
 	PodTerminated Reason = "PodTerminated"      // and the disk is short
-	PerContainer  Reason = "MaxPerPodContainer" // more dead ones than a name in a pod may keep
+	PerContainer  Reason = "MaxPerPodContainer" // more dead containers than a name in a pod may keep
 	// maxContainers: each name in a pod keeps the same number
 	EqualShare Reason = "EqualShare"
 	Oldest     Reason = "MaxContainers" // still too many: the oldest
@@ -180,7 +180,7 @@ type planner struct {
 	plan      Plan
 }
 
-// intern returns an equal text made earlier, so that steps share it.
+// intern returns an equal text from an earlier call, so that steps share it.
 func (w *planner) intern(text string) string {
 	if known, ok := w.texts[text]; ok {
 		return known
@@ -189,8 +189,8 @@ func (w *planner) intern(text string) string {
 	return text
 }
 
-// growSteps allocates space for more steps in one piece: growing ten thousand steps gradually needs
-// twice the memory.
+// growSteps allocates space for more steps in one piece: growing a slice of ten thousand steps
+// gradually needs twice the memory.
 func (w *planner) growSteps(more int) {
 	if more > 0 {
 		w.plan.Steps = slices.Grow(w.plan.Steps, more)
@@ -203,9 +203,9 @@ func (w *planner) fail(format string, args ...any) {
 	w.plan.Errors = append(w.plan.Errors, fmt.Sprintf(format, args...))
 }
 
-// contentReason returns the reason to remove everything of a pod, and whether there is one (kubelet
-// pod_workers.go ShouldPodContentBeRemoved). An eviction is a reason immediately; the absence of a
-// pod only once all pods are known.
+// contentReason returns the reason to remove all leftovers of a pod; false: no reason (kubelet
+// pod_workers.go ShouldPodContentBeRemoved). An eviction is always a reason. The absence of a pod
+// is a reason only once all pods are known.
 func (w *planner) contentReason(uid string) (Reason, bool) {
 	phase, named := w.look.Pods[uid]
 	switch {
@@ -217,8 +217,8 @@ func (w *planner) contentReason(uid string) (Reason, bool) {
 	return "", false
 }
 
-// runtimeReason returns the reason to remove the containers and sandboxes of a pod, and whether
-// there is one. Under disk pressure this includes pods that have only terminated (kubelet
+// runtimeReason returns the reason to remove the containers and sandboxes of a pod; false: no
+// reason. Under disk pressure this includes pods that have only terminated (kubelet
 // ShouldPodRuntimeBeRemoved, evictNonDeletedPods).
 func (w *planner) runtimeReason(uid string) (Reason, bool) {
 	if reason, ok := w.contentReason(uid); ok {

@@ -15,8 +15,8 @@ type Policy struct {
 // pkg/kubelet/container/container_gc.go GCPolicy).
 type ContainerPolicy struct {
 	MinAge             time.Duration // since the creation
-	MaxPerPodContainer int           // dead ones to keep for each name in a pod; below 0: all
-	MaxContainers      int           // dead ones to keep in total; below 0: all
+	MaxPerPodContainer int           // dead containers to keep for each name in a pod; below 0: all
+	MaxContainers      int           // dead containers to keep in total; below 0: all
 	// age at which a created, never started container counts as dead
 	CreatedMinAge time.Duration
 }
@@ -41,7 +41,7 @@ func DefaultPolicy() Policy {
 	}
 }
 
-// Validate returns an error for an invalid policy, in the words of the kubelet where it has the
+// Validate returns an error for an invalid policy, with the kubelet's text if the kubelet makes the
 // same check.
 func (p ContainerPolicy) Validate() error {
 	switch {
@@ -53,7 +53,7 @@ func (p ContainerPolicy) Validate() error {
 	return nil
 }
 
-// Validate returns an error for an invalid policy, in the words of the kubelet where it has the
+// Validate returns an error for an invalid policy, with the kubelet's text if the kubelet makes the
 // same check (NewImageGCManager).
 func (p ImagePolicy) Validate() error {
 	switch {

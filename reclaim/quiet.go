@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// Quiet holds, by UID, the time since each pod has had neither a ready sandbox nor a running
+// Quiet holds, by UID, the time since which each pod has had neither a ready sandbox nor a running
 // container nor a populated cgroup.
 type Quiet map[string]time.Time
 
 // Update returns the quiet pods of a new look: pods that the runtime, the log directory or the
-// kernel lists and in which nothing runs. The time of a pod restarts after the pod has run, and
-// with the agent. A time after now comes from a clock that was set back and becomes now. Update
-// does not change q.
+// kernel lists and in which nothing runs. The time of a pod starts again after the pod has run, and
+// after a restart of the agent. A time after now comes from a clock that was set back and becomes
+// now. Update does not change q.
 func (q Quiet) Update(now time.Time, l *Look) Quiet {
 	out, lives := Quiet{}, map[string]bool{}
 	sandboxes := make(map[string]string, len(l.Sandboxes)) // UIDs

@@ -8,9 +8,10 @@ import (
 )
 
 // planSandboxes follows the kubelet's evictSandboxes: it removes sandboxes that are not ready and
-// have no container. Pods that are not gone keep their newest sandbox, whether or not that one is
-// removable. Unlike planContainers it does not wait until all pods are known, except for pods that
-// are not named. removed holds the IDs of the containers that the plan removes before.
+// have no container. For a pod that is not gone it keeps the newest sandbox in any state, and
+// removes the older ones. Unlike planContainers, planSandboxes also removes sandboxes before all
+// pods are known: older sandboxes, and those of evicted pods. removed holds the IDs of the
+// containers that the plan removes first.
 func (w *planner) planSandboxes(removed map[string]bool) {
 	full := make(map[string]bool, len(w.look.Sandboxes))
 	for i := range w.look.Containers {
@@ -65,7 +66,7 @@ var sandboxReasonText = map[Reason]string{
 
 const bareSandbox = "not ready, without containers, and "
 
-// olderSandbox orders by age, oldest first, and equals by attempt and ID.
+// olderSandbox orders sandboxes by age, oldest first, and equals by attempt and ID.
 func olderSandbox(a, b *Sandbox) int {
 	return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.Attempt, b.Attempt),
 		strings.Compare(a.ID, b.ID))

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// keepReason returns the first rule that keeps a pod although a strategy selects it; empty: none.
-// The rules are those of DefaultEvictor that a node can check, in its order. The rules that need a
-// cluster (unknown priority, budgets, claims) are in Protected or are skipped.
+// keepReason returns the first rule that keeps a pod although a strategy selects it; empty: no
+// rule. It applies the rules of DefaultEvictor that a node can check, in that order. Other rules
+// (unknown priority, budgets, claims) are part of Pod.Protected or are skipped.
 func (p *plan) keepReason(pod *Pod, strategy string) string {
 	stale := strategy == StaleDuplicate // a newer pod of its name runs: nothing is lost
 	switch {
@@ -55,8 +55,8 @@ func (p *plan) youngReason(pod *Pod) string {
 	return ""
 }
 
-// age returns the age of a pod. The age of a pod from the future, as after a clock was set back, is
-// unknown.
+// age returns the age of a pod. The age is unknown if Since is in the future, as after a clock was
+// set back.
 func (p *plan) age(pod *Pod) (age time.Duration, known bool) {
 	age = p.now.Sub(pod.Since)
 	return age, !pod.Since.IsZero() && age >= 0

@@ -1,12 +1,12 @@
 // Package nodedeschedule finds the pods of one node that should be descheduled, from the data of
-// the container runtime alone. It implements five strategies of the descheduler
+// the container runtime alone. It implements StaleDuplicate and four strategies of the descheduler
 // (sigs.k8s.io/descheduler 0.36.0); the others need data of the cluster. The package is pure:
 // Policy.Plan gets the time and a Look, and returns the pods to evict, in order, and the reasons to
-// keep others. An unknown property of a pod keeps it.
+// keep others. A pod with an unknown property is kept.
 //
 //	nodedeschedule.go  Policy, Look, Plan
 //	strategies.go      the strategies: reasons to evict a pod
-//	keep.go            the rules that keep a pod nevertheless
+//	keep.go            the rules that keep a selected pod
 package nodedeschedule
 
 import (
@@ -29,10 +29,12 @@ const (
 
 // Policy configures the strategies. Zero values disable them.
 type Policy struct {
-	StaleDuplicates bool          // of pods with one name and ready sandboxes the newest stays
-	FailedAfter     time.Duration // since the end of the last container of a failed pod
+	// of several pods with the same name and ready sandboxes, only the newest stays
+	StaleDuplicates bool
+	FailedAfter     time.Duration // time since the end of the last container of a failed pod
 	MaxRestarts     uint64        // sum over the containers of a pod
-	// containers that do not count for MaxRestarts: init containers, which a runtime does not mark
+	// names of containers that do not count for MaxRestarts, such as init containers, which a runtime
+	// does not mark
 	IgnoreContainers []string
 	MaxAge           time.Duration // of a pod
 	ShedAbove        uint32        // memory usage of the node in percent
@@ -55,8 +57,9 @@ type Look struct {
 // Pod holds the known properties of a pod with a sandbox in the runtime.
 type Pod struct {
 	stats.PodReference
-	Protected     string          // why it is never evicted: static, mirror, critical, ...; empty: it may be
-	EvictedBefore bool            // it was evicted by a plan before and was recreated
+	// why the pod is never evicted: static, mirror, critical, ...; empty: it may be evicted
+	Protected     string
+	EvictedBefore bool            // it was evicted by an earlier plan and recreated
 	QOSClass      stats.QOSClass  // empty: unknown
 	Owner         string          // kind of the owner that recreates it; empty: unknown
 	LocalStorage  stats.Opt[bool] // it uses local storage: an emptyDir, a hostPath
@@ -72,7 +75,7 @@ type Pod struct {
 // Container is the newest container of its name.
 type Container struct {
 	Name     string
-	Restarts uint64 // number of its predecessors
+	Restarts uint64 // number of earlier containers of that name
 	Exited   bool
 	Ended    stats.Opt[End] // its end; absent: still running, or not reported
 }
@@ -91,7 +94,7 @@ type Eviction struct {
 	Reason   string
 }
 
-// Kept is a pod that a strategy selects and a rule keeps.
+// Kept is a pod that a strategy selects but a rule keeps.
 type Kept struct {
 	Pod      stats.PodReference
 	Strategy string // that selects it
@@ -102,7 +105,7 @@ type Kept struct {
 type Result struct {
 	Evictions []Eviction
 	Kept      []Kept
-	Stopped   string // why LowNodeUtilization cannot decide; empty: it can, or is disabled
+	Stopped   string // why LowNodeUtilization cannot decide; empty: it decided, or is disabled
 }
 
 // Plan applies the strategies. The first strategy that selects a pod decides on it.
@@ -161,7 +164,7 @@ func (p *plan) apply(pods []Pod, strategy string, reasonFor func(*Pod) string) {
 	}
 }
 
-// propose evicts a pod unless a rule keeps it, and reports whether it does.
+// propose adds an eviction unless a rule keeps the pod, and reports whether it did.
 func (p *plan) propose(pod *Pod, strategy, reason string) (evicted bool) {
 	p.proposed[pod.UID] = true
 	if kept := p.keepReason(pod, strategy); kept != "" {

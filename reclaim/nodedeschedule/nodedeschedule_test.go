@@ -136,7 +136,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// For random looks each eviction is of a listed pod, is unique and allowed, and limits are respected.
+// For random looks each eviction is of a listed pod, is unique and allowed, and limits are
+// respected.
 func TestPlanInvariants(t *testing.T) {
 	for seed := range 2000 {
 		r := rand.New(rand.NewPCG(uint64(seed), 1))

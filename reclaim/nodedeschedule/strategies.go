@@ -51,8 +51,8 @@ func (p *plan) proposeDuplicates() {
 	}
 }
 
-// failedReason returns a reason for a pod with all containers ended, at least one in failure, and
-// none restarted since.
+// failedReason returns a reason to evict a pod if all its containers have ended, at least one of
+// them with an error, FailedAfter ago or earlier.
 func (p *plan) failedReason(pod *Pod) string {
 	if p.FailedAfter == 0 || len(pod.Containers) == 0 {
 		return ""
@@ -118,8 +118,8 @@ func (p *plan) ageReason(pod *Pod) string {
 var rank = map[stats.QOSClass]int{stats.BestEffort: 0, stats.Burstable: 1, stats.Guaranteed: 2}
 
 // proposeShed proposes pods until the node's memory usage is at ShedAbove: BestEffort ones first,
-// the largest first. It assumes that the memory of pods proposed before is freed. It skips pods of
-// unknown class or memory usage.
+// the largest first. It assumes that the memory of pods already selected for eviction is freed. It
+// skips pods of unknown class or memory usage.
 func (p *plan) proposeShed() {
 	if p.ShedAbove == 0 {
 		return

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// parseCPUUsage parses the usage_usec of cpu.stat, which is required (v6.12
+// parseCPUUsage parses usage_usec of cpu.stat, and returns an error if that is missing (v6.12
 // kernel/cgroup/rstat.c, cgroup_base_stat_cputime_show). It does not allocate.
 func parseCPUUsage(b []byte) (usage time.Duration, err error) {
 	for len(b) > 0 {
@@ -29,8 +29,8 @@ func storeTime(dst *time.Duration, key, value []byte) error {
 }
 
 // CPUUsage reads from cpu.stat the CPU time used by the group and its descendants since it was
-// created, as time of one CPU: two busy CPUs use two seconds a second. Every cgroup has the
-// file, including the root.
+// created, as time of one CPU: two busy CPUs use two seconds per second. Every cgroup has the file,
+// including the root.
 func (g *Group) CPUUsage(buf []byte) (time.Duration, error) {
 	b, err := g.readKept(fileCPUStat, buf)
 	if err != nil {

@@ -7,12 +7,12 @@ import (
 	"strconv"
 )
 
-// CPUSettings are the settings that determine a group's CPU time. A setting is absent if the
-// kernel lacks it or its controller is off.
+// CPUSettings are the settings that determine a group's CPU time. A setting is absent if the kernel
+// lacks the file or its controller is disabled.
 type CPUSettings struct {
 	Max       CPUMax
 	Weight    uint64 // 1 to 10000; meaningless if Idle
-	Idle      bool   // cpu.idle (since v5.15): below every other group
+	Idle      bool   // cpu.idle (since v5.15): every other group has precedence
 	HasMax    bool
 	HasWeight bool
 }
@@ -20,8 +20,8 @@ type CPUSettings struct {
 // MaxCPUWeight is the maximum of cpu.weight (include/linux/cgroup.h, CGROUP_WEIGHT_MAX).
 const MaxCPUWeight = 10000
 
-// CPUSettings reads cpu.max, cpu.weight and cpu.idle. os.ErrNotExist: the cpu controller is off
-// here. It uses no kept descriptor, so it may run concurrently with another goroutine's use of
+// CPUSettings reads cpu.max, cpu.weight and cpu.idle. os.ErrNotExist: the cpu controller is
+// disabled here. CPUSettings uses no kept descriptor, so it may run while another goroutine uses
 // the Group.
 func (g *Group) CPUSettings(buf []byte) (s CPUSettings, err error) {
 	s.Max, err = g.CPUMax(buf)
@@ -35,7 +35,8 @@ func (g *Group) CPUSettings(buf []byte) (s CPUSettings, err error) {
 	}
 	s.HasWeight = true
 	s.Idle = s.Weight == 0
-	// an idle group shows 0, or 1 (v6.12 kernel/sched/core.c tg_weight, sched_weight_to_cgroup)
+	// the weight of an idle group reads as 0, or 1 (v6.12 kernel/sched/core.c tg_weight,
+	// sched_weight_to_cgroup)
 	if s.Weight > 1 {
 		return s, nil
 	}
@@ -48,8 +49,8 @@ func (g *Group) CPUSettings(buf []byte) (s CPUSettings, err error) {
 }
 
 // RaiseCPU removes the group's own CPU limits: cpu.max "max", the highest cpu.weight. It skips
-// settings that the group does not have; os.ErrNotExist: none of them exists. Limits of
-// ancestors stay in effect.
+// settings that the group does not have; os.ErrNotExist: the group has neither. Limits of ancestors
+// stay in effect.
 func (g *Group) RaiseCPU() error {
 	unlimited := g.write("cpu.max", "max")
 	weight := g.write("cpu.weight", "10000")

@@ -15,9 +15,9 @@ type Dir struct {
 	fd   int
 }
 
-// OpenDir opens the directory of the cgroup at a path below the root; "" is the root itself.
-// For a cgroup that does not exist it returns ErrVanished without the path: a caller that waits
-// for a cgroup to appear calls it at every look, and this error allocates nothing.
+// OpenDir opens the directory of the cgroup at a path below the root; "" is the root itself. For a
+// cgroup that does not exist it returns ErrVanished without the path: a caller may call OpenDir at
+// every look until a cgroup appears, and this error allocates nothing.
 func (fs *FS) OpenDir(name string) (*Dir, error) {
 	fd, err := fs.open(name, unix.O_DIRECTORY|unix.O_RDONLY)
 	if err = vanished(err); err == ErrVanished {
@@ -38,9 +38,9 @@ func (d *Dir) Close() {
 }
 
 // Children calls visit with the name of each child cgroup, in the kernel's order; name is only
-// valid until visit returns. buf is scratch space for at least one entry (280 bytes); a few KiB
-// are enough. ErrVanished: the cgroup was removed, maybe after some of the calls. Children does
-// not allocate.
+// valid until visit returns. buf is scratch space for at least one entry (280 bytes); a few KiB are
+// enough. ErrVanished: the cgroup was removed, perhaps after some calls of visit. Children does not
+// allocate.
 func (d *Dir) Children(buf []byte, visit func(name []byte)) error {
 	_, err := unix.Seek(d.fd, 0, unix.SEEK_SET)
 	if err == nil {
@@ -74,7 +74,7 @@ func list(fd int, buf []byte, visit func(name []byte)) error {
 	}
 }
 
-// listUntil is list, but ends when visit returns false.
+// listUntil does the same as list, but ends when visit returns false.
 func listUntil(fd int, buf []byte, visit func(name []byte) bool) error {
 	for {
 		n, err := entries(fd, buf)

@@ -1,8 +1,8 @@
-// Package cgroup reads a cgroup v2 hierarchy and acts on it directly: a root is a value, a
-// Group is held by the file descriptor of its directory, files are read with pread on kept
-// descriptors into reused buffers, and every parser takes bytes. It never uses package os on
-// cgroup files: those would use the netpoller, where a file that returns EAGAIN
-// (memory.reclaim) blocks for ever (os/file_unix.go, newFile).
+// Package cgroup reads and controls a cgroup v2 hierarchy. A root is a value, and a Group refers to
+// a cgroup by the file descriptor of its directory. Files are read with pread on kept descriptors
+// into reused buffers, and every parser takes bytes. The package never uses package os on cgroup
+// files: os.File uses the netpoller, where a file that returns EAGAIN (memory.reclaim) blocks
+// forever (os/file_unix.go, newFile).
 //
 //	fs.go            FS: the root
 //	dir.go           Dir: repeated listing of a group's children

@@ -15,7 +15,7 @@ type Events struct {
 	Populated bool // the cgroup or a descendant has a live process
 }
 
-// ParseEvents parses cgroup.events; without a populated line it is malformed.
+// ParseEvents parses cgroup.events. A file without a populated line is malformed.
 func ParseEvents(b []byte) (Events, error) {
 	populated := uint64(2)
 	for len(b) > 0 {
@@ -47,10 +47,9 @@ func (g *Group) Events(buf []byte) (Events, error) {
 	return e, nil
 }
 
-// WaitEmpty blocks until the group has no live process, limit has passed
-// (os.ErrDeadlineExceeded) or ctx ends. A group that vanished is empty. It wakes by POLLPRI,
-// which the kernel raises when cgroup.events changes (cgroup_file_notify); the read after each
-// wake arms it again.
+// WaitEmpty blocks until the group has no live process, limit has passed (os.ErrDeadlineExceeded)
+// or ctx ends. A group that vanished is empty. The kernel raises POLLPRI when cgroup.events changes
+// (cgroup_file_notify), and the read after each wake arms the notification again.
 func (g *Group) WaitEmpty(ctx context.Context, limit time.Duration) error {
 	deadline := time.Now().Add(limit)
 	ended, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
@@ -65,7 +64,7 @@ func (g *Group) WaitEmpty(ctx context.Context, limit time.Duration) error {
 	})
 	defer func() {
 		if !stop() {
-			<-woken // the descriptor must not be closed under the writer
+			<-woken // close the descriptor only after the write
 		}
 	}()
 	var buf [256]byte

@@ -17,7 +17,7 @@ import (
 // Answer is the result of a probe.
 type Answer int
 
-// Only Yes and No are conclusive: Unknown implies nothing about the kernel.
+// Only Yes and No are conclusive. Unknown allows no conclusion about the kernel.
 const (
 	Unknown Answer = iota
 	Yes
@@ -49,8 +49,9 @@ type Features struct {
 	known     map[string]Feature // conclusive answers that cannot change while the node is up
 }
 
-// NewFeatures prepares the probes of a node: its hierarchy, its /proc (for "self", that of the
-// calling process) and its /sys. It opens no file; Probe does.
+// NewFeatures prepares the probes of a node: its hierarchy, its /proc and its /sys. The /proc must
+// be that of the calling process's PID namespace, because of /proc/self. NewFeatures opens no file;
+// Probe does.
 func NewFeatures(fs *FS, procMount, sysMount string) *Features {
 	return &Features{fs: fs, proc: procMount, sys: sysMount, known: map[string]Feature{}}
 }
@@ -59,7 +60,7 @@ func NewFeatures(fs *FS, procMount, sysMount string) *Features {
 type featureProbe struct {
 	name    string
 	detect  func(f *Features, groups probeGroups) (Answer, string)
-	changes bool // at run time, so that even a conclusive answer is probed again
+	changes bool // the answer may change at run time, so even Yes and No are probed again
 }
 
 var probes = []featureProbe{
@@ -90,8 +91,8 @@ var probes = []featureProbe{
 //	memory_recursiveprot   memory.min and memory.low of a group protect its descendants (mount
 //	                       option, since v5.7)
 //
-// Yes and No are not probed again, unless an administrator can change the answer at run time
-// (swap, mglru, memory_recursiveprot); Unknown is. Probe never fails: if a probe is not
+// The answers Yes and No are kept, unless an administrator can change them at run time (swap,
+// mglru, memory_recursiveprot). An Unknown is probed again. Probe never fails: if a probe is not
 // possible, the answer is Unknown, with the reason.
 func (f *Features) Probe() []Feature {
 	groups := f.groups()
@@ -113,7 +114,7 @@ func (f *Features) Probe() []Feature {
 
 // probeGroups are the groups to inspect; either may be nil.
 type probeGroups struct {
-	root *Group // of the FS, which in a cgroup namespace is not the root of the hierarchy
+	root *Group // root of the FS; in a cgroup namespace that is not the root of the hierarchy
 	// any group that is not the root of the hierarchy, preferably with the memory controller
 	child *Group
 }
@@ -154,7 +155,7 @@ func (f *Features) groups() (p probeGroups) {
 	return p
 }
 
-// has reports whether a group has a file; Unknown: no answer, the group may be gone.
+// has reports whether a group has a file; Unknown: the group may be gone.
 func (g *Group) has(name string) Answer {
 	switch err := unix.Faccessat(g.dir, name, unix.F_OK, 0); {
 	case err == nil:
@@ -165,8 +166,8 @@ func (g *Group) has(name string) Answer {
 	return Unknown
 }
 
-// inGroup reports whether a group has a file. A second file, shows, proves that the controller
-// is on.
+// inGroup reports whether a group has a file. The existence of a second file, shows, proves that
+// the controller is enabled.
 func inGroup(g *Group, name, shows string) (Answer, string) {
 	if g == nil {
 		return Unknown, "no cgroup to inspect"
@@ -186,8 +187,8 @@ func (f *Features) cgroupKill(p probeGroups) (Answer, string) {
 	return inGroup(p.child, "cgroup.kill", "cgroup.procs")
 }
 
-// memoryReclaim also inspects the root, which has the file, too; memory.stat shows that the
-// controller is on.
+// memoryReclaim inspects the root first, which has the file too. memory.stat proves that the
+// controller is enabled.
 func (f *Features) memoryReclaim(p probeGroups) (Answer, string) {
 	if a, detail := inGroup(p.root, "memory.reclaim", "memory.stat"); a != Unknown {
 		return a, detail
@@ -223,7 +224,7 @@ func (f *Features) psi(p probeGroups) (Answer, string) {
 }
 
 // shortTrigger is the smallest trigger that v6.1 allows for a privileged process
-// (kernel/sched/psi.c, WINDOW_MIN_US); the kernel takes the last byte as the terminator.
+// (kernel/sched/psi.c, WINDOW_MIN_US); the kernel treats the last byte as the terminator.
 const shortTrigger = "some 1000 500000\x00"
 
 // psiWindows sets a trigger and removes it immediately by closing the file. Without
@@ -289,7 +290,7 @@ func (f *Features) swap(probeGroups) (Answer, string) {
 	return Unknown, path + ": no SwapTotal"
 }
 
-// mglru reads the switch: bit 0 is the main one
+// mglru reads lru_gen/enabled: bit 0 is the main switch
 // (Documentation/admin-guide/mm/multigen_lru.rst).
 func (f *Features) mglru(probeGroups) (Answer, string) {
 	mm := filepath.Join(f.sys, "kernel", "mm")
@@ -323,7 +324,7 @@ func (f *Features) recursiveProt(probeGroups) (Answer, string) {
 	}
 	defer file.Close()
 	var st unix.Stat_t
-	_ = unix.Fstat(f.fs.fd, &st) // on an error the path decides: no mount has the device 0
+	_ = unix.Fstat(f.fs.fd, &st) // after an error the path decides, because no mount has device 0
 	options, ok, err := mountOptions(file, f.fs.mount, st.Dev)
 	switch {
 	case err != nil:

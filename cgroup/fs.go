@@ -123,8 +123,8 @@ func (fs *FS) open(name string, flags uint64) (int, error) {
 	}
 }
 
-// openat2 is unix.Openat2 without the allocated copy of the path: every look opens cgroups that
-// do not exist.
+// openat2 is unix.Openat2 without the allocated copy of the path, because every look tries to open
+// cgroups that do not exist.
 func openat2(dir int, name string, how *unix.OpenHow) (int, error) {
 	var path [256]byte
 	if len(name) >= len(path) || strings.IndexByte(name, 0) >= 0 {
@@ -140,8 +140,8 @@ func openat2(dir int, name string, how *unix.OpenHow) (int, error) {
 	return int(fd), nil
 }
 
-// Group opens the cgroup at a path below the root; "" is the root itself. It returns
-// ErrVanished for a cgroup that does not exist, whether it was removed or never existed.
+// Group opens the cgroup at a path below the root; "" is the root itself. It returns ErrVanished
+// for a cgroup that was removed or never existed.
 func (fs *FS) Group(name string) (*Group, error) {
 	g := &Group{dir: -1}
 	if err := fs.GroupInto(name, g); err != nil {
@@ -160,9 +160,9 @@ func vanished(err error) error {
 	return err
 }
 
-// Children calls visit with the name of each child cgroup of a path, in the kernel's order. buf
-// is scratch space; a few KiB are enough. A path that does not exist has no children. For
-// repeated listing see Dir; for a path below which a tenant creates groups, ChildrenUntil.
+// Children calls visit with the name of each child cgroup of a path, in the kernel's order. buf is
+// scratch space; a few KiB are enough. A path that does not exist has no children. For repeated
+// listing use Dir. For a path below which a tenant creates cgroups use ChildrenUntil.
 func (fs *FS) Children(name string, buf []byte, visit func(name string)) error {
 	return fs.ChildrenUntil(name, buf, func(name string) bool {
 		visit(name)
@@ -170,8 +170,8 @@ func (fs *FS) Children(name string, buf []byte, visit func(name string)) error {
 	})
 }
 
-// ChildrenUntil is Children, but ends when visit returns false: there may be a hundred
-// thousand.
+// ChildrenUntil does the same as Children, but ends when visit returns false: a path may have a
+// hundred thousand children.
 func (fs *FS) ChildrenUntil(name string, buf []byte, visit func(name string) bool) error {
 	fd, err := fs.open(name, unix.O_DIRECTORY|unix.O_RDONLY)
 	if err == unix.ENOENT || err == unix.ENODEV {

@@ -2,14 +2,14 @@ package cgroup
 
 import "golang.org/x/sys/unix"
 
-// ID distinguishes a cgroup from a later one with the same path: paths are reused, inode
-// numbers of kernfs are not while the mount exists (they contain a generation, v6.12
+// ID distinguishes a cgroup from a later one with the same path. Paths are reused. Inode numbers of
+// kernfs are not reused while the mount exists, because they contain a generation (v6.12
 // fs/kernfs/dir.c kernfs_id).
 type ID struct{ Dev, Ino uint64 }
 
-// Group is one cgroup, held by the descriptor of its directory: reads and kills through it
-// affect that cgroup or return ErrVanished, and never reach a successor of the same name. Use a
-// Group from one goroutine at a time, and close it.
+// Group is a handle of one cgroup: the descriptor of its directory. Reads and kills affect that
+// cgroup or return ErrVanished, and never reach a later cgroup with the same name. Use a Group from
+// one goroutine at a time, and close it.
 type Group struct {
 	path string // below the root when it was opened, without a leading slash; "" is the root
 	id   ID
@@ -39,9 +39,8 @@ func (g *Group) Close() {
 	}
 }
 
-// OpenKept opens the files that memory and task looks read, and cgroup.kill, so that neither
-// the looks nor DupKill need name lookups. A file that cannot be opened is tried again when it
-// is read.
+// OpenKept opens the files that memory and task looks read, and cgroup.kill, so that neither the
+// looks nor DupKill need name lookups. If a file cannot be opened, the next read of it tries again.
 func (g *Group) OpenKept() {
 	for _, which := range []int{
 		fileMemoryCurrent, fileMemoryStat, fileMemoryEvents, fileMemoryMax, fileMemoryPressure,

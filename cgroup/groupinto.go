@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// GroupInto is Group into out, which must be zero or closed: for a clean path it allocates
-// nothing. After an error out has no open descriptor.
+// GroupInto does the same as Group, but sets out, which must be zero or closed. For a clean path it
+// allocates nothing. After an error out has no open descriptor.
 func (fs *FS) GroupInto(name string, out *Group) error {
 	*out = Group{dir: -1}
 	fd, err := fs.open(name, unix.O_DIRECTORY|unix.O_PATH)

@@ -6,8 +6,8 @@ import (
 	"math"
 )
 
-// IOStat is the bytes that a group and its descendants moved to and from a device since it was
-// created (v6.12 block/blk-cgroup.c, blkcg_print_one_stat).
+// IOStat holds the bytes that a group and its descendants have read from and written to a device
+// since the group was created (v6.12 block/blk-cgroup.c, blkcg_print_one_stat).
 type IOStat struct {
 	ReadBytes, WriteBytes uint64
 }
@@ -23,17 +23,18 @@ func (s *IOStat) field(key []byte) *uint64 {
 	return nil
 }
 
-// add adds with saturation: a sum of counters that wrapped around would look like a reset.
+// add adds with saturation, because a sum that wrapped around would look like a reset of the
+// counters.
 func (s *IOStat) add(o IOStat) {
 	s.ReadBytes += min(o.ReadBytes, math.MaxUint64-s.ReadBytes)
 	s.WriteBytes += min(o.WriteBytes, math.MaxUint64-s.WriteBytes)
 }
 
-// ParseIOStat parses io.stat, nested keyed: "MAJOR:MINOR KEY=VALUE ...", one line per device.
-// It calls visit for each device with at least one known key. It skips other devices and
-// unknown keys (cost.*, use_delay). The kernel leaves out the numbers of an unused device, but
-// not always its name ("8:0 " alone; v5.15 to v5.18 even without the line end, so that one line
-// has two devices: fixed by 3607849df478). ParseIOStat does not allocate.
+// ParseIOStat parses io.stat, nested keyed: "MAJOR:MINOR KEY=VALUE ...", one line per device. It
+// calls visit for each device with at least one known key. It skips other devices and unknown keys
+// (cost.*, use_delay). The kernel may write the name of an unused device without numbers ("8:0 ").
+// Kernels v5.15 to v5.18 then omit the line end too, so that one line has two devices (fixed by
+// 3607849df478). ParseIOStat does not allocate.
 func ParseIOStat(b []byte, visit func(major, minor uint32, s IOStat)) error {
 	for len(b) > 0 {
 		var line []byte
@@ -48,7 +49,7 @@ func ParseIOStat(b []byte, visit func(major, minor uint32, s IOStat)) error {
 func parseIOLine(line []byte, visit func(major, minor uint32, s IOStat)) error {
 	var major, minor uint32
 	var s IOStat
-	named, known := false, false // a device was named; it has a known key
+	named, known := false, false // the line has named a device; the device has a known key
 	for len(line) > 0 {
 		var word []byte
 		if word, line = cut(line, ' '); len(word) == 0 {

@@ -14,8 +14,8 @@ func (g *Group) OpenKill() (fd int, err error) { return g.openFile("cgroup.kill"
 var one = []byte("1")
 
 // WriteKill sends SIGKILL to every process of the group and its descendants, including forks in
-// flight, through a descriptor of OpenKill. It returns when the signals are sent, not when the
-// processes are gone: see WaitEmpty. EOPNOTSUPP: the group is threaded; ErrVanished: no process
+// flight, through a descriptor of OpenKill. It returns when the signals are sent. To wait for the
+// end of the processes, use WaitEmpty. EOPNOTSUPP: the group is threaded; ErrVanished: no process
 // is left to kill.
 func (g *Group) WriteKill(fd int) error {
 	for {

@@ -11,13 +11,13 @@ import (
 
 const (
 	killBatch  = 256 // processes with open descriptors at a time
-	killRounds = 100 // a fork bomb that cannot be frozen may need many
+	killRounds = 100 // a fork bomb that cannot be frozen may need many rounds
 )
 
 // ProcKiller kills process by process if cgroup.kill is missing or fails. It reuses its
 // buffers. Use it from one goroutine at a time.
 type ProcKiller struct {
-	// Unfrozen: do not freeze the groups first. A write to cgroup.freeze waits for
+	// Unfrozen: do not freeze the groups first, because a write to cgroup.freeze waits for
 	// cgroup_mutex.
 	Unfrozen bool
 
@@ -25,10 +25,10 @@ type ProcKiller struct {
 	buf             [4096]byte
 	batch           [killBatch]procFd
 	n               int
-	next            int          // index in the batch expected next
-	signalled       map[int]bool // in this round
-	signalledBefore map[int]bool // in the previous round
-	fresh           int          // number first signalled in this round
+	next            int          // index of the batch entry that is expected next
+	signalled       map[int]bool // processes signalled in this round
+	signalledBefore map[int]bool // processes signalled in the previous round
+	fresh           int          // number of processes signalled for the first time in this round
 	foreign         bool         // a process has no ID in this pid namespace
 	err             error
 	deadline        time.Time
@@ -43,26 +43,26 @@ type procFd struct {
 	confirmed bool // listed in the group after its descriptor was opened
 }
 
-// NewProcKiller makes a ProcKiller.
+// NewProcKiller returns a ProcKiller.
 func NewProcKiller() *ProcKiller {
 	k := &ProcKiller{signalled: map[int]bool{}, signalledBefore: map[int]bool{}, self: os.Getpid()}
 	k.visit, k.collect, k.confirm = k.group, k.open, k.mark
 	return k
 }
 
-// Kill sends SIGKILL to every process of the group and its descendants, by pidfds (since v5.3),
-// and returns how many. A process ID may be reused between the list and the signal, so a
-// process is signalled only if it is still listed after its descriptor is open.
+// Kill sends SIGKILL to every process of the group and its descendants, by pidfds (since v5.3), and
+// returns their number. A process ID may be reused between the list and the signal, so a process is
+// signalled only if it is still listed after its descriptor is open.
 //
-// Processes may fork meanwhile. So Kill freezes the groups first if the kernel can
-// (cgroup.freeze, since v5.2), and repeats until a round finds no new process. A process listed
-// in that round had its signal before, and a process with SIGKILL pending starts no fork. It
-// may finish a fork in progress, and the child is listed only at the end (v6.12 kernel/fork.c
-// copy_process: the last check for signals is before cgroup_post_fork): call Kill again until
-// the group is empty.
+// Processes may fork meanwhile. Therefore Kill freezes the groups first if the kernel supports it
+// (cgroup.freeze, since v5.2), and repeats until a round finds no new process. All processes listed
+// in that round were signalled before, and a process with SIGKILL pending starts no fork. But it
+// may finish a fork in progress, and the child is listed only at the end of that fork (v6.12
+// kernel/fork.c copy_process: the last check for signals is before cgroup_post_fork). Call Kill
+// again until the group is empty.
 //
-// limit bounds a call: with os.ErrDeadlineExceeded some processes may be alive. Kill never
-// signals the agent's own process.
+// limit bounds a call: after os.ErrDeadlineExceeded some processes may be alive. Kill never signals
+// the agent's own process.
 func (k *ProcKiller) Kill(g *Group, limit time.Duration) (n int, err error) {
 	k.deadline, k.err, k.foreign = time.Now().Add(limit), nil, false
 	clear(k.signalledBefore)
@@ -104,17 +104,17 @@ func (k *ProcKiller) Kill(g *Group, limit time.Duration) (n int, err error) {
 		g.path, killRounds)
 }
 
-// noteFrozen is the note on a group frozen by a ProcKiller. It is set before the freeze and
-// removed after the thaw, so that a freeze left by a crash can be distinguished from one by
-// another program. The owner of a group's directory cannot set it to have the group thawed
-// (Trusted). Notes of an older agent under a name that any owner can set are ignored: they
-// exist only where that agent crashed during a kill. The next kill continues there, and SIGKILL
-// ends a frozen process too (v6.12 kernel/signal.c complete_signal, do_freezer_trap).
+// noteFrozen is the note on a group frozen by a ProcKiller. It is set before the freeze and removed
+// after the thaw. It distinguishes a freeze that a crash left behind from a freeze by another
+// program. It is Trusted, so that the owner of the group's directory cannot set it to have the
+// group thawed. An older agent used a name that any owner can set. Such notes are ignored: they
+// exist only after a crash of that agent during a kill. The next kill continues that kill, and
+// SIGKILL ends a frozen process too (v6.12 kernel/signal.c complete_signal, do_freezer_trap).
 const noteFrozen = Trusted + "cgroup.freeze"
 
-// freeze freezes the group. false: the kernel cannot, or another process has frozen it already.
-// Without support for notes it freezes the group as well, because a process that forks faster than
-// it is killed would survive.
+// freeze freezes the group. It returns false if the kernel cannot, or if another process has frozen
+// the group already. Without support for notes it freezes the group as well, because a process that
+// forks faster than it is killed would survive.
 func (k *ProcKiller) freeze(g *Group) bool {
 	b, err := g.read("cgroup.freeze", k.buf[:])
 	if err != nil || string(chomp(b)) != "0" {
@@ -132,7 +132,7 @@ func (k *ProcKiller) freeze(g *Group) bool {
 func (g *Group) thaw() error {
 	err := g.write("cgroup.freeze", "0")
 	if err == nil {
-		_ = g.RemoveNote(noteFrozen) // fails without support for notes
+		_ = g.RemoveNote(noteFrozen) // an error means that the kernel does not support notes
 	}
 	return err
 }
@@ -140,7 +140,8 @@ func (g *Group) thaw() error {
 // Thaw thaws the group if a ProcKiller left it frozen, in a process that crashed during a kill.
 // Call it while no ProcKiller works on the group. A freeze by another program stays.
 func (g *Group) Thaw() (thawed bool, err error) {
-	if _, noted, err := g.Note(noteFrozen); err != nil || !noted { // also a kernel without notes
+	// an error also on a kernel without support for notes
+	if _, noted, err := g.Note(noteFrozen); err != nil || !noted {
 		return false, nil
 	}
 	if err := g.thaw(); err != nil {
@@ -169,8 +170,8 @@ func (k *ProcKiller) group(g *Group) bool {
 	return k.err == nil && time.Now().Before(k.deadline)
 }
 
-// list visits the processes of a group. In a threaded group only cgroup.threads can be read; it
-// lists processes by their leading threads.
+// list visits the processes of a group. In a threaded group only cgroup.threads can be read, which
+// lists each process by the ID of its leading thread.
 func (k *ProcKiller) list(g *Group, visit func(int)) error {
 	err := g.Procs(k.buf[:], visit)
 	if errors.Is(err, unix.EOPNOTSUPP) {
@@ -179,7 +180,7 @@ func (k *ProcKiller) list(g *Group, visit func(int)) error {
 	return err
 }
 
-// open adds one process to the batch, unless this round has signalled it.
+// open adds one process to the batch, unless this round has signalled the process.
 func (k *ProcKiller) open(pid int) {
 	switch {
 	case pid == 0:
@@ -199,8 +200,8 @@ func (k *ProcKiller) open(pid int) {
 	}
 }
 
-// mark confirms that a process of the batch is still in the group. The list has the batch's
-// order, so the next one is tried first.
+// mark confirms that a process of the batch is still in the group. The list has the same order as
+// the batch, so the next entry is tried first.
 func (k *ProcKiller) mark(pid int) {
 	for i := range k.n {
 		if p := &k.batch[(k.next+i)%k.n]; p.pid == pid {

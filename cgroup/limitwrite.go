@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LimitFile is a control file with one number or "max".
+// LimitFile is the name of a control file that contains one number or "max".
 type LimitFile string
 
 // The control files that SetLimit writes. Memory is in bytes; pids.max is a number of tasks;
@@ -29,17 +29,17 @@ func (l Limit) String() string {
 	return strconv.FormatUint(l.Bytes, 10)
 }
 
-// Limit reads a control file. os.ErrNotExist: its controller is off here, or the group is the
-// root, which lacks these files. It uses no kept descriptor.
+// Limit reads a control file. os.ErrNotExist: the controller is disabled here, or the group is the
+// root, which lacks these files. Limit uses no kept descriptor.
 func (g *Group) Limit(file LimitFile, buf []byte) (Limit, error) {
 	return g.readLimit(string(file), buf)
 }
 
-// SetLimit writes a control file. If memory.max or memory.high is below the group's usage, the
-// kernel reclaims before the write returns, and for memory.max kills if reclaim is not enough
-// (v6.12 mm/memcontrol.c memory_max_write). Since v6.16 it does not do so for this writer,
-// because its descriptor does not block (c8e6002bd611), but for the group itself, at its next
-// charge. So a caller that may go below the usage must be able to wait.
+// SetLimit writes a control file. If the new memory.max or memory.high is below the group's usage,
+// the kernel reclaims before the write returns, and for memory.max kills if reclaim is not enough
+// (v6.12 mm/memcontrol.c memory_max_write). Since v6.16 a write through a non-blocking descriptor,
+// as here, does not wait: the kernel reclaims at the group's next charge (c8e6002bd611). A caller
+// that may set a limit below the usage must therefore be able to wait.
 func (g *Group) SetLimit(file LimitFile, l Limit) error {
 	fd, err := g.openFile(string(file), unix.O_WRONLY|unix.O_TRUNC|unix.O_NONBLOCK)
 	if err != nil {

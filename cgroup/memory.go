@@ -1,21 +1,22 @@
 package cgroup
 
 // MemoryStat holds the lines of memory.stat that the agent uses, in bytes (mm/memcontrol.c,
-// memory_stats, v6.12). On the root cgroup they cover the whole machine.
+// memory_stats, v6.12). In the root cgroup they cover the whole machine.
 type MemoryStat struct {
 	Anon uint64 // anonymous memory: freed by killing
 	File uint64 // page cache, tmpfs and shared memory included
-	// the part of File that is tmpfs or shared memory: swap-backed, survives its writer
+	// the part of File that is tmpfs or shared memory: swap-backed, and may outlive the process that
+	// wrote it
 	Shmem        uint64
 	InactiveFile uint64 // page cache not used recently
 }
 
 const memoryStatKeys = "anon, file, shmem, inactive_file"
 
-// ParseMemoryStat parses memory.stat up to the last of its four keys, in any order: about the
-// first 22 of 60 lines of v6.12. It ignores the lines after them. It fails if a key is missing:
-// every cgroup v2 kernel has them, and a working set computed without one would be wrong. It
-// does not allocate.
+// ParseMemoryStat parses memory.stat up to the last of its four keys, in any order: about the first
+// 22 of 60 lines of v6.12. It ignores the lines after them. It returns an error if a key is
+// missing: every cgroup v2 kernel has all four, and a working set computed without one would be
+// wrong. It does not allocate.
 //
 // Every look parses this file for every pod, so the parser distinguishes lines by their first
 // byte and scans them with a plain loop: most are too short for a vectorized search.
@@ -24,7 +25,7 @@ func ParseMemoryStat(b []byte, out *MemoryStat) error {
 	const anon, file, shmem, inactiveFile, all = 1, 2, 4, 8, 15
 	for seen := 0; len(b) > 0; {
 		var dst *uint64
-		var key int // its length
+		var key int // length of the key
 		switch b[0] {
 		case 'a':
 			if key = keyLength(b, "anon"); key > 0 {
@@ -98,10 +99,10 @@ func (g *Group) MemorySwapCurrent(buf []byte) (uint64, error) {
 // files.
 func (g *Group) MemoryMin(buf []byte) (Limit, error) { return g.readLimit("memory.min", buf) }
 
-// MemoryLow reads memory.low: the bytes that are reclaimed only if no other memory is left.
+// MemoryLow reads memory.low: the bytes that are reclaimed only if no unprotected memory is left.
 func (g *Group) MemoryLow(buf []byte) (Limit, error) { return g.readLimit("memory.low", buf) }
 
-// MemoryMax reads memory.max, in bytes: beyond it the group's processes are OOM-killed.
+// MemoryMax reads memory.max, in bytes: the limit above which the group's processes are OOM-killed.
 func (g *Group) MemoryMax(buf []byte) (Limit, error) {
 	b, err := g.readKept(fileMemoryMax, buf)
 	if err != nil {
@@ -118,10 +119,10 @@ func (g *Group) MemorySwapMax(buf []byte) (Limit, error) {
 // MemoryEvents holds the counters of memory.events (with descendants) or memory.events.local
 // (the group alone) since the group was created (v6.12 mm/memcontrol.c, __memory_events_show).
 type MemoryEvents struct {
-	Low          uint64 // reclaimed although below memory.low
-	High         uint64 // throttled for memory.high
-	Max          uint64 // about to exceed memory.max
-	OOM          uint64 // at memory.max with reclaim failing; a kill may follow
+	Low          uint64 // times reclaimed although below memory.low
+	High         uint64 // times throttled at memory.high
+	Max          uint64 // times about to exceed memory.max
+	OOM          uint64 // times at memory.max after reclaim failed; a kill may follow
 	OOMKill      uint64 // processes that any OOM killer killed
 	OOMGroupKill uint64 // whole-group kills (memory.oom.group); since v5.17, 0 before
 }

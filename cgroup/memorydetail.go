@@ -10,20 +10,20 @@ type MemoryDetail struct {
 	// Kernel that the kernel can reclaim: dentries and inodes.
 	Kernel, Sock, SlabReclaimable uint64
 
-	KernelStack uint64 // kernel_stack: stacks of its threads
+	KernelStack uint64 // kernel_stack: kernel stacks of the group's threads
 	PageTables  uint64 // pagetables: page tables; since v5.11, 0 before
 	PgFault     uint64 // pgfault: page faults, a count
 	PgMajFault  uint64 // pgmajfault: page faults that waited for a disk, a count
 	// workingset_refault_anon: pages refaulted soon after their reclaim, a count; since v5.9
 	RefaultAnon uint64
-	RefaultFile uint64 // workingset_refault_file: the same for page cache
+	RefaultFile uint64 // workingset_refault_file: refaulted page cache, a count
 	// HasPgFault, HasPgMajFault, HasRefaults, HasKernel: the kernel has these counters. Without
 	// them the values are absent, not zero.
 	HasPgFault, HasPgMajFault, HasRefaults, HasKernel bool
 }
 
-// ParseMemoryDetail parses the whole of memory.stat. It fails as ParseMemoryStat does; other
-// lines may be missing. It does not allocate.
+// ParseMemoryDetail parses the whole of memory.stat. It requires the same keys as ParseMemoryStat;
+// other lines may be missing. It does not allocate.
 func ParseMemoryDetail(b []byte, out *MemoryDetail) error {
 	*out = MemoryDetail{}
 	seen := 0
@@ -71,8 +71,8 @@ func ParseMemoryDetail(b []byte, out *MemoryDetail) error {
 	return nil
 }
 
-// MemoryDetail reads memory.stat into out; buf is scratch space of at least 8 KiB. The kernel's
-// cost is that of MemoryStat, the parser's is higher: not for the hot path.
+// MemoryDetail reads memory.stat into out; buf is scratch space of at least 8 KiB. The read costs
+// the kernel as much as MemoryStat, but parsing costs more, so do not use it on the hot path.
 func (g *Group) MemoryDetail(buf []byte, out *MemoryDetail) error {
 	b, err := g.readKept(fileMemoryStat, buf)
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SetMemoryMin writes memory.min: the bytes of the group and its descendants that are not
-// reclaimed under any pressure, as far as the ancestors have as much. Unlike a write to
-// memory.max or memory.high it reclaims nothing.
+// SetMemoryMin writes memory.min: the bytes of the group and its descendants that are not reclaimed
+// under any pressure, up to the ancestors' memory.min. Unlike a write to memory.max or memory.high,
+// this write reclaims no memory.
 func (g *Group) SetMemoryMin(bytes uint64) error {
 	fd, err := g.openFile("memory.min", unix.O_WRONLY|unix.O_TRUNC)
 	if err != nil {
@@ -26,7 +26,7 @@ func (g *Group) SetMemoryMin(bytes uint64) error {
 	return nil
 }
 
-// OOMGroup reads memory.oom.group: whether an OOM kill of a process of the group, or of a
+// OOMGroup reads memory.oom.group. If it is set, an OOM kill of a process of the group, or of a
 // descendant, kills all its processes except those with oom_score_adj -1000 (since v4.19; v6.12
 // mm/memcontrol.c, mem_cgroup_get_oom_group).
 func (g *Group) OOMGroup(buf []byte) (bool, error) {
@@ -42,15 +42,15 @@ func (g *Group) SetOOMGroup(all bool) error {
 	return g.write("memory.oom.group", "0")
 }
 
-// notePrefix is the prefix of notes that any owner of a group's directory may set: cgroup v2
-// has user extended attributes since v5.7 (kernel/cgroup/cgroup.c,
-// KERNFS_ROOT_SUPPORT_USER_XATTR), up to 128 for a group.
+// notePrefix is the prefix of notes that the owner of a group's directory may set. cgroup v2 has
+// user extended attributes since v5.7 (kernel/cgroup/cgroup.c, KERNFS_ROOT_SUPPORT_USER_XATTR), up
+// to 128 per group.
 const notePrefix = "user.jettison."
 
-// Trusted is the prefix of names of notes that need CAP_SYS_ADMIN in the node's user namespace
-// to set, read or remove: a container that owns its cgroup's directory cannot. cgroup v2 has
-// these attributes (trusted.*) on every kernel (v5.10, v6.12 fs/kernfs/inode.c
-// kernfs_trusted_xattr_handler, fs/xattr.c xattr_permission).
+// Trusted is the prefix of the names of protected notes. To set, read or remove such a note, a
+// process needs CAP_SYS_ADMIN in the node's user namespace. A container that owns its cgroup's
+// directory does not have it. cgroup v2 has these attributes (trusted.*) on every kernel (v5.10,
+// v6.12 fs/kernfs/inode.c kernfs_trusted_xattr_handler, fs/xattr.c xattr_permission).
 const Trusted = "trusted."
 
 // attribute returns the name of a note's extended attribute.
@@ -61,8 +61,8 @@ func attribute(name string) string {
 	return notePrefix + name
 }
 
-// Note reads a short text that was set on the group under a name. It exists as long as the
-// group. ok is false if it is absent.
+// Note reads a short text that was set on the group under a name. A note exists as long as the
+// group. ok is false if the note is absent.
 func (g *Group) Note(name string) (text string, ok bool, err error) {
 	err = g.withDirectory(func(fd int) error {
 		var buf [128]byte
@@ -78,8 +78,8 @@ func (g *Group) Note(name string) (text string, ok bool, err error) {
 	return text, ok, err
 }
 
-// SetNote sets a text of up to 128 bytes. EOPNOTSUPP: the kernel does not support notes. EPERM:
-// this process is not allowed to.
+// SetNote sets a note of up to 128 bytes. EOPNOTSUPP: the kernel does not support notes. EPERM:
+// this process may not set the note.
 func (g *Group) SetNote(name, text string) error {
 	return g.withDirectory(func(fd int) error { return unix.Fsetxattr(fd, attribute(name), []byte(text), 0) })
 }
@@ -117,8 +117,8 @@ func (g *Group) Notes() (names []string, err error) {
 	return names, err
 }
 
-// withDirectory calls do with a readable descriptor of the group's directory; the Group's own
-// is O_PATH.
+// withDirectory calls do with a readable descriptor of the group's directory, because the Group's
+// own descriptor is O_PATH.
 func (g *Group) withDirectory(do func(fd int) error) error {
 	fd, err := g.openFile(".", unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {

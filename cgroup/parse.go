@@ -24,7 +24,7 @@ func Decimal(b []byte) (v uint64, ok bool) {
 	}
 	for i, c := range b {
 		d := uint64(c - '0')
-		// 19 digits always fit, so that most numbers cost no division
+		// 19 digits always fit, so most numbers need no division
 		if d > 9 || i >= 19 && v > (math.MaxUint64-d)/10 {
 			return 0, false
 		}
@@ -56,7 +56,7 @@ func nextPair(b []byte) (key, value, rest []byte) {
 	return key, value, rest
 }
 
-// cut is bytes.Cut for a nearby byte: keys and numbers are so short that a plain loop is faster
+// cut is bytes.Cut for short prefixes: keys and numbers are so short that a plain loop is faster
 // than a vectorized search.
 func cut(b []byte, sep byte) (before, after []byte) {
 	for i, c := range b {
@@ -67,8 +67,8 @@ func cut(b []byte, sep byte) (before, after []byte) {
 	return b, nil
 }
 
-// store parses the value of a known key. The error contains copies, so that no parser makes its
-// caller's buffer escape.
+// store parses the value of a known key. The error contains copies, so that the caller's buffer
+// does not escape to the heap.
 func store(dst *uint64, key, value []byte) error {
 	v, ok := Decimal(value)
 	if !ok {
@@ -79,7 +79,8 @@ func store(dst *uint64, key, value []byte) error {
 	return nil
 }
 
-// missing returns the error of a file without lines that every kernel with cgroup v2 writes.
+// missing returns the error for a file that lacks one of the keys, which every kernel with cgroup
+// v2 writes.
 func missing(keys string) error { return fmt.Errorf("%w: missing one of %s", ErrMalformed, keys) }
 
 // microseconds converts a kernel counter to a Duration; a value that does not fit (292 years)

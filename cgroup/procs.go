@@ -8,16 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Procs calls visit with each process ID in the group itself, without descendants:
-// cgroup.procs. Processes outside the reader's pid namespace appear as 0 (v6.12
-// kernel/cgroup/cgroup.c, cgroup_procs_show). buf is scratch space: a longer file is read in
-// pieces, and a process that starts or ends meanwhile may be missed. EOPNOTSUPP: the group is
-// threaded.
+// Procs calls visit with each process ID in the group itself, without descendants: cgroup.procs.
+// Processes outside the reader's pid namespace appear as 0 (v6.12 kernel/cgroup/cgroup.c,
+// cgroup_procs_show). buf is scratch space. A file longer than buf is read in pieces, so a process
+// may be missed if processes start or end meanwhile. EOPNOTSUPP: the group is threaded.
 func (g *Group) Procs(buf []byte, visit func(pid int)) error {
 	return g.ids("cgroup.procs", buf, visit)
 }
 
-// Threads is Procs for cgroup.threads: the thread IDs in the group itself, threaded or not.
+// Threads calls visit with each thread ID in the group itself: cgroup.threads. Unlike Procs it also
+// works for a threaded group.
 func (g *Group) Threads(buf []byte, visit func(tid int)) error {
 	return g.ids("cgroup.threads", buf, visit)
 }
@@ -31,8 +31,7 @@ func (g *Group) ids(name string, buf []byte, visit func(id int)) error {
 	defer unix.Close(fd)
 	kept := 0 // bytes at the start of buf: an incomplete line
 	for offset := int64(0); ; {
-		// Unlike the other files this one is a sequence of records: a short read is not its
-		// end.
+		// This file is a sequence of records, so a short read is not its end.
 		n, err := g.pread(fd, name, buf[kept:], offset)
 		if err != nil {
 			return err
@@ -52,8 +51,8 @@ func (g *Group) ids(name string, buf []byte, visit func(id int)) error {
 	}
 }
 
-// parseProcs visits the lines of a piece of cgroup.procs and returns the incomplete line at its
-// end; at the end of the file it visits that one too.
+// parseProcs visits the lines in a piece of cgroup.procs and returns the incomplete last line. At
+// the end of the file it visits the last line too.
 func parseProcs(b []byte, atEnd bool, visit func(pid int)) (rest []byte, err error) {
 	for len(b) > 0 {
 		end := bytes.IndexByte(b, '\n')

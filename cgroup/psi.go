@@ -29,9 +29,9 @@ func (r Resource) String() string {
 	return resourceNames[r]
 }
 
-// ErrPressureOff: the kernel does not account for pressure (booted with psi=0). A read fails
-// with EOPNOTSUPP (v6.12 kernel/sched/psi.c, psi_show). Kernels that then do not create the
-// files (kernel/cgroup/cgroup.c, cgroup_psi_enabled) return os.ErrNotExist.
+// ErrPressureOff: the kernel does not account for pressure (booted with psi=0). A read fails with
+// EOPNOTSUPP (v6.12 kernel/sched/psi.c, psi_show). If the kernel does not create the files in this
+// case (kernel/cgroup/cgroup.c, cgroup_psi_enabled), the error is os.ErrNotExist instead.
 var ErrPressureOff = errors.New("pressure stall information is off")
 
 // PSIData is one line of a pressure file.
@@ -48,7 +48,8 @@ type PSIStats struct {
 	Some PSIData // at least one task stalled
 	Full PSIData // all tasks stalled at the same time
 
-	// Lines present: cpu.pressure has no full line before v5.13, irq.pressure no some line.
+	// The lines that the file has: cpu.pressure has no full line before v5.13, and irq.pressure has
+	// no some line.
 	HasSome, HasFull bool
 }
 
@@ -57,8 +58,8 @@ type PSIStats struct {
 //	some avg10=0.00 avg60=0.00 avg300=0.00 total=0
 //	full avg10=0.00 avg60=0.00 avg300=0.00 total=0
 //
-// A known line must have all four numbers, and at least one must exist. Unknown lines and keys
-// are skipped. It does not allocate.
+// A known line must have all four numbers, and at least one known line must exist. Unknown lines
+// and keys are skipped. It does not allocate.
 func ParsePSI(b []byte, out *PSIStats) error {
 	*out = PSIStats{}
 	for len(b) > 0 {
@@ -120,9 +121,9 @@ func storePercent(dst *float64, value []byte) error {
 	return nil
 }
 
-// Pressure reads cpu.pressure, memory.pressure or io.pressure into out. On the root cgroup it
-// is the node's, as in PROC/pressure. ErrPressureOff, os.ErrNotExist: the kernel does not
-// account for it, or cgroup.pressure switched it off.
+// Pressure reads cpu.pressure, memory.pressure or io.pressure into out. For the root cgroup it is
+// the pressure of the node, as in PROC/pressure. ErrPressureOff, os.ErrNotExist: the kernel does
+// not account for pressure, or cgroup.pressure disables it.
 func (g *Group) Pressure(r Resource, buf []byte, out *PSIStats) error {
 	if r < 0 || int(r) >= len(resourceNames) {
 		return fmt.Errorf("read cgroup %s: no such file: %w", g.file(r.String()+".pressure"), unix.EINVAL)

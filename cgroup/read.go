@@ -43,9 +43,9 @@ var keptFiles = [...]string{
 
 func (g *Group) file(name string) string { return "/" + g.path + "/" + name }
 
-// openFile opens a file of the group. A missing file in an existing group is os.ErrNotExist
-// (the controller is off, or the kernel too old); if the group itself is gone the error is
-// ErrVanished.
+// openFile opens a file of the group. If an existing group lacks the file, the error is
+// os.ErrNotExist (the controller is disabled, or the kernel too old). If the group itself is gone,
+// the error is ErrVanished.
 func (g *Group) openFile(name string, flags int) (int, error) {
 	for {
 		fd, err := openat(g.dir, name, flags|unix.O_CLOEXEC|unix.O_NOFOLLOW)
@@ -62,7 +62,7 @@ func (g *Group) openFile(name string, flags int) (int, error) {
 	}
 }
 
-// exists checks for a file that every cgroup has.
+// exists reports whether the cgroup still exists, by a file that every cgroup has.
 func (g *Group) exists() bool {
 	return unix.Faccessat(g.dir, "cgroup.procs", unix.F_OK, 0) == nil
 }
@@ -77,17 +77,17 @@ func (g *Group) read(name string, buf []byte) ([]byte, error) {
 	return g.readRecord(fd, name, buf)
 }
 
-// readKept reads a kept file into buf, opening it if it is not open. The result aliases buf. It
-// does not remember that a file is missing, because a controller can be switched on later.
+// readKept reads a kept file into buf, and opens it if necessary. The result aliases buf. A missing
+// file is looked up at each call, because a controller can be enabled later.
 func (g *Group) readKept(which int, buf []byte) ([]byte, error) {
 	if fd := g.kept[which]; fd != 0 {
 		b, err := g.readRecord(fd-1, keptFiles[which], buf)
 		if err == nil || !errors.Is(err, ErrVanished) || !g.exists() {
 			return b, err
 		}
-		// The file is gone, the group is not: its controller was switched off
-		// (cgroup.subtree_control), or its pressure files were (cgroup.pressure, since v6.1).
-		// It may exist again, as another file.
+		// The group still exists, but the file is gone: its controller was disabled
+		// (cgroup.subtree_control), or its pressure files were (cgroup.pressure, since v6.1). A new
+		// file with that name may exist by now.
 		unix.Close(fd - 1)
 		g.kept[which] = 0
 	}
@@ -99,10 +99,10 @@ func (g *Group) readKept(which int, buf []byte) ([]byte, error) {
 	return g.readRecord(fd, keptFiles[which], buf)
 }
 
-// readRecord reads a file that is one record: all of cgroup v2 except the lists of processes
-// and threads. The kernel returns a whole record if buf has room for it (fs/seq_file.c,
-// seq_read_iter), so a short read is the end and one system call is enough. A file that fills
-// buf is an error, because more may follow: the result is never a truncated number.
+// readRecord reads a file that is one record: all of cgroup v2 except the lists of processes and
+// threads. The kernel returns a whole record if buf has room for it (fs/seq_file.c, seq_read_iter),
+// so a short read is the end, and one system call is enough. A file that fills buf is an error,
+// because more may follow and a number could be truncated.
 func (g *Group) readRecord(fd int, name string, buf []byte) ([]byte, error) {
 	n, err := g.pread(fd, name, buf, 0)
 	if err != nil {

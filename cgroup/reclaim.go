@@ -12,12 +12,13 @@ import (
 // the group.
 var ErrNothingLeft = errors.New("nothing left to reclaim")
 
-// Swappiness selects the memory that memory.reclaim takes, in the values of vm.swappiness.
+// Swappiness selects the kind of memory that memory.reclaim reclaims, in the units of
+// vm.swappiness.
 type Swappiness int
 
-// The ends of the scale. They are preferences: the kernel starts with that kind and may
-// continue with the other (v6.12 mm/vmscan.c, get_scan_count, isolate_folios). Without swap
-// space it can take only page cache.
+// The ends of the scale. They are preferences: the kernel starts with that kind of memory and may
+// continue with the other (v6.12 mm/vmscan.c, get_scan_count, isolate_folios). Without swap space
+// it can reclaim only page cache.
 const (
 	SwappinessFile Swappiness = 0   // page cache
 	SwappinessAnon Swappiness = 200 // swap-backed memory
@@ -28,8 +29,7 @@ const (
 type Reclaimer struct {
 	path string
 	fd   int
-	// noSwappiness: the kernel takes only a number of bytes. Reclaim finds this out and sets
-	// it.
+	// noSwappiness: the kernel accepts only a number of bytes. Reclaim detects and sets this.
 	noSwappiness bool
 	buf          []byte
 }
@@ -45,16 +45,16 @@ func (g *Group) OpenReclaim() (*Reclaimer, error) {
 	return &Reclaimer{path: g.file(name), fd: fd, buf: make([]byte, 0, 64)}, nil
 }
 
-// Reclaim makes the kernel reclaim bytes of memory from the group and its descendants, and
-// returns when that is done: it may block for as long as the swap device takes. memory.min and
-// memory.low of the group and its ancestors do not protect against it; only those of
-// descendants do (v6.12 mm/memcontrol.c, mem_cgroup_calculate_protection). While it runs the
-// group cannot be removed, and a process that tries holds the lock that cgroup.kill of any
-// group needs (kernfs_drain below cgroup_mutex): request little at a time.
+// Reclaim makes the kernel reclaim the given number of bytes from the group and its descendants,
+// and returns when that is done. It may block as long as the swap device needs. Only memory.min and
+// memory.low of descendants protect memory from this reclaim, not those of the group or its
+// ancestors (v6.12 mm/memcontrol.c, mem_cgroup_calculate_protection). While the reclaim runs, the
+// group cannot be removed. A process that tries to remove it holds the lock that cgroup.kill of any
+// group needs (kernfs_drain below cgroup_mutex). Therefore request little at a time.
 //
-// ErrNothingLeft: it reclaimed less. ErrVanished: the group is gone. A call interrupted by a
-// signal is no error; the amount it reclaimed is unknown. If the kernel rejects the swappiness
-// (v6.1 knows none), Reclaim omits it from then on.
+// ErrNothingLeft: the kernel reclaimed less. ErrVanished: the group is gone. A call that a signal
+// interrupts returns no error; the reclaimed amount is then unknown. If the kernel rejects the
+// swappiness (v6.1 does not support it), Reclaim omits it from then on.
 func (r *Reclaimer) Reclaim(bytes uint64, s Swappiness) error {
 	for {
 		b := strconv.AppendUint(r.buf[:0], bytes, 10)
@@ -62,8 +62,7 @@ func (r *Reclaimer) Reclaim(bytes uint64, s Swappiness) error {
 		if named {
 			b = strconv.AppendInt(append(b, " swappiness="...), int64(s), 10)
 		}
-		// Never use package os here: a file that returns EAGAIN would wait in the netpoller for
-		// ever.
+		// Never use package os here: a file that returns EAGAIN would wait in the netpoller forever.
 		_, err := unix.Write(r.fd, b)
 		switch {
 		case err == nil || err == unix.EINTR:
@@ -80,8 +79,8 @@ func (r *Reclaimer) Reclaim(bytes uint64, s Swappiness) error {
 	}
 }
 
-// WithoutSwappiness reports whether the kernel was found to take only a number of bytes: the reclaimed
-// memory may then be anonymous or shared, and go to swap.
+// WithoutSwappiness reports whether the kernel has rejected a swappiness. The reclaimed memory may
+// then be anonymous or shared memory that goes to swap.
 func (r *Reclaimer) WithoutSwappiness() bool { return r.noSwappiness }
 
 // Close closes the descriptor.

@@ -1,13 +1,13 @@
 package cgroup
 
-// ReclaimStat holds the lines of memory.stat about memory that could be reclaimed from a group
-// and its descendants, in bytes, and about pages that were reclaimed and needed again, as
-// counts since the group was created (v6.12 mm/memcontrol.c, memory_stats;
-// Documentation/admin-guide/cgroup-v2.rst). Swap-backed memory, including tmpfs and shared
-// memory, is on the lists of anonymous memory. With the multi-generational LRU "active" means
-// the two youngest generations, and new anonymous memory starts in one of them: before the
-// kernel has searched for idle memory, none of it is inactive (v6.12 include/linux/mm_inline.h,
-// lru_gen_is_active and lru_gen_add_folio).
+// ReclaimStat holds the lines of memory.stat about memory that could be reclaimed from a group and
+// its descendants, in bytes, and about pages that were reclaimed and needed again, as counts since
+// the group was created (v6.12 mm/memcontrol.c, memory_stats;
+// Documentation/admin-guide/cgroup-v2.rst). Swap-backed memory, including tmpfs and shared memory,
+// is on the lists of anonymous memory. With the multi-generational LRU, "active" means the two
+// youngest generations, and new anonymous memory starts in one of them. It becomes inactive only
+// after the kernel has searched for idle memory (v6.12 include/linux/mm_inline.h, lru_gen_is_active
+// and lru_gen_add_folio).
 type ReclaimStat struct {
 	InactiveAnon, ActiveAnon uint64
 	InactiveFile, ActiveFile uint64
@@ -19,8 +19,8 @@ type ReclaimStat struct {
 
 const reclaimStatKeys = "inactive_anon, active_anon, inactive_file, active_file"
 
-// ParseReclaimStat parses a whole memory.stat. The four lists are required. It does not
-// allocate.
+// ParseReclaimStat parses a whole memory.stat. The sizes of the four lists are required. It does
+// not allocate.
 func ParseReclaimStat(b []byte, out *ReclaimStat) error {
 	*out = ReclaimStat{}
 	const all, anon, file = 15, 16, 32

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// recordedFiles are the files of a group that this package reads, watches or probes, and some
-// more that help a reader of the record. Files that a kernel or a group does not have are left
+// recordedFiles are the files of a group that this package reads, watches or probes, and further
+// files that help people who read the record. Files that a kernel or a group does not have are left
 // out.
 var recordedFiles = strings.Fields(`
 	cgroup.controllers cgroup.events cgroup.procs cgroup.stat memory.current memory.stat memory.max memory.events
@@ -23,14 +23,14 @@ const (
 	maxRecordedFile   = 256 << 10
 )
 
-// ErrTooMany: the record would exceed the maximum number of groups. The groups visited until
-// then are complete.
+// ErrTooMany: the record would exceed the maximum number of groups. The groups visited before that
+// are complete.
 var ErrTooMany = errors.New("too many cgroups")
 
-// Record visits each of these files of a group and, if below is set, of all its descendants, by
-// its path below the root: enough to create a tree for OpenTree. It visits groups level by
-// level, so that many groups in one of them do not hide its siblings. The content is valid
-// during the call.
+// Record visits each of recordedFiles and recordedEmpty of a group and, if below is set, of all its
+// descendants. visit gets the path below the root; the result is enough to create a tree for
+// OpenTree. Record visits groups level by level, so that many descendants of one group do not hide
+// its siblings. content is valid during the call.
 func (fs *FS) Record(name string, below bool, visit func(path string, content []byte)) error {
 	buf := make([]byte, maxRecordedFile)
 	var tooMany error
@@ -65,7 +65,7 @@ func childPrefix(group string) string {
 	return group + "/"
 }
 
-// recordGroup visits the files of one group; none if it has vanished.
+// recordGroup visits the files of one group. It visits none if the group has vanished.
 func (fs *FS) recordGroup(name string, buf []byte, visit func(path string, content []byte)) error {
 	g, err := fs.Group(name)
 	if errors.Is(err, ErrVanished) {

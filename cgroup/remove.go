@@ -19,10 +19,10 @@ const (
 	removeGroups = 4096
 )
 
-// RemoveEmpty removes a cgroup and its descendants if none has a live process: rmdir, from the
-// bottom up, which fails with EBUSY for a group that is populated by then (v6.12
-// kernel/cgroup/cgroup.c cgroup_destroy_locked). A cgroup that is gone is no error. name must
-// not be the root.
+// RemoveEmpty removes a cgroup and its descendants if none has a live process. It calls rmdir from
+// the bottom up, which fails with EBUSY for a group that has a process by then (v6.12
+// kernel/cgroup/cgroup.c cgroup_destroy_locked). A cgroup that is gone is no error. name must not
+// be the root.
 func (fs *FS) RemoveEmpty(name string) error {
 	name = strings.Trim(name, "/")
 	if name == "" {
@@ -47,8 +47,8 @@ func (fs *FS) RemoveEmpty(name string) error {
 	return fmt.Errorf("remove cgroup %s: %w", fs.join(name), err)
 }
 
-// removeTree removes a cgroup after its descendants; left is the number that may still be
-// removed.
+// removeTree removes the descendants of a cgroup and then the cgroup. left is the number of cgroups
+// that may still be removed.
 func (fs *FS) removeTree(name string, levels int, left *int) error {
 	if levels == 0 || *left == 0 {
 		return fmt.Errorf("more than %d levels or %d groups", removeLevels, removeGroups)

@@ -7,8 +7,8 @@ import (
 )
 
 // walkDepth is the depth of a walk below a group: a pod's children are its containers, and a
-// container may have created groups below its own. The kernel sets no limit unless
-// cgroup.max.depth is set.
+// container may have created groups below its own. The kernel has no limit unless cgroup.max.depth
+// is set.
 const walkDepth = 32
 
 // Walker visits a group and its descendants. It reuses its buffers, about 20 KiB, so that a
@@ -19,15 +19,15 @@ type Walker struct {
 
 // level is one directory on the path from the top to the current group.
 type level struct {
-	group Group     // its descriptor can be listed
-	rest  []byte    // of buf: entries read and not visited yet
+	group Group     // its descriptor can be used for listing
+	rest  []byte    // the part of buf with entries that are not visited yet
 	buf   [512]byte // at least one entry: 19 bytes and a name of up to 255
 }
 
-// Walk calls visit for g and every descendant, parents first. The Group is the walk's own and
-// valid until visit returns; errors name it by the path of g. A group that vanishes meanwhile
-// is skipped, and one created meanwhile may be: a caller that needs all of them walks again.
-// deep reports that groups more than 32 levels down were skipped. visit ends the walk by
+// Walk calls visit for g and every descendant, parents first. The Group belongs to the walk and is
+// valid until visit returns; its errors contain the path of g. A group that vanishes meanwhile is
+// skipped, and a group created meanwhile may be skipped: a caller that needs all groups walks
+// again. deep reports that groups more than 32 levels down were skipped. visit ends the walk by
 // returning false.
 func (w *Walker) Walk(g *Group, visit func(*Group) bool) (deep bool) {
 	depth := -1
@@ -73,7 +73,8 @@ func (w *Walker) Walk(g *Group, visit func(*Group) bool) (deep bool) {
 	return deep
 }
 
-// openDirectory opens a directory for listing; -1: it is gone, or not a directory.
+// openDirectory opens a directory for listing; -1: the directory is gone, or the name is not a
+// directory.
 func openDirectory(dir int, name []byte) int {
 	var text [256]byte
 	if len(name) >= len(text) {

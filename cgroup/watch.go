@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// maxFiles bounds the open descriptors, in addition to three of the Watcher's own.
+	// maxFiles is the maximum number of descriptors of watches.
 	maxFiles = 2048
-	// pace is the pause between two rounds of the thread while events arrive in a row: events
-	// during the pause become one wake. A first event never waits.
+	// pace is the pause between two rounds of the thread during a series of events: the events of one
+	// pause cause one wake. The first event of a series never waits.
 	pace = time.Millisecond
 )
 
@@ -23,20 +23,20 @@ const (
 // event files of cgroups. Its owner runs Wait on a separate goroutine, takes Wakes, and calls
 // Close. Any goroutine may call the other methods; none of them waits for an event.
 //
-// If a resource is refused (a descriptor, a short window, the priority), the Watcher works
-// without it and reports that once: see Refusals.
+// If the kernel refuses a resource (a descriptor, a short window, the priority), the Watcher works
+// without that resource and reports the refusal once (Refusals).
 type Watcher struct {
 	fileLimit    int  // maxFiles; lower in a test
 	keepPriority bool // tests: do not raise the priority of the waiting thread
 	epoll        int
-	signal       int // eventfd: Close
+	signal       int // eventfd with which Close ends Wait
 	wakes        chan struct{}
 
 	mu       sync.Mutex // guards the rest; held for a few microseconds at most, never across an open
 	groups   map[string]*watched
 	sources  []source // by the number in the epoll event
 	free     []int32  // unused numbers of sources
-	files    int      // descriptors held
+	files    int      // number of open descriptors of watches
 	slot     slot
 	refusals []error
 	reported map[string]bool // refusals reported before
@@ -60,13 +60,14 @@ type watched struct {
 type source struct {
 	fd   int // -1: not used
 	kind WatchEvents
-	// of this number, so that an event of a removed source is not attributed to its successor
+	// distinguishes sources with the same number, so that an event of a removed source is not
+	// attributed to the next one
 	generation int32
 	of         *watched
-	rearm      bool // by a read
+	rearm      bool // a read must rearm the notification
 }
 
-// NewWatcher makes a Watcher without watches. Close it.
+// NewWatcher returns a Watcher without watches. Call Close.
 func NewWatcher() (*Watcher, error) {
 	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
@@ -89,8 +90,8 @@ func NewWatcher() (*Watcher, error) {
 		reported: map[string]bool{}, waitDone: make(chan struct{})}, nil
 }
 
-// Wait waits for events until Close, and returns an error only if a system call fails. It keeps
-// its thread, with a raised priority if allowed. Call it once.
+// Wait waits for events until Close, and returns an error only if a system call fails. It runs on a
+// thread of its own, with raised priority if allowed. Call it once.
 func (w *Watcher) Wait() error {
 	w.mu.Lock()
 	if w.closed || w.running {
@@ -117,7 +118,7 @@ func (w *Watcher) Wait() error {
 	return w.loop()
 }
 
-// loop is Wait on its thread. It does not allocate.
+// loop waits for events on the calling thread until Close. It does not allocate.
 func (w *Watcher) loop() error {
 	var events [128]unix.EpollEvent
 	var buf [4096]byte
@@ -165,7 +166,7 @@ func (w *Watcher) round(now time.Time, events []unix.EpollEvent, buf []byte, dea
 		}
 		dead = w.takeEvent(now, number, s, events[i].Events, buf, dead)
 	}
-	w.notify() // once a round: one wake covers all events
+	w.notify() // once per round: one wake covers all events
 	return dead, false
 }
 
@@ -213,16 +214,16 @@ func (w *Watcher) notify() {
 // Wakes returns a channel with one slot: a value means that Take has events.
 func (w *Watcher) Wakes() <-chan struct{} { return w.wakes }
 
-// Take moves all events since its last call into out, and reports whether there were any. It
-// does not allocate.
+// Take moves all events since its last call into out, and reports whether out has events. It does
+// not allocate.
 func (w *Watcher) Take(out *Wake) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.slot.take(out)
 }
 
-// Refusals returns the resources that the watcher does without, each once: a call returns those
-// since the previous call. A Wake with Refused announces new ones.
+// Refusals returns the refusals since the previous call. Each refusal is returned once. A Wake with
+// Refused announces new refusals.
 func (w *Watcher) Refusals() []error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -277,7 +278,7 @@ func closeFiles(fds []int) {
 	}
 }
 
-// exhausted reports whether an error means that the limit of descriptors, watches or memory is
+// exhausted reports whether an error means that a limit of descriptors, watches or memory is
 // reached.
 func exhausted(err error) bool {
 	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOSPC) ||

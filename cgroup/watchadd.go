@@ -29,11 +29,11 @@ var eventFiles = [...]struct {
 // nodeKey is the key of AddNode's watch.
 const nodeKey = ""
 
-// Add watches a cgroup under a key, a pod's UID, and returns the events that are watched: files
-// that the cgroup lacks (its controller is off, the kernel is old) and refused ones are left
-// out. It replaces a previous watch under the key, but does nothing if that is of the same
-// cgroup. The group may be closed afterwards. ErrVanished: the cgroup was removed meanwhile and
-// is not watched.
+// Add watches a cgroup under a key, such as a pod's UID, and returns the events that are watched.
+// Files that the cgroup lacks (its controller is disabled, the kernel is old) and refused files are
+// left out. Add replaces a previous watch under the key, but does nothing if that watch is of the
+// same cgroup. The caller may close the group afterwards. ErrVanished: the cgroup was removed
+// meanwhile and is not watched.
 func (w *Watcher) Add(key string, g *Group, watch Watch) (WatchEvents, error) {
 	if key == nodeKey {
 		return 0, fmt.Errorf("watch cgroup %s: no key", g.file(""))
@@ -119,8 +119,8 @@ func (w *Watcher) kinds(of *watched) (got WatchEvents) {
 	return got
 }
 
-// Remove ends the watch of a key. Its earlier events may still be in the next Wake. Removing a
-// trigger of an existing cgroup takes some 10 ms.
+// Remove ends the watch of a key. The next Wake may still contain earlier events of the key.
+// Removing a trigger of an existing cgroup takes some 10 ms.
 func (w *Watcher) Remove(key string) {
 	var dead []int
 	w.mu.Lock()
@@ -132,8 +132,8 @@ func (w *Watcher) Remove(key string) {
 	closeFiles(dead)
 }
 
-// Keep ends the watch of every cgroup with a key that wanted rejects. The kernel does not
-// report the removal of an event file's cgroup, so the loop that lists the cgroups calls Keep.
+// Keep ends the watch of each cgroup with a key for which wanted returns false. The kernel sends no
+// event when a watched cgroup is removed, so the loop that lists the cgroups calls Keep.
 func (w *Watcher) Keep(wanted func(key string) bool) {
 	var dead []int
 	w.mu.Lock()
@@ -162,8 +162,8 @@ func closeOpened(opened []opening) {
 	}
 }
 
-// openEvents opens an event file and reads it once: before the first read the kernel reports it
-// as changed (kernfs: of->event starts behind).
+// openEvents opens an event file and reads it once, because the kernel reports the file as changed
+// before the first read (kernfs: of->event starts behind).
 func (w *Watcher) openEvents(g *Group, name string) (opening, error) {
 	fd, err := g.openFile(name, unix.O_RDONLY)
 	if err != nil {
@@ -177,9 +177,9 @@ func (w *Watcher) openEvents(g *Group, name string) (opening, error) {
 	return opening{fd: fd, events: unix.EPOLLPRI, rearm: true}, nil
 }
 
-// openError classifies the error of opening one source. nil: continue without it (reported as a
-// refusal, if the cgroup could have it); ErrVanished: the whole cgroup is gone; any other: the
-// call is invalid.
+// openError classifies the error of opening one source. nil: continue without the source (reported
+// as a refusal, unless the cgroup lacks the file). ErrVanished: the whole cgroup is gone. Any other
+// error: the call is invalid.
 func (w *Watcher) openError(verb string, err error) error {
 	switch {
 	case errors.Is(err, ErrVanished), errors.Is(err, errTrigger):
@@ -195,8 +195,8 @@ func (w *Watcher) openError(verb string, err error) error {
 	return nil
 }
 
-// causeOf returns an error without the path, so that it is reported once and not for each
-// cgroup.
+// causeOf returns an error without the path, so that the same error of several cgroups is reported
+// once.
 func causeOf(err error) error {
 	if errno := unix.Errno(0); errors.As(err, &errno) {
 		return errno
@@ -287,8 +287,8 @@ func (w *Watcher) drop(of *watched, dead []int) []int {
 	return dead
 }
 
-// dropSource removes one descriptor from the epoll. w.mu is held, so that it is not read
-// meanwhile or later: it is no longer among the sources.
+// dropSource removes one descriptor from the epoll and from the sources, so that it is not read any
+// more. w.mu is held.
 func (w *Watcher) dropSource(number int32, dead []int) []int {
 	s := &w.sources[number]
 	_ = unix.EpollCtl(w.epoll, unix.EPOLL_CTL_DEL, s.fd, nil)

@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AddFile reports an event descriptor (eventfd(2)) under a key as if its pids.events had
-// changed, for tests of the loop that have no real cgroup. The caller keeps the descriptor. It
-// replaces a previous watch under the key.
+// AddFile watches an event descriptor (eventfd(2)) under a key, for tests of the loop without a
+// real cgroup. Its events are reported as PIDsEventsChanged. The caller still owns the descriptor.
+// AddFile replaces a previous watch under the key.
 func (w *Watcher) AddFile(key string, fd int) error {
 	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {

@@ -10,21 +10,21 @@ type WatchEvents uint16
 // The events. The first three are pressure triggers.
 const (
 	CPUPressed    WatchEvents = 1 << iota // a cpu trigger fired
-	MemoryPressed                         // a memory trigger
-	IOPressed                             // an io trigger
-	// memory.events changed, here or in a descendant: limits that were hit, OOM kills
+	MemoryPressed                         // a memory trigger fired
+	IOPressed                             // an io trigger fired
+	// memory.events changed, of the cgroup or a descendant: limits that were hit, OOM kills
 	MemoryEventsChanged
 	// memory.events.local changed: limits of the cgroup itself
 	MemoryEventsLocalChanged
 	CgroupEventsChanged // cgroup.events changed: populated, frozen
 	PIDsEventsChanged   // pids.events changed: a fork was refused
-	// a source is gone with its cgroup, together with its pending events
+	// the cgroup of a source was removed; pending events of the source are lost
 	Ended
 	Refused // see Watcher.Refusals
 )
 
-// maxWoken is the number of keys that a Wake names. More at the same time are a storm; the loop
-// then looks at all groups.
+// maxWoken is the maximum number of keys in a Wake. With more keys at the same time, the loop reads
+// all groups.
 const maxWoken = 64
 
 // KeyEvents holds the events of one key.
@@ -38,19 +38,19 @@ type Wake struct {
 	First    time.Time           // time of the first event, as seen by the watcher's thread
 	What     WatchEvents         // events of any key
 	Events   uint64              // number of events
-	Overflow bool                // more keys than fit: look at all groups
-	N        int                 // of Keys
+	Overflow bool                // more than maxWoken keys: read all groups
+	N        int                 // number of Keys
 	Keys     [maxWoken]KeyEvents // in the order of their first event
 }
 
-// slot collects the next Wake. Each key stores its index in it, so that an event costs the same
-// for any number of keys.
+// slot collects the next Wake. Each watched key stores its index in that Wake, so that the cost of
+// an event does not depend on the number of keys.
 type slot struct {
 	wake  Wake
 	epoch uint64 // number of wakes taken; watched.slotIndex is valid only if watched.epoch is one more
 }
 
-// add adds an event; of nil: without a key.
+// add adds an event of a watched key; of is nil for an event without a key.
 func (s *slot) add(now time.Time, of *watched, what WatchEvents) {
 	if s.wake.Events == 0 {
 		s.wake.First = now

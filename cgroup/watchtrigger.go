@@ -8,18 +8,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Trigger causes a wake after tasks stalled for Stall within a Window, at most once per window
+// Trigger causes a wake when tasks have stalled for Stall within a Window, at most once per window
 // (Documentation/accounting/psi.rst).
 //
-// Set triggers on the node and on long-lived cgroups (kubepods and those of the QoS classes),
-// never on a pod's. Setting one while its cgroup is removed crashes the kernel: 6.12.117 did
-// within 400 such races (page fault at an address equal to the trigger's threshold in
-// nanoseconds). Also, the removal of a cgroup with a trigger waits for an RCU grace period, 10
-// ms on a quiet machine, and delays the runtime (v6.12 kernel/sched/psi.c,
-// psi_trigger_destroy).
+// Set triggers on the node and on long-lived cgroups (kubepods and the cgroups of the QoS classes),
+// never on a pod's cgroup. Setting a trigger while the cgroup is being removed crashes the kernel:
+// 6.12.117 did within 400 such races (page fault at an address equal to the trigger's threshold in
+// nanoseconds). Also, the removal of a cgroup with a trigger waits for an RCU grace period, 10 ms
+// on a quiet machine, and delays the runtime (v6.12 kernel/sched/psi.c, psi_trigger_destroy).
 type Trigger struct {
 	Resource Resource
-	Full     bool          // all tasks stalled at the same time; else at least one did
+	Full     bool          // all tasks stalled at the same time; false: at least one task stalled
 	Stall    time.Duration // more than 0, at most Window; the kernel counts microseconds
 	Window   time.Duration // 500 ms to 10 s
 }
@@ -29,8 +28,8 @@ const (
 	// v6.1 kernel/sched/psi.c, WINDOW_MIN_US; 6.12 accepts shorter ones too
 	minWindow = 500 * time.Millisecond
 	maxWindow = 10 * time.Second
-	// plainWindow divides every window allowed without CAP_SYS_RESOURCE: the worker of the
-	// averages serves those (v6.12 psi_trigger_create).
+	// plainWindow: without CAP_SYS_RESOURCE, a window must be a multiple of this, because the
+	// kernel's worker for averages serves such triggers (v6.12 psi_trigger_create).
 	plainWindow = 2 * time.Second
 )
 
@@ -59,8 +58,8 @@ func (t Trigger) validate() error {
 	return nil
 }
 
-// plain returns the nearest trigger that needs no privilege: its window is the next multiple of
-// 2 s, its share of stall the same.
+// plain returns the nearest trigger that needs no privilege: the window is the next multiple of 2
+// s, and the share of time stalled is the same.
 func (t Trigger) plain() Trigger {
 	window := (t.Window + plainWindow - 1) / plainWindow * plainWindow
 	t.Stall = t.Stall * time.Duration(window/time.Microsecond) / (t.Window / time.Microsecond)
@@ -70,9 +69,9 @@ func (t Trigger) plain() Trigger {
 
 func (t Trigger) kind() WatchEvents { return CPUPressed << t.Resource }
 
-// openTrigger opens a pressure file and sets a trigger in it, which exists as long as the
-// descriptor. If the kernel rejects a window without CAP_SYS_RESOURCE, this and all later
-// triggers use one that needs no privilege, and the Watcher reports a refusal.
+// openTrigger opens a pressure file and sets a trigger, which exists until the descriptor is
+// closed. If the kernel rejects the window because CAP_SYS_RESOURCE is missing, this and all later
+// triggers use a window that needs no privilege, and the Watcher reports a refusal.
 func (w *Watcher) openTrigger(t Trigger, open func() (int, error)) (opening, error) {
 	if err := t.validate(); err != nil {
 		return opening{}, err
@@ -111,7 +110,7 @@ func (w *Watcher) openTrigger(t Trigger, open func() (int, error)) (opening, err
 	return opening{}, fmt.Errorf("write trigger %q: %w", t, err)
 }
 
-// writeTrigger writes the line with the byte that the kernel takes as its terminator.
+// writeTrigger writes the line and a terminating byte, which the kernel requires.
 func writeTrigger(fd int, t Trigger) error {
 	for {
 		if _, err := unix.Write(fd, append([]byte(t.line()), 0)); err != unix.EINTR {

@@ -6,17 +6,17 @@ import (
 	"io"
 )
 
-// maxPath bounds the length of the two paths of a mount: its root and its mount point. TooLong,
-// which is no valid path, replaces a longer one.
+// maxPath is the maximum length of each of the two paths of a mount: its root and its mount point.
+// TooLong, which is no valid path, replaces a longer path.
 const (
 	maxPath = 4096
 	TooLong = "//"
 )
 
-// Mounts returns a reader of a mountinfo (proc_pid_mountinfo(5)) for a parser that fails on any
-// line longer than bufio.MaxScanTokenSize. A tenant that may write to a mounted directory can
-// create such a line: Mounts replaces its path and keeps the rest of the line. It leaves out a
-// line that is still too long.
+// Mounts returns a reader of a mountinfo file (proc_pid_mountinfo(5)) for a parser that fails on
+// any line longer than bufio.MaxScanTokenSize. A tenant that may write to a mounted directory can
+// create a line with a very long path. Mounts replaces such a path and keeps the rest of the line.
+// It leaves out a line that is still too long.
 func Mounts(r io.Reader) io.Reader {
 	return &mounts{in: bufio.NewReaderSize(r, 16<<10)}
 }
@@ -27,7 +27,7 @@ type mounts struct {
 	left []byte // unread part of line
 }
 
-// Read returns all lines before the first one that cannot be read.
+// Read returns all lines before the first line that cannot be read.
 func (m *mounts) Read(b []byte) (int, error) {
 	for len(m.left) == 0 {
 		if err := m.next(); err != nil {

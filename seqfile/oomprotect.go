@@ -7,33 +7,33 @@ import (
 	"syscall"
 )
 
-// unkillable is the oom_score_adj of a process that the kernel never OOM-kills (v6.12
-// mm/oom_kill.c oom_badness: OOM_SCORE_ADJ_MIN). In a memory cgroup with no other process a
-// charge then fails (mm/memcontrol.c try_charge_memcg): with ENOMEM in a system call. A page
-// fault is retried instead, so it waits until the kernel has freed the oversized buffer, which
-// is immediately. (Before 5.16, and kernels without that fix, such a fault searched the whole
-// node for a process to kill: mm/oom_kill.c pagefault_out_of_memory.)
+// unkillable is the oom_score_adj of a process that the kernel never OOM-kills (v6.12 mm/oom_kill.c
+// oom_badness: OOM_SCORE_ADJ_MIN). If the memory cgroup has no other process, a charge above the
+// limit then fails (mm/memcontrol.c try_charge_memcg). In a system call it fails with ENOMEM. A
+// page fault is retried until the kernel has freed the oversized buffer, which it does immediately.
+// (Before 5.16, such a page fault searched the whole node for a process to kill: mm/oom_kill.c
+// pagefault_out_of_memory.)
 var unkillable = []byte("-1000")
 
-// protection is the state of this process' protection from OOM kills.
+// protection is the state of this process's protection from OOM kills.
 var protection struct {
 	sync.Mutex
-	files int // open files
-	// this process' oom_score_adj while it is protected; opened in advance, because later there
-	// may be no memory for it
+	files int // number of open Files
+	// /proc/self/oom_score_adj while the process is protected; kept open, because later no memory may
+	// be left to open it
 	score  *os.File
-	before []byte // previous value
+	before []byte // previous oom_score_adj
 }
 
-// protect keeps the kernel from OOM-killing this process, until unprotect. The setting ends
-// with the process. If it is denied (CAP_SYS_RESOURCE is missing), files are read without it.
+// protect keeps the kernel from OOM-killing this process, until unprotect. If the kernel denies
+// that (CAP_SYS_RESOURCE is missing), files are read without protection.
 func protect() {
 	protection.Lock()
 	defer protection.Unlock()
 	if protection.files++; protection.files > 1 {
 		return
 	}
-	syscall.ForkLock.RLock() // a child started now would inherit it
+	syscall.ForkLock.RLock() // start no child now, because it would inherit the setting
 	if protection.score != nil {
 		return // the previous value could not be restored
 	}
@@ -67,7 +67,7 @@ func unprotect() {
 		return
 	}
 	if _, err := protection.score.Write(protection.before); err != nil {
-		return // the next call restores it
+		return // the next call restores the value
 	}
 	protection.score.Close()
 	protection.score, protection.before = nil, nil

@@ -1,16 +1,16 @@
-// Package seqfile reads files of /proc in which a tenant can make a line very long: with a path
-// that it has mounted, or locks that it holds.
+// Package seqfile reads files of /proc in which a tenant can make a line very long, for example by
+// mounting a very long path.
 //
 //	seqfile.go    File: an open file
 //	oomprotect.go protection of the process from OOM kills while such a file is open
-//	mounts.go     Mounts: a mountinfo with lines short enough for its parser
+//	mounts.go     Mounts: a mountinfo file with lines short enough for its parser
 //
-// The kernel builds each line as a whole, in a buffer that it doubles until the line fits
-// (v6.12 fs/seq_file.c seq_read_iter), even if little of it is read. The buffer is charged to
-// the reader's memory cgroup (seq_buf_alloc: GFP_KERNEL_ACCOUNT). For a path of 33 MB - 33,000
-// directories with names of newlines - it is 64 MiB: the agent's whole memory limit. So while
-// such a file is open the kernel may not OOM-kill this process: then the cgroup has no process
-// to kill, the charge fails, and the line cannot be read.
+// The kernel builds each line as a whole, in a buffer that it doubles until the line fits (v6.12
+// fs/seq_file.c seq_read_iter), even if little of it is read. The buffer is charged to the reader's
+// memory cgroup (seq_buf_alloc: GFP_KERNEL_ACCOUNT). For a path of 33 MB (33,000 nested directories
+// with names of newlines) the buffer has 64 MiB, the agent's whole memory limit. While such a file
+// is open, this process is therefore protected from OOM kills: the cgroup then has no process to
+// kill, the charge fails, and only the line cannot be read.
 package seqfile
 
 import (
@@ -21,13 +21,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrLong: the next line needs more memory than is left. All lines before it were read; those
-// after it cannot be.
+// ErrLong: the next line needs more memory than is left. The lines before it were read; the lines
+// after it cannot be read.
 var ErrLong = errors.New(
 	"line too long for the memory that is left: the rest of the file is not read")
 
-// File is an open file. The buffer of its last line stays allocated until Close, so do not keep
-// it open.
+// File is an open file. The kernel keeps the buffer of the last line until Close, so do not keep a
+// File open.
 type File struct{ f *os.File }
 
 // Open opens a file for reading.
@@ -49,7 +49,7 @@ func OpenAt(dir int, name string) (*File, error) {
 	}
 }
 
-// Read reads like os.File. ErrLong is final.
+// Read reads like os.File.Read. After ErrLong all further reads fail too.
 func (f *File) Read(b []byte) (int, error) {
 	n, err := f.f.Read(b)
 	if errors.Is(err, unix.ENOMEM) {
@@ -58,7 +58,8 @@ func (f *File) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Close must be called exactly once. Closing a file that was only read has no error to report.
+// Close closes the file. It must be called exactly once. It returns no error, because the file was
+// only read.
 func (f *File) Close() {
 	_ = f.f.Close()
 	unprotect()

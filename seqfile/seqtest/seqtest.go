@@ -1,7 +1,6 @@
-// Package seqtest provides the setup for tests of long lines in /proc: a directory with a very
-// long path, a thread that has it mounted, and a memory cgroup for the reading process. Memory
-// that the kernel allocates for a reader shows only in its cgroup's figures, not in the
-// process'.
+// Package seqtest provides the setup for tests of long lines in /proc: a directory with a very long
+// path, a thread that has it mounted, and a memory cgroup for the reading process. Memory that the
+// kernel allocates for a reader is counted only in its cgroup, not in the process.
 package seqtest
 
 import (
@@ -22,14 +21,14 @@ import (
 	"jettison/internal/base/race"
 )
 
-// levels is the depth of directories with names of 255 newlines, each of which is four
-// characters in a line: together a line of 33 MB with a buffer of 64 MiB.
+// levels is the number of nested directories. Their names have 255 newlines, each of which is
+// written as four characters in a line: together a line of 33 MB, which needs a buffer of 64 MiB.
 const levels = 33_000
 
 var name = strings.Repeat("\n", 255)
 
-// Deep creates directories in memory so deep that the kernel's path of the lowest is 33 MB. It
-// removes them when the test ends.
+// Deep creates directories in memory, nested so deep that the kernel writes the path of the lowest
+// with 33 MB. It removes them when the test ends.
 func Deep(t testing.TB) (dir int) {
 	t.Helper()
 	dir, _ = deep(t)
@@ -112,8 +111,8 @@ func Mounted(t testing.TB) (thread string) {
 	return thread
 }
 
-// onThread runs f on a thread that ends with it. It avoids the main thread, which would keep
-// its own namespace, visible as the process'.
+// onThread runs f on a thread that ends with f. It avoids the main thread, because /proc/PID would
+// show the main thread's namespace as that of the process.
 func onThread(f func()) {
 	go func() {
 		runtime.LockOSThread() // never unlocked, except the main thread
@@ -126,8 +125,8 @@ func onThread(f func()) {
 	}()
 }
 
-// mount mounts the lowest directory on another one. It opens the directory in this namespace,
-// because one of another namespace cannot be mounted.
+// mount mounts the lowest directory on another directory. It opens the directory in this namespace,
+// because a directory of another namespace cannot be mounted.
 func mount(base, on string) error {
 	dir, err := unix.Open(base, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	for range levels {
@@ -145,14 +144,14 @@ func mount(base, on string) error {
 	return unix.Mount("/proc/thread-self/fd/"+strconv.Itoa(dir), on, "", unix.MS_BIND, "")
 }
 
-// Environment variables that tell the process in the cgroup its role.
+// Environment variables with the role of the process in the cgroup.
 const (
 	groupVariable    = "JETTISON_TEST_GROUP"
 	argumentVariable = "JETTISON_TEST_ARGUMENT"
 )
 
-// Inside reports whether this process is the one that Within started, and returns its argument.
-// It moves the process into the cgroup, so that its memory counts from then on.
+// Inside reports whether Within started this process, and returns the argument. It moves the
+// process into the cgroup, so that its memory is counted from then on.
 func Inside(t testing.TB) (argument string, ok bool) {
 	t.Helper()
 	group := os.Getenv(groupVariable)
@@ -174,13 +173,14 @@ func Within(t testing.TB, limit int, argument string) (out string, peak int, err
 	return within(t, group, peakFile, argument)
 }
 
-// WithinProtected is Within for code that protects itself from OOM kills (package seqfile). That
-// needs CAP_SYS_RESOURCE. Without it the test uses a version 1 cgroup with the OOM killer
-// disabled, if possible. Charges then fail as in a cgroup without a process to kill (v6.12
+// WithinProtected does the same as Within for code that protects itself from OOM kills (package
+// seqfile), which needs CAP_SYS_RESOURCE. Without it the test uses a version 1 cgroup with the OOM
+// killer disabled, if possible. Charges then fail as in a cgroup without a process to kill (v6.12
 // mm/memcontrol-v1.c memcg1_oom_prepare), but the protection itself is not tested.
 func WithinProtected(t testing.TB, limit int, argument string) (out string, peak int, err error) {
 	t.Helper()
-	// Without OOM kills, allocations of the Go runtime fail too, and the runtime exits: that result is no evidence about the reader.
+	// Without OOM kills, allocations of the Go runtime fail too, and the runtime exits: that result
+	// is no evidence about the reader.
 	for try := 0; ; try++ {
 		out, peak, err = withinProtected(t, limit, argument)
 		if err == nil || try == maxTries || !endedByGo(out, err) {
@@ -189,8 +189,8 @@ func WithinProtected(t testing.TB, limit int, argument string) (out string, peak
 	}
 }
 
-// endedByGo reports whether the process ended because the Go runtime itself got no memory: it
-// printed so, a page it had requested was missing, or it had no memory left to print.
+// endedByGo reports whether the process ended because the Go runtime itself got no memory: the
+// runtime printed so, a page was missing, or no memory was left to print.
 func endedByGo(out string, err error) bool {
 	for _, text := range []string{"fatal error: runtime: out of memory",
 		"\nSIGSEGV: segmentation violation\nPC=", "\nfatal error: fault\n"} {
@@ -214,7 +214,7 @@ func withinProtected(t testing.TB, limit int, argument string) (out string, peak
 	if mayProtect(t) {
 		return within(t, group, peakFile, argument)
 	}
-	// version 2 has no such file
+	// cgroup v2 has no such file
 	if err := os.WriteFile(filepath.Join(group, "memory.oom_control"), []byte("1"), 0); err != nil {
 		t.Skip("NOT TESTED: CAP_SYS_RESOURCE is missing, and no cgroup without an OOM killer is available: ", err)
 	}
@@ -235,7 +235,7 @@ func withinProtected(t testing.TB, limit int, argument string) (out string, peak
 				tick.Stop()
 				return
 			case <-tick.C:
-				if set(limit) == nil { // back to the limit, if that much is free
+				if set(limit) == nil { // back to the limit, if the usage allows
 					more = 0
 				}
 				more += 4096

@@ -13,9 +13,10 @@
 //	node.go          node data that only the configuration changes: name, labels, taints
 //	count.go         counts and latency of the gate's answers
 //
-// Without a kubelet the gate refuses a rejected pod. With a kubelet it refuses none, because the
-// kubelet has admitted the pod and would retry forever: the decision is counted and logged. Unknown
-// facts reject no pod. A stale snapshot, of a loop that hangs, admits every pod.
+// Without a kubelet the gate refuses to start a rejected pod. With a kubelet, or in a dry run, it
+// only counts and logs the rejection: the kubelet has admitted the pod and would retry forever. An
+// unknown fact never rejects a pod. While the snapshot is stale, because the loop hangs, the gate
+// admits every pod.
 package admission
 
 import (
@@ -35,18 +36,18 @@ import (
 	"jettison/stats"
 )
 
-// staleAfter is the age at which a snapshot stops deciding. The loop refreshes it at least once a
-// second; after a longer delay it no longer describes the node.
+// staleAfter is the time without a Publish after which the snapshot is stale. The loop publishes at
+// least once a second; after a longer delay the snapshot no longer describes the node.
 const staleAfter = 10 * time.Second
 
-// ErrUnknown reports that the agent has not read the node yet, or not for staleAfter.
+// ErrUnknown reports that no snapshot was published yet, or none for staleAfter.
 var ErrUnknown = errors.New("node state unknown: the agent has not read the node for 10s")
 
 // Preemptor frees resources for critical pods by stopping other pods. Its methods are safe for
 // concurrent use.
 type Preemptor interface {
-	// OnAdmitted reports a critical pod that was admitted while room is reserved for others, some of
-	// which it may outrank. It must not block.
+	// OnAdmitted reports a pod that the gate admitted while resources are reserved for other pods.
+	// A critical pod may outrank some of these. OnAdmitted must not block.
 	OnAdmitted(p admit.PodAttributes)
 	// RequestPreemption requests preemption for a pod, critical or not, that the gate refused only for
 	// short resources. The pod's priority is known. It must not block, because the runtime waits. The
@@ -64,13 +65,13 @@ var ErrNoPreemption = errors.New("this agent does not preempt")
 // Admission decides on pods from the latest Snapshot. It is safe for concurrent use; New creates
 // one.
 type Admission struct {
-	policy    atomic.Pointer[eviction.Policy]
-	preemptor atomic.Pointer[Preemptor] // nil: no preemption
-	snapshot  atomic.Pointer[Snapshot]  // nil: none yet
-	began     time.Time
-	seen      atomic.Int64 // the loop's last Publish, in nanoseconds since began
-	counts    counts
-	refusals  chan Refusal
+	policy      atomic.Pointer[eviction.Policy]
+	preemptor   atomic.Pointer[Preemptor] // nil: no preemption
+	snapshot    atomic.Pointer[Snapshot]  // nil: none yet
+	began       time.Time
+	publishedAt atomic.Int64 // the loop's last Publish, in nanoseconds since began
+	counts      counts
+	refusals    chan Refusal
 
 	mu           sync.Mutex
 	admittedPods admittedPods
@@ -99,7 +100,7 @@ type Refusal struct {
 
 // fresh returns the snapshot, or nil if it is missing or stale.
 func (a *Admission) fresh(now time.Time) *Snapshot {
-	if s := a.snapshot.Load(); s != nil && now.Sub(a.began)-time.Duration(a.seen.Load()) < staleAfter {
+	if s := a.snapshot.Load(); s != nil && now.Sub(a.began)-time.Duration(a.publishedAt.Load()) < staleAfter {
 		return s
 	}
 	return nil
@@ -133,7 +134,7 @@ func (a *Admission) Refuse(now time.Time, sandbox *cri.PodSandbox, container str
 	}
 	incoming := a.resolvePod(s, sandbox)
 	n := a.state(now, s)
-	if !incoming.tolerationsKnown { // its tolerations are unknown
+	if !incoming.tolerationsKnown {
 		n.Taints = nil
 	}
 	failures := admit.Failures(incoming.PodAttributes, n)
@@ -165,10 +166,10 @@ func (a *Admission) Refuse(now time.Time, sandbox *cri.PodSandbox, container str
 }
 
 // reserve reserves the resources of an admitted pod, and drops the reservation of a rejected one.
-func (a *Admission) reserve(now time.Time, p *incomingPod, letIn bool) {
+func (a *Admission) reserve(now time.Time, p *incomingPod, admitted bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if letIn {
+	if admitted {
 		a.admittedPods.keep(now, admit.HeldBy(p.PodAttributes))
 	} else {
 		a.admittedPods.drop(string(p.Pod.UID))
@@ -186,7 +187,7 @@ func onlyResourcesShort(failures []admit.Failure) bool {
 }
 
 // shortByTrusted reports whether all short resources are also short by the requests that preemption
-// trusts. Otherwise pods would be stopped and the pod would still be rejected.
+// trusts. If one is not, preemption would stop pods, and the pod would still be rejected.
 func (p *incomingPod) shortByTrusted(failures []admit.Failure) bool {
 	held := admit.HeldBy(*p.preemptAs)
 	return !slices.ContainsFunc(failures, func(f admit.Failure) bool {
@@ -194,14 +195,15 @@ func (p *incomingPod) shortByTrusted(failures []admit.Failure) bool {
 	})
 }
 
-// Left drops the reservation of a pod after its sandbox was removed.
+// SandboxRemoved drops the reservation of a pod after its sandbox was removed.
 func (a *Admission) SandboxRemoved(uid string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.admittedPods.drop(uid)
 }
 
-// Answered records how long the gate took for an answer. heldOff: it refused a pod in its hold-off.
+// RecordAnswer records how long the gate took for an answer. heldOff: the gate refused a pod in its
+// hold-off.
 func (a *Admission) RecordAnswer(took time.Duration, heldOff bool) {
 	a.counts.took.add(took)
 	if heldOff {

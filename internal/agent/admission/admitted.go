@@ -9,9 +9,9 @@ import (
 	"jettison/admit"
 )
 
-// reserveFor limits how long the resources of an admitted pod are reserved until the loop sees the
+// admittedLifetime limits how long the resources of an admitted pod are reserved until the loop sees the
 // pod, which takes some tens of milliseconds. A pod that is missing by then did not start.
-const reserveFor = 10 * time.Second
+const admittedLifetime = 10 * time.Second
 
 // maxAdmitted limits the admitted pods. The runtime starts a few at a time.
 const maxAdmitted = 256
@@ -25,8 +25,8 @@ type reservation struct {
 	until time.Time
 }
 
-// reserve reserves resources for a pod. Without a UID the loop could not match the pod, so none
-// are.
+// keep reserves resources for a pod. A pod without a UID gets no reservation, because the loop
+// could not match the pod with those of the runtime.
 func (l *admittedPods) keep(now time.Time, pod admit.Held) {
 	if pod.UID == "" {
 		return
@@ -35,16 +35,16 @@ func (l *admittedPods) keep(now time.Time, pod admit.Held) {
 	if len(*l) >= maxAdmitted {
 		*l = slices.Delete(*l, 0, 1)
 	}
-	*l = append(*l, reservation{pod, now.Add(reserveFor)})
+	*l = append(*l, reservation{pod, now.Add(admittedLifetime)})
 }
 
 func (l *admittedPods) drop(uid string) {
 	*l = slices.DeleteFunc(*l, func(k reservation) bool { return k.pod.UID == types.UID(uid) })
 }
 
-// reservations returns the node's promises plus the admitted pods. These outrank promises, because
-// the pods are about to run: no other pod may claim their room. It drops pods that the node has by
-// now, and expired ones.
+// reservations returns the node's promises plus the admitted pods. Admitted pods outrank promises,
+// because they are about to run: no other pod may claim their resources. It drops expired
+// reservations, and those of pods that n contains.
 func (l *admittedPods) reservations(now time.Time, n *admit.NodeState) []admit.Held {
 	*l = slices.DeleteFunc(*l, func(k reservation) bool {
 		return !now.Before(k.until) ||

@@ -12,10 +12,10 @@ import (
 	"jettison/stats"
 )
 
-// Ask decides on a pod for a client as the gate would. It changes nothing. Only the node's own
-// annotations on the pod's source count. A pod in its hold-off is rejected. A member of the
-// socket's group cannot claim room reserved for another pod by a priority that only the member
-// gives. The error is ErrUnknown.
+// Ask decides on a pod for a client as the gate would, and changes nothing. The caller has replaced
+// the pod's source annotations by those of the runtime or the manifest. A pod in its hold-off is
+// rejected. A member of the socket's group cannot claim resources reserved for another pod with a
+// priority that only the member provides. The only error is ErrUnknown.
 func (a *Admission) Ask(_ context.Context, pod *v1.Pod, by podstore.Role) (admit.Result, error) {
 	now := time.Now()
 	s := a.fresh(now)
@@ -46,7 +46,7 @@ func (a *Admission) trustsPriority(s *Snapshot, p *admit.PodAttributes) bool {
 		return uid != "" && string(m.UID) == uid
 	})
 	switch {
-	case manifest >= 0: // the manifest of a pod that the runtime has is its object
+	case manifest >= 0: // a manifest with the pod's UID takes precedence over objects
 		known = priorityOf(s.manifests[manifest])
 	case object != nil && !s.members[uid] &&
 		sameName(object, stats.PodReference{Namespace: p.Pod.Namespace, Name: p.Pod.Name}):
@@ -78,7 +78,7 @@ func (a *Admission) Preempt(ctx context.Context, pod *v1.Pod) (admit.Result, err
 	return (*by).Preempt(ctx, startingPod(pod))
 }
 
-// attributes returns those of a stored object. Only objects from manifests keep the source
+// attributes returns the attributes of a stored object. Only objects from manifests keep the source
 // annotation that marks a static pod.
 func attributes(object *v1.Pod) admit.PodAttributes {
 	_, manifest := object.Annotations[annotationSource]

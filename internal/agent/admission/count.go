@@ -16,7 +16,7 @@ type counts struct {
 	took                                          latency
 
 	mu      sync.Mutex
-	reasons [2]map[string]uint64 // of refused, and of observed
+	reasons [2]map[string]uint64 // counts by reason: [0] of refused pods, [1] of observed pods
 }
 
 // maxReasons limits the reasons that are counted separately: tenants name extended resources.
@@ -89,7 +89,7 @@ func (l *latency) add(d time.Duration) {
 }
 
 // state returns the count, maximum and quantiles. A quantile is the upper bound of its bucket, at
-// maxRequests a tenth too long.
+// most a tenth too long.
 func (l *latency) state() (out api.LatencyState) {
 	var buckets [len(l.buckets)]uint64
 	for i := range buckets {

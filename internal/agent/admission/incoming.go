@@ -20,8 +20,8 @@ import (
 	"jettison/stats/read/podindex"
 )
 
-// Annotations that the kubelet sets (pkg/kubelet/types/pod_update.go). The runtime has them from
-// root, which starts pods.
+// Annotations that the kubelet sets (pkg/kubelet/types/pod_update.go). The runtime receives them
+// from the process that creates the pod, which runs as root.
 const (
 	annotationSource = "kubernetes.io/config.source"
 	annotationMirror = "kubernetes.io/config.mirror"
@@ -34,16 +34,16 @@ const systemCriticalPriority = 2_000_000_000
 // incomingPod is a pod with a sandbox that the runtime is about to run.
 type incomingPod struct {
 	admit.PodAttributes
-	tolerationsKnown bool // its tolerations are known
+	tolerationsKnown bool
 	// preemptAs holds the attributes that preemption uses. nil: neither the runtime, a manifest nor an
 	// object from root gives the pod's priority.
 	preemptAs *admit.PodAttributes
 }
 
-// incomingPod collects the attributes of the pod of a sandbox. A static manifest comes first, then
+// resolvePod collects the attributes of a sandbox's pod. A static manifest takes precedence, then
 // the object with the same UID, then the runtime's data. An object with another name belongs to
 // another pod and is ignored. The QoS class is that of the cgroup where the pod will run, if the
-// runtime reports it.
+// runtime reports that class.
 func (a *Admission) resolvePod(s *Snapshot, sandbox *cri.PodSandbox) *incomingPod {
 	if sandbox.UID == "" {
 		return a.podWithoutUID(s, sandbox)
@@ -80,7 +80,7 @@ func (p *incomingPod) boundRequests(sandbox *cri.PodSandbox, class stats.QOSClas
 	held := admit.HeldBy(p.PodAttributes)
 	held.Requests = maps.Clone(held.Requests)
 	least, most := minRequests(sandbox, class), admit.Amounts(nil)
-	if byMember { // otherwise root wrote it
+	if byMember { // requests that root wrote need no upper bound
 		most = maxRequests(sandbox)
 	}
 	if !clampRequests(held.Requests, class, admit.Amounts{
@@ -99,7 +99,7 @@ func (p *incomingPod) boundRequests(sandbox *cri.PodSandbox, class stats.QOSClas
 	if resources.Requests == nil {
 		resources.Requests = v1.ResourceList{}
 	}
-	delete(pod.Spec.Overhead, v1.ResourceCPU) // it is added on top, and held.Requests includes it
+	delete(pod.Spec.Overhead, v1.ResourceCPU) // held.Requests already includes the overhead
 	delete(pod.Spec.Overhead, v1.ResourceMemory)
 	resources.Requests[v1.ResourceCPU] = *resource.NewMilliQuantity(held.Requests[v1.ResourceCPU],
 		resource.DecimalSI)
@@ -127,8 +127,8 @@ func matchManifest(s *Snapshot, index read.Index, ref stats.PodReference) *v1.Po
 }
 
 // clampRequests limits the CPU and memory requests of an object to the runtime's bounds, and
-// reports whether it changed them. Otherwise a client that may provide objects could claim the
-// whole node, or hide the usage of a pod. A pod in a BestEffort cgroup requests neither.
+// reports whether it changed them. Without the bounds a client that may provide objects could claim
+// the whole node, or hide the usage of a pod. A pod in a BestEffort cgroup requests neither.
 func clampRequests(r admit.Amounts, class stats.QOSClass,
 	least, most admit.Amounts) (changed bool) {
 	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
@@ -166,9 +166,9 @@ func maxRequests(sandbox *cri.PodSandbox) admit.Amounts {
 	return out
 }
 
-// podFromRuntime returns a pod that only the runtime describes. A pod with unknown priority that is
-// protected as a victim counts as critical here. An unknown QoS class counts as Burstable, which
-// pressure does not reject.
+// podFromRuntime returns a pod that only the runtime describes. If its priority is unknown and the
+// policy therefore protects it from eviction, the pod counts as critical. An unknown QoS class
+// counts as Burstable, which pressure does not reject.
 func (a *Admission) podFromRuntime(sandbox *cri.PodSandbox, reported *stats.PodStats) *incomingPod {
 	priority, protected := a.policy.Load().PriorityAndProtection(reported, nil)
 	out, known := &incomingPod{}, priority.OK
@@ -194,8 +194,8 @@ func (a *Admission) podFromRuntime(sandbox *cri.PodSandbox, reported *stats.PodS
 	return out
 }
 
-// podWithoutUID returns the pod of a sandbox without a UID, which was made by hand. It has no
-// object. The indexes use UIDs as keys, so it temporarily gets the UID of its cgroup.
+// podWithoutUID returns the pod of a sandbox without a UID, which was created by hand. Such a pod
+// has no object. The indexes use UIDs as keys, so the pod temporarily gets the UID of its cgroup.
 func (a *Admission) podWithoutUID(s *Snapshot, sandbox *cri.PodSandbox) *incomingPod {
 	one := *sandbox
 	one.UID = "none"
@@ -206,11 +206,12 @@ func (a *Admission) podWithoutUID(s *Snapshot, sandbox *cri.PodSandbox) *incomin
 	reported := read.NewIndex(cri.Listing{Sandboxes: []cri.PodSandbox{one}})[one.UID].FromRuntime(s.self)
 	reported.PodRef.UID = ""
 	out := a.podFromRuntime(sandbox, &reported)
-	out.preemptAs = nil // no reservation is possible without a UID, so it preempts no pod
+	out.preemptAs = nil // without a UID no reservation is possible, and so no preemption
 	return out
 }
 
-// sameName reports whether an object belongs to a pod of the runtime.
+// sameName reports whether an object can belong to a pod of the runtime: namespace and name are
+// equal where both are known.
 func sameName(object *v1.Pod, runtime stats.PodReference) bool {
 	same := func(a, b string) bool { return a == b || a == "" || b == "" }
 	return same(object.Namespace, runtime.Namespace) && same(object.Name, runtime.Name)

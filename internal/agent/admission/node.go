@@ -14,7 +14,7 @@ import (
 // Node is the node's data that only the configuration changes. The zero value knows nothing.
 type Node struct {
 	Name       string            // empty: unknown
-	Arch       string            // as Go calls it
+	Arch       string            // in Go's notation (GOARCH)
 	Configured map[string]string // labels of the configuration
 	Taints     []v1.Taint
 	Sysctls    *admit.Sysctls
@@ -22,7 +22,7 @@ type Node struct {
 }
 
 // state returns a node without pods. With a kubelet, name, labels and taints belong to the API
-// server and are unknown here. Labels are also unknown if the hostname, one of them, is.
+// server and are unknown here. Labels are also unknown without a hostname, which is one of them.
 func (n *Node) state(kubelet bool) admit.NodeState {
 	out := admit.NodeState{Sysctls: n.Sysctls, AppArmor: n.AppArmor}
 	if kubelet {

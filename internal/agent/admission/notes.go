@@ -11,8 +11,8 @@ import (
 // notes hold the reasons of failed preemptions, for the next refusal of the same pod. The loop
 // writes them, the gate reads them. The zero value is empty.
 type notes struct {
-	mu sync.Mutex
-	by map[types.UID]note // mu guards it
+	mu    sync.Mutex
+	byUID map[types.UID]note // mu guards it
 }
 
 type note struct {
@@ -24,22 +24,22 @@ type note struct {
 func (n *notes) set(now time.Time, uid types.UID, text string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	maps.DeleteFunc(n.by, func(_ types.UID, old note) bool { return !now.Before(old.until) })
+	maps.DeleteFunc(n.byUID, func(_ types.UID, old note) bool { return !now.Before(old.until) })
 	if text == "" {
-		delete(n.by, uid)
+		delete(n.byUID, uid)
 		return
 	}
-	if n.by == nil || len(n.by) >= maxNotes {
-		n.by = map[types.UID]note{}
+	if n.byUID == nil || len(n.byUID) >= maxNotes {
+		n.byUID = map[types.UID]note{}
 	}
-	n.by[uid] = note{text, now.Add(noteLifetime)}
+	n.byUID[uid] = note{text, now.Add(noteLifetime)}
 }
 
 // get returns the note on a pod; empty without one.
 func (n *notes) get(now time.Time, uid types.UID) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if old := n.by[uid]; now.Before(old.until) {
+	if old := n.byUID[uid]; now.Before(old.until) {
 		return old.text
 	}
 	return ""

@@ -65,8 +65,8 @@ func TestAMoreCriticalPodDoesNotWait(t *testing.T) {
 		}
 		now := time.Now()
 		if c.by != nil || !strings.Contains(c.line, "jettison/") {
-			asks(t, a, member, name, c.letIn)
-			asks(t, a, root, name, true)
+			checkAsk(t, a, member, name, c.letIn)
+			checkAsk(t, a, root, name, true)
 		}
 		if why := a.Refuse(now, sandbox(t, "%s", c.line), ""); (why == "") != c.letIn || len(by.uids) > 0 != c.letIn {
 			t.Errorf("%s: refusal %q, admitted %v, want admitted: %v", what, why, by.uids, c.letIn)
@@ -78,8 +78,8 @@ func TestAMoreCriticalPodDoesNotWait(t *testing.T) {
 	}
 }
 
-// request checks the answer to a client's question about the more critical pod.
-func asks(t *testing.T, a *Admission, by podstore.Role, name string, want bool) {
+// checkAsk checks the answer to a client's request for admission of the more critical pod.
+func checkAsk(t *testing.T, a *Admission, by podstore.Role, name string, want bool) {
 	t.Helper()
 	p := priority("next", systemCriticalPriority+1).Pod
 	p.Namespace, p.Name, _ = strings.Cut(name, "/")

@@ -33,8 +33,8 @@ func holdsResources(pod *read.Pod, ended func(uid, sandbox string) bool) bool {
 		slices.ContainsFunc(pod.Containers, func(c cri.Container) bool { return lives(c.SandboxID) })
 }
 
-// held returns the resources that a pod of the runtime holds, by its object, or without one by the
-// lower bounds from the runtime.
+// held returns the resources that a pod of the runtime holds: those of its object or, without an
+// object, the lower bounds from the runtime.
 func (p *Part) held(pod *read.Pod, object *v1.Pod, judged *eviction.Pod) admit.Held {
 	reported := pod.FromRuntime(p.o.Self())
 	if object != nil && !sameName(object, reported.PodRef) {
@@ -46,14 +46,14 @@ func (p *Part) held(pod *read.Pod, object *v1.Pod, judged *eviction.Pod) admit.H
 	if object != nil {
 		out = admit.HeldBy(attributes(object))
 		most := admit.Amounts(nil)
-		if p.members[reported.PodRef.UID] && !out.Static { // otherwise root wrote it
+		if p.members[reported.PodRef.UID] && !out.Static { // requests that root wrote need no upper bound
 			most = p.maxRequests(pod, &reported)
 		}
 		clampRequests(out.Requests, reported.QOSClass, least, most)
 	}
 	out.UID, out.Namespace, out.Name = types.UID(reported.PodRef.UID), reported.PodRef.Namespace,
 		reported.PodRef.Name
-	out.Created, out.Ending = reported.StartTime, false // pods sets Ending
+	out.Created, out.Ending = reported.StartTime, false // method pods sets Ending
 	if reported.QOSClass != "" {
 		out.QOS = reported.QOSClass
 	}
@@ -104,8 +104,8 @@ func (p *Part) minRequests(pod *read.Pod, reported *stats.PodStats) admit.Amount
 	return out
 }
 
-// maxRequests returns the upper bounds from the same data. After a resize the containers may be
-// larger than the sandbox states.
+// maxRequests returns the upper bounds of a pod's requests from the same data as minRequests. After
+// a resize the containers may be larger than the sandbox states.
 func (p *Part) maxRequests(pod *read.Pod, reported *stats.PodStats) admit.Amounts {
 	out := maxRequests(&pod.Sandboxes[0])
 	raise := func(name v1.ResourceName, r stats.Opt[stats.Range]) {

@@ -23,7 +23,7 @@ const (
 	maxPreemptions = 16          // preemptions in progress
 	maxQueued      = 16          // requests queued for the loop
 	maxNotes       = 64          // pods with a note on their failed preemption
-	noteLifetime   = time.Minute // lifetime of a note: a caller's retry comes well before
+	noteLifetime   = time.Minute // lifetime of a note: callers retry well before its end
 	// lifetime of a request from the gate: after that the runtime has retried the pod or dropped it
 	requestLifetime = 5 * time.Second
 )
@@ -44,13 +44,13 @@ var errKubelet = errors.New("the kubelet on this node preempts pods itself")
 type PreemptOptions struct {
 	// Enabled allows preemption for pods that the gate refused.
 	Enabled bool
-	State   func(now time.Time) (admit.NodeState, error) // of the current node
+	State   func(now time.Time) (admit.NodeState, error) // returns the node's current state
 	// Publish makes the current reservations count in decisions from now on.
 	Publish        func(now time.Time)
 	Kubelet        func() bool // a kubelet runs on this node
 	ProcessPending func()      // processes the pending events of the runtime
-	// Stop begins to stop pods, all or none; reason names the pod that needs the room. The lives are
-	// in the order of the UIDs.
+	// Stop begins to stop pods, all or none; reason names the pod that needs the resources. The
+	// returned lives follow the order of the UIDs.
 	Stop func(ctx context.Context, now time.Time, uids []string, reason string) ([]*eviction.Life,
 		error)
 	Life     func(uid string) *eviction.Life // eviction in progress; nil: none
@@ -78,7 +78,8 @@ type Preempting struct {
 	succeeded, failed uint64 // number of preemptions that succeeded and failed
 }
 
-// preemptRequest is a request of a critical pod for room.
+// preemptRequest is a request to free resources for a critical pod, or the report of an admitted
+// one.
 type preemptRequest struct {
 	pod      admit.PodAttributes
 	reply    chan answer     // one slot; nil: the caller does not wait
@@ -154,8 +155,9 @@ func (p *Preempting) OnAdmitted(pod admit.PodAttributes) {
 	}
 }
 
-// Preempt implements Preemptor. Free resources are reserved for the pod for admit.ReservationPeriod. The
-// same applies to a pod that the gate refused and that fits when the loop handles its request.
+// Preempt implements Preemptor. If the pod fits, its resources are reserved for
+// admit.ReservationPeriod. So are those of a pod that the gate refused and that fits when the loop
+// handles its request.
 func (p *Preempting) Preempt(ctx context.Context, pod admit.PodAttributes) (admit.Result, error) {
 	reply := make(chan answer, 1)
 	select {
@@ -242,8 +244,8 @@ func (p *Preempting) takeOverReservation(now time.Time, a *preemptRequest, held 
 	}
 }
 
-// begin decides on a pod and begins to stop victims. pending: the answer follows when they are
-// gone.
+// begin decides on a pod and begins to stop its victims. pending: the caller gets the answer when
+// the victims are gone.
 func (p *Preempting) begin(ctx context.Context, now time.Time,
 	a *preemptRequest) (result admit.Result, err error, pending bool) {
 	state, err := p.o.State(now)
@@ -269,8 +271,8 @@ func (p *Preempting) begin(ctx context.Context, now time.Time,
 	}
 	if m.victims, err = p.o.Stop(ctx, now, uids, "preempted for pod "+name+": "+
 		result.Message); err != nil {
-		//log: The agent could not free resources for a critical pod, so the pod stays rejected. The pod
-		//  is tried again when it is next created.
+		//log: The agent could not free resources for a critical pod, so the pod stays rejected. The agent
+		//  retries when the pod is created again.
 		//do: See the keys error and message, and the log of the container runtime if victims did not die.
 		p.o.Log.Warn("preemption failed", api.EventGate.Attr(), "pod", name, "uid",
 			m.held.UID,
@@ -289,7 +291,7 @@ func (p *Preempting) begin(ctx context.Context, now time.Time,
 	}
 	p.notes.set(now, m.held.UID, "")
 	p.inProgress = append(p.inProgress, m)
-	p.reserve(now, m.held) // now, or other pods would claim the resources of the first victims
+	p.reserve(now, m.held) // before the first victim dies, so that no other pod claims its resources
 	//log: A critical pod does not fit, and the agent stops the pods named as victims for it.
 	p.o.Log.Info("preemption started", api.EventGate.Attr(), "pod", name, "uid",
 		m.held.UID,
@@ -298,7 +300,8 @@ func (p *Preempting) begin(ctx context.Context, now time.Time,
 	return result, nil, true
 }
 
-// reserve reserves resources for a pod and publishes that before the caller is answered.
+// reserve reserves resources for a pod, and publishes the reservation before the caller gets its
+// answer.
 func (p *Preempting) reserve(now time.Time, pod admit.Held) {
 	if p.promises.Reserve(now, pod) {
 		p.changed = true
@@ -306,8 +309,8 @@ func (p *Preempting) reserve(now time.Time, pod admit.Held) {
 	}
 }
 
-// dropOutranked drops reservations that a more critical pod has replaced. Preemptions in progress
-// are settled in finish.
+// dropOutranked drops the reservations that a more critical pod outranks. finish decides on those
+// of preemptions in progress.
 func (p *Preempting) dropOutranked(now time.Time, pod admit.PodAttributes) {
 	state, err := p.o.State(now)
 	if err != nil {
@@ -333,8 +336,8 @@ func (p *Preempting) dropOutranked(now time.Time, pod admit.PodAttributes) {
 	}
 }
 
-// Advance answers the callers of preemptions with no victim left to wait for. changed: Promised
-// returns something else now.
+// Advance finishes each preemption that has no victim left to wait for, and answers its callers.
+// changed: the result of Promised has changed.
 func (p *Preempting) Advance(now time.Time) (changed bool) {
 	var left []*preemption
 	for i, m := range p.inProgress {
@@ -373,8 +376,8 @@ func (p *Preempting) preempting(uid types.UID) bool {
 // Promised returns the resources reserved for pods that do not run yet.
 func (p *Preempting) Promised(now time.Time) []admit.Held { return p.promises.Held(now) }
 
-// followRetries replaces an abandoned eviction by a later one of the same pod. That happens when a
-// hard threshold cannot wait for a grace period, and the kernel refused to cut it short.
+// followRetries replaces an abandoned eviction by a later one of the same pod. An eviction is
+// abandoned when a hard threshold cannot wait for its grace period and the kernel rejects the kill.
 func (m *preemption) followRetries(now time.Time, life func(uid string) *eviction.Life) {
 	for _, lives := range [][]*eviction.Life{m.victims, m.awaited} {
 		for i, l := range lives {
@@ -394,10 +397,10 @@ func (m *preemption) settled(now time.Time) bool {
 	return !slices.ContainsFunc(m.victims, waits) && !slices.ContainsFunc(m.awaited, waits)
 }
 
-// finish decides on a pod by the node's current state. A victim that is not dead still holds its
-// resources. later are the preemptions that began after it: their victims are not gone yet, so
-// their reservations do not count, except of a pod that outranks this one. It returns false if the
-// node's state is unknown and the caller must retry.
+// finish decides on the pod of a preemption by the node's current state. A victim that is not dead
+// still holds its resources. later contains the preemptions that began after m. Their victims still
+// run, so their reservations count only for pods that outrank the pod of m. finish returns false if
+// the node's state is unknown and the caller must retry.
 func (p *Preempting) finish(now time.Time, m *preemption, later []*preemption) bool {
 	state, err := p.o.State(now)
 	if err != nil {

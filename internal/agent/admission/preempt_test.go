@@ -18,7 +18,7 @@ import (
 )
 
 // The fewest pods are stopped, all at the same time. The answer follows when all are dead; the
-// reservation lasts from the first kill until PromisedFor after the last.
+// reservation lasts from the first kill until admit.ReservationPeriod after the last.
 func TestRoomIsMadeAndKept(t *testing.T) {
 	w := newWard(3, "a", "b", "c", "d") // one too many already
 	a := w.ask(t.Context(), critical("x"))
@@ -52,12 +52,12 @@ func TestRoomIsMadeAndKept(t *testing.T) {
 	}
 	w.now = w.now.Add(admit.ReservationPeriod - 1)
 	if w.Advance(w.now) || len(w.reserved()) != 1 {
-		t.Errorf("reserved just before PromisedFor for %v, want [x]", w.reserved())
+		t.Errorf("reserved just before admit.ReservationPeriod for %v, want [x]", w.reserved())
 	}
 	w.checkState(t, api.GateState{Reserved: []api.ReservationState{{Pod: x, Until: w.now.Add(1)}}, Preempted: 1})
 	w.now = w.now.Add(1)
 	if !w.Advance(w.now) || len(w.reserved()) != 0 {
-		t.Errorf("reserved after PromisedFor for %v, want none", w.reserved())
+		t.Errorf("reserved after admit.ReservationPeriod for %v, want none", w.reserved())
 	}
 	w.checkState(t, api.GateState{Preempted: 1})
 }

@@ -16,7 +16,8 @@ import (
 	"jettison/stats/read"
 )
 
-// Snapshot is the loop's knowledge at one time. It is immutable after publication.
+// Snapshot is the state of the node that the loop knew at one time. It is immutable after
+// publication.
 type Snapshot struct {
 	Node admit.NodeState // its pods are in no order
 	// Observe: the gate refuses no pod, because of a kubelet on this node or a dry run.
@@ -51,7 +52,7 @@ type Options struct {
 	// Promised returns the resources reserved for pods that do not run yet. nil: none.
 	Promised  func(now time.Time) []admit.Held
 	Preemptor Preemptor                       // nil: no preemption for critical pods
-	Name      func(stats.PodReference) string // of a pod, in the log
+	Name      func(stats.PodReference) string // returns the name of a pod for the log
 	Log       *logthrottle.Logger
 }
 
@@ -59,7 +60,7 @@ type Options struct {
 // and an administrator may reserve huge pages.
 const capacityInterval = 10 * time.Second
 
-// Part belongs to the loop. It publishes a new Snapshot after a change.
+// Part publishes the loop's state as a new Snapshot after each change. It belongs to the loop.
 type Part struct {
 	o Options
 	a *Admission
@@ -75,7 +76,7 @@ type Part struct {
 	measured              time.Time
 
 	changed    bool
-	conditions []eviction.Condition // in the published snapshot, as is kubelet
+	conditions []eviction.Condition // those of the published snapshot, as is kubelet
 	kubelet    bool
 }
 
@@ -112,7 +113,7 @@ func (p *Part) Changed() { p.changed = true }
 // Publish publishes a Snapshot if something changed. The loop calls it each turn; it allocates only
 // for a new snapshot.
 func (p *Part) Publish(now time.Time, conditions []eviction.Condition, kubelet bool) {
-	p.a.seen.Store(int64(now.Sub(p.a.began)))
+	p.a.publishedAt.Store(int64(now.Sub(p.a.began)))
 	if !p.changed && kubelet == p.kubelet && slices.Equal(conditions, p.conditions) {
 		return
 	}
@@ -137,7 +138,7 @@ func (p *Part) Publish(now time.Time, conditions []eviction.Condition, kubelet b
 	p.a.snapshot.Store(s)
 }
 
-// Refusals returns the refusals for OnRefusal.
+// Refusals returns the channel of refusals, which the loop passes to OnRefusal.
 func (p *Part) Refusals() <-chan Refusal { return p.a.refusals }
 
 // OnRefusal logs a pod that was rejected, or would have been.
@@ -153,8 +154,8 @@ func (p *Part) OnRefusal(r Refusal) {
 		"message", strings.TrimSpace(r.Failures[0].Message), "reasons", all}
 	p.o.Log.Repeat("refused "+r.Pod.UID+" "+r.Failures[0].Reason, func() {
 		if r.Observed {
-			//log: By the agent's decision the pod should not start. The gate let it start, because a kubelet
-			//  runs on this node or the agent is in dry run.
+			//log: The agent would reject the pod. The gate lets the pod start because a kubelet runs on
+			//  this node or the agent is in dry run.
 			p.o.Log.Info("pod would be rejected", attrs...)
 			return
 		}

@@ -93,7 +93,7 @@ func priority(uid string, priority int32) admit.PodAttributes {
 	}}
 }
 
-// requested is the channel of a client's answer.
+// clientAnswer is the channel of a client's answer.
 type clientAnswer chan answer
 
 // ask sends a client's request to the loop and handles it there.

@@ -21,8 +21,8 @@ func (v *Evictions) OnDecided(ctx context.Context, d *eviction.Decision) (begun 
 	return begun
 }
 
-// begin starts one eviction: it pins the victim, measures again where that takes no time, and kills
-// the victim or has the runtime stop it. It returns false if it did nothing.
+// begin starts one eviction: it pins the victim, measures the signal of an urgent eviction again,
+// and kills the victim or has the runtime stop it. It returns false if it did nothing.
 func (v *Evictions) begin(ctx context.Context, d *eviction.Decision, i int) bool {
 	e := &d.Evictions[i]
 	uid := e.Pod.PodRef.UID
@@ -38,7 +38,7 @@ func (v *Evictions) begin(ctx context.Context, d *eviction.Decision, i int) bool
 		return true
 	}
 	if old != nil && old.RecentlyUndying(time.Now()) {
-		return false // no other pod is left to try: not at every look
+		return false // no other candidate is left: do not retry at every look
 	}
 	b, ok := v.kill(d, e)
 	if !ok {
@@ -59,7 +59,7 @@ func (v *Evictions) addTexts(d *eviction.Decision) {
 	d.AddTexts()
 }
 
-// dryRun logs and records what a dry run would have done.
+// dryRun logs and records the eviction that a dry run would have made.
 func (v *Evictions) dryRun(d *eviction.Decision, e *eviction.Eviction) {
 	v.o.Log.Repeat("dry run: "+e.Pod.PodRef.UID,
 		//log: Dry run: the agent would have evicted this pod. It changes nothing.
@@ -67,12 +67,12 @@ func (v *Evictions) dryRun(d *eviction.Decision, e *eviction.Eviction) {
 	v.recordDryRun(d, e)
 }
 
-// register registers an eviction that began, and starts the rest of it.
+// register registers an eviction that has begun, and starts its goroutine.
 func (v *Evictions) register(ctx context.Context, d *eviction.Decision, i int, old *eviction.Life,
 	b *strike) {
 	e := &d.Evictions[i]
 	if u := v.inProgress[old]; u != nil {
-		u.cancel() // the pod survived that attempt; this one cleans up, too
+		u.cancel() // the pod survived the old attempt; the new one also cleans up
 	}
 	met := eviction.Met{}
 	if !e.Local() {
@@ -116,7 +116,7 @@ func (v *Evictions) carry(ctx context.Context, u *progress) {
 	v.carriers.Go(func() { v.carrier.carryOut(ctx, job) })
 }
 
-// decideLeftovers decides which leftovers are removed. Without a kubelet nothing else frees the
+// decideLeftovers decides which leftovers are removed. Without a kubelet only the agent frees the
 // leftovers of a pod on disk or in memory volumes.
 func (v *Evictions) decideLeftovers(u *progress) {
 	disk, alone := u.life.Eviction().Disk(), !v.o.Kubelet()
@@ -125,7 +125,8 @@ func (v *Evictions) decideLeftovers(u *progress) {
 	u.life.RemoveFiles = disk && alone
 }
 
-// strike is the urgent beginning of an eviction.
+// strike is the result of Evictions.kill: the pinned victim, and the kill if the eviction is
+// urgent.
 type strike struct {
 	victim *kill.Victim
 	pinned kill.Stamp
@@ -137,7 +138,7 @@ type strike struct {
 // success it does not allocate.
 func (v *Evictions) kill(d *eviction.Decision, e *eviction.Eviction) (b strike, ok bool) {
 	var err error
-	// the victim usually has ended since it was ranked: the next look ranks again
+	// an error usually means that the victim has ended since the ranking: the next look ranks again
 	if b.victim, err = v.o.Pin(&e.Pod); err != nil {
 		v.logPinError(&e.Pod, err)
 		return b, false
@@ -169,16 +170,16 @@ func (v *Evictions) logPinError(pod *stats.PodStats, err error) {
 	v.setAside(time.Now(), pod)
 }
 
-// setAside sets a pod aside that is known only by its object: pods that can be killed are tried
-// first.
+// setAside sets aside a pod that is known only from its object, so that pods that can be killed are
+// tried first.
 func (v *Evictions) setAside(now time.Time, pod *stats.PodStats) {
 	if pod.Cgroup == "" {
 		v.o.Manager.SetPodAside(now, pod.PodRef.UID)
 	}
 }
 
-// cancelUnneeded cancels an eviction that a new measurement made unnecessary. The next look need
-// not wait.
+// cancelUnneeded cancels an eviction that a new measurement made unnecessary. The next look is made
+// without delay.
 func (v *Evictions) cancelUnneeded(d *eviction.Decision, e *eviction.Eviction) {
 	v.o.Manager.HastenUnneeded()
 	v.o.Log.Repeat("abandoned: "+e.Pod.PodRef.UID, func() {
@@ -190,7 +191,7 @@ func (v *Evictions) cancelUnneeded(d *eviction.Decision, e *eviction.Eviction) {
 }
 
 // cutGracePeriod ends the grace period of a victim for a hard threshold. It returns false if the
-// kernel rejects the kill, so that the eviction has to begin again.
+// kernel rejects the kill and the eviction must begin again.
 func (v *Evictions) cutGracePeriod(life *eviction.Life, d *eviction.Decision, i int) bool {
 	u := v.inProgress[life]
 	if u == nil {

@@ -99,10 +99,10 @@ func (c *carrier) carryOut(ctx context.Context, j *job) {
 	alive := c.waitEmpty(ctx, cleaning, j, clean)
 	report(emptied, alive)
 	if alive != nil && ctx.Err() != nil && !j.urgent && !j.victim.Killed() {
-		return // it is in its grace period: cleaning up would kill it immediately
+		return // the victim is in its grace period: cleaning up would kill it immediately
 	}
 	if alive == nil && j.cgroup {
-		c.unmountShared(j.victim) // the runtime takes seconds for it, or forgets it
+		c.unmountShared(j.victim) // the runtime unmounts it seconds later, or never
 		c.dropCache(cleaning, j)
 	}
 	if alive == nil {
@@ -118,7 +118,7 @@ func (c *carrier) carryOut(ctx context.Context, j *job) {
 	case j.remove.Load() && !c.leftToKubelet(j):
 		c.removeFiles(cleaning, j.victim)
 	default:
-		c.unmountShared(j.victim) // of sandboxes that were unknown before
+		c.unmountShared(j.victim) // for sandboxes that were unknown before
 		if j.unmount.Load() && !c.leftToKubelet(j) {
 			c.unmountVolumes(cleaning, j.victim)
 		}
@@ -126,8 +126,8 @@ func (c *carrier) carryOut(ctx context.Context, j *job) {
 	report(cleaned, err)
 }
 
-// dropCache drops a dead victim's page cache until the next eviction begins: the kill of that one
-// could have to wait for a lock that the kernel holds while it removes a cgroup.
+// dropCache drops a dead victim's page cache until the next eviction begins. The kernel holds a
+// lock while it removes a cgroup, and the next kill would have to wait for that lock.
 func (c *carrier) dropCache(ctx context.Context, j *job) {
 	if !j.cache {
 		return
@@ -136,8 +136,8 @@ func (c *carrier) dropCache(ctx context.Context, j *job) {
 	j.victim.DropCache(ctx, func() bool { return c.begun.Load() != before })
 }
 
-// waitEmpty waits until no process of the victim is left, or has the runtime end it. The error is
-// why the victim is not known to be dead.
+// waitEmpty waits until no process of the victim is left. If the kernel did not kill the victim,
+// the runtime stops it. alive is the reason why the victim is not known to be dead.
 func (c *carrier) waitEmpty(ctx, cleaning context.Context, j *job,
 	clean func(context.Context) error) (alive error) {
 	if j.urgent && j.killErr == nil {

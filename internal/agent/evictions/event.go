@@ -65,8 +65,8 @@ func (v *Evictions) findByJob(j *job) *progress {
 	return nil
 }
 
-// OnReady logs each eviction with a known outcome, and removes those that need nothing more.
-// reported: at least one was logged.
+// OnReady logs each eviction with a known outcome, and removes the finished ones. reported: at
+// least one was logged.
 func (v *Evictions) OnReady(now time.Time, ready *eviction.Ready) (reported bool) {
 	for _, life := range ready.Outcomes {
 		u := v.inProgress[life]
@@ -124,7 +124,7 @@ func (v *Evictions) Interrupted() {
 	}
 }
 
-// InProgress returns the unfinished evictions, for the State.
+// InProgress returns the unfinished evictions for the published State.
 func (v *Evictions) InProgress() []api.EvictionInProgress {
 	out := []api.EvictionInProgress{}
 	for _, l := range v.o.Manager.Lives() {
@@ -138,10 +138,11 @@ func (v *Evictions) InProgress() []api.EvictionInProgress {
 	return out
 }
 
-// Changed marks the state that a restart needs of evictions as changed.
+// Changed marks the saved state of the evictions as changed.
 func (v *Evictions) Changed() { v.o.Keeper.Changed() }
 
-// Save stores the state that the next process needs if it has changed.
+// Save stores the state for the next process, if it has changed. fill adds the state of the other
+// parts.
 func (v *Evictions) Save(now time.Time, fill func(*records.State)) {
 	v.o.Keeper.Save(now, func(s *records.State) {
 		for life, u := range v.inProgress {

@@ -12,13 +12,13 @@
 //	record.go     records, and the state that a restart must not lose
 //	restarted.go  pods that come back after their eviction
 //	count.go      metrics
-//	resume.go     evictions of the process before this one
+//	resume.go     evictions of the previous process
 //
 // Pinning opens the victim's cgroup and checks that it is the measured one: later kills act on that
-// cgroup, not on another one with its path. Then a hard threshold for processes' resources is
-// measured again, and the eviction is cancelled if the signal has recovered. The hold-off of the
-// UID starts right before the kill, so that the pod does not come back meanwhile. Until the kill
-// the agent formats no text, and neither logs nor allocates: memory may be exhausted.
+// cgroup, not on a new one with the same path. Then the signal of a hard threshold, except for a
+// disk, is measured again, and the eviction is cancelled if the signal has recovered. The hold-off
+// of the UID starts right before the kill, so that the pod does not come back meanwhile. Until the
+// kill the agent formats no text, and neither logs nor allocates: memory may be exhausted.
 package evictions
 
 import (
@@ -75,7 +75,7 @@ type Options struct {
 
 	// Blame adds the details of a pod's memory usage as far as known; may be nil.
 	Blame   func(*stats.PodStats)
-	Kubelet func() bool // a kubelet takes care of files and volumes, as far as known
+	Kubelet func() bool // reports whether a kubelet is known to manage files and volumes
 	// KubeletNow checks for a kubelet now. It is safe for concurrent use. nil: never a kubelet.
 	KubeletNow func() bool
 	StillMet   func(eviction.Threshold) bool // measures the threshold's signal now
@@ -87,16 +87,17 @@ type Options struct {
 type Evictions struct {
 	o          Options
 	carrier    carrier
-	inProgress map[*eviction.Life]*progress // until nothing more is to come
+	inProgress map[*eviction.Life]*progress // unfinished evictions
 	history    []api.Evicted                // the last ones, oldest first
 	lastKill   time.Time
 	counts     *metrics.Evictions
 	missed     bool // the victim was gone before it could be pinned
-	// afterReclaim followed the last proactive reclaim. The effect of that is known seconds later,
-	// when the eviction may be finished.
+	// afterReclaim is the eviction that followed the last proactive reclaim. The effect of the
+	// reclaim is known only seconds later, when the eviction may be finished.
 	afterReclaim *progress
 
-	// dryRunSeen holds, by pod and signal, when a dry run last would have evicted
+	// dryRunSeen holds, by pod and signal, the time of the last eviction that a dry run would have
+	// made
 	dryRunSeen map[string]time.Time
 	// watched holds evicted pods that may come back, by UID, with their last records
 	watched map[string]*api.Record
@@ -109,7 +110,7 @@ type Evictions struct {
 type progress struct {
 	*job
 	life    *eviction.Life
-	reason  string      // why this pod
+	reason  string      // why this pod was chosen
 	ranking []row       // a copy: the decision's points into a Summary that is overwritten
 	counts  [2]int      // candidates and protected pods
 	record  *api.Record // as last stored; nil: none

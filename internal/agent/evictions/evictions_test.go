@@ -38,14 +38,14 @@ type fixture struct {
 	t *testing.T
 	m *eviction.Manager
 
-	pods      read.Index
-	asked     int            // requested lists
-	held      map[string]int // UIDs of pods in their hold-off, with the number of evictions
-	atOnce    []string       // UIDs in the order in which their hold-offs began before the stop
-	still     bool           // the threshold is met by a measurement made now
-	kubelet   bool
-	notKilled map[string]string // by UID
-	cleaned   []string          // UIDs
+	pods          read.Index
+	asked         int            // requested lists
+	held          map[string]int // UIDs of pods in their hold-off, with the number of evictions
+	earlyHoldOffs []string       // UIDs in the order in which their hold-offs began before the stop
+	stillMet      bool           // the threshold is met by a measurement made now
+	kubelet       bool
+	notKilled     map[string]string // by UID
+	cleaned       []string          // UIDs
 }
 
 func (f *fixture) All() read.Index { return f.pods }
@@ -56,8 +56,10 @@ func (f *fixture) Name(p stats.PodReference) string {
 	}
 	return p.Namespace + "/" + p.Name
 }
-func (f *fixture) Enforces() bool                                            { return true }
-func (f *fixture) StartHoldOff(_ time.Time, uid string)                      { f.atOnce = append(f.atOnce, uid) }
+func (f *fixture) Enforces() bool { return true }
+func (f *fixture) StartHoldOff(_ time.Time, uid string) {
+	f.earlyHoldOffs = append(f.earlyHoldOffs, uid)
+}
 func (f *fixture) Until(string) time.Time                                    { return time.Time{} }
 func (f *fixture) Evicted(_ time.Time, uid string, _ stats.Signal, _ string) { f.held[uid]++ }
 
@@ -72,7 +74,7 @@ evictionMaxPodGracePeriod: 60
 // newFixture returns a fixture for a configuration file's text.
 func newFixture(t *testing.T, text string, change func(*Options)) *fixture {
 	t.Helper()
-	f := &fixture{Node: nodetest.New(t), t: t, held: map[string]int{}, still: true, notKilled: map[string]string{}}
+	f := &fixture{Node: nodetest.New(t), t: t, held: map[string]int{}, stillMet: true, notKilled: map[string]string{}}
 	f.renew(text, change)
 	return f
 }
@@ -92,7 +94,7 @@ func (f *fixture) renew(text string, change func(*Options)) {
 	o := Options{
 		Manager: f.m, Client: f.Client, Pin: func(p *stats.PodStats) (*kill.Victim, error) { return kill.Pin(f.FS, p) }, Pods: f, Gate: f,
 		Advice: thresholdadvice.New(1<<30, f.Log), Log: f.Log, Kubelet: func() bool { return f.kubelet },
-		StillMet:  func(eviction.Threshold) bool { return f.still },
+		StillMet:  func(eviction.Threshold) bool { return f.stillMet },
 		NotKilled: func(uid, why string) { f.notKilled[uid] = why },
 		OnCleaned: func(l *eviction.Life) { f.cleaned = append(f.cleaned, l.Eviction().Pod.PodRef.UID) },
 	}
@@ -218,7 +220,7 @@ func (f *fixture) end(cancel func()) {
 func TestAKillIsAbandonedWhenEnoughIsAvailableAgain(t *testing.T) {
 	f := newFixture(t, softAndHard, nil)
 	f.killable()
-	f.still = false
+	f.stillMet = false
 	if life := f.evict(t.Context(), time.Now(), 90); life != nil || len(f.held) != 0 || !strings.Contains(f.Text(), "eviction cancelled") {
 		t.Errorf("eviction in progress = %v, want none\n%s", life, f.Text())
 	}
@@ -228,7 +230,7 @@ func TestAKillIsAbandonedWhenEnoughIsAvailableAgain(t *testing.T) {
 func TestCancelledEvictionDelaysNoLook(t *testing.T) {
 	f := newFixture(t, softAndHard, nil)
 	f.killable()
-	f.still = false
+	f.stillMet = false
 	now := time.Now()
 	if life := f.evict(t.Context(), now, 90); life != nil {
 		t.Fatalf("eviction in progress = %v, want none", life)
@@ -362,7 +364,7 @@ func TestUnneededCutDelaysNoLook(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	f.soft(ctx)
 	f.killable()
-	f.still = false
+	f.stillMet = false
 	now := time.Now().Add(11 * time.Second)
 	d := f.decide(now, 90)
 	if len(d.Evictions) != 1 || !d.Evictions[0].CutsGracePeriod || !f.OnDecided(ctx, &d) {

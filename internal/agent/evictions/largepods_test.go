@@ -37,7 +37,7 @@ func TestPodIsBackAmongLargePods(t *testing.T) {
 	for name, hook := range map[string]int{"large hooks": 300 << 10, "no container yet": 0} {
 		f := newFixture(t, softAndHard, nil)
 		victim := f.leaves()
-		f.comesBack(time.Now().Add(time.Second))
+		f.restartPod(time.Now().Add(time.Second))
 		if hook == 0 {
 			f.Runtime.Change(func() { f.Runtime.Containers = f.Runtime.Containers[:len(f.Runtime.Containers)-1] })
 		}

@@ -11,13 +11,13 @@ import (
 	"jettison/internal/node/podfiles"
 )
 
-// sandboxShare divides the time for leftovers: the runtime gets at most one part in sandboxShare to
-// delete the sandboxes, the files need the rest.
+// sandboxShare divides the time for leftovers: the runtime gets 1/sandboxShare of it to delete the
+// sandboxes, and the removal of files gets the rest.
 const sandboxShare = 3
 
-// unmountShared frees the memory in a dead pod's /dev/shm, also next to a kubelet: it belongs to
-// the runtime, and a runtime that did not kill the pod itself may keep it until the sandbox is
-// removed.
+// unmountShared frees the memory in a dead pod's /dev/shm, also on a node with a kubelet. The mount
+// belongs to the runtime. A runtime that did not kill the pod itself may keep the mount until the
+// sandbox is removed.
 func (c *carrier) unmountShared(v *kill.Victim) {
 	if c.host == nil {
 		return
@@ -41,8 +41,8 @@ func (c *carrier) unmountShared(v *kill.Victim) {
 	}
 }
 
-// unmountVolumes frees the memory in a dead pod's volumes. Without a kubelet nothing else does, and
-// another pod would be evicted for it.
+// unmountVolumes frees the memory in a dead pod's volumes. Without a kubelet only the agent can do
+// that; otherwise it would evict another pod for this memory.
 func (c *carrier) unmountVolumes(ctx context.Context, v *kill.Victim) {
 	if c.host == nil || v.Back(ctx, c.client) != nil {
 		return
@@ -63,15 +63,15 @@ func (c *carrier) unmountVolumes(ctx context.Context, v *kill.Victim) {
 	}
 }
 
-// removeFiles removes a dead pod's leftovers on disk. Failures are logged and do not stop the rest:
-// a sandbox that the runtime does not delete was at least stopped, and uses only its part of the
-// time.
+// removeFiles removes a dead pod's leftovers on disk. A failure is logged and does not stop the
+// rest. A sandbox that the runtime cannot delete is already stopped, and its deletion uses only its
+// share of the time.
 func (c *carrier) removeFiles(ctx context.Context, v *kill.Victim) {
 	ctx, cancel := context.WithTimeout(ctx, eviction.RemoveLimit)
 	defer cancel()
 	back := func() error { return c.shared(ctx, v) }
 	if c.host != nil {
-		_ = c.remove.MoveVolumesAside(v.Pod.UID, back) // an error shows again below
+		_ = c.remove.MoveVolumesAside(v.Pod.UID, back) // removeDirs reports the error again
 	}
 	deadline, _ := ctx.Deadline()
 	removing, stop := context.WithTimeout(ctx, time.Until(deadline)/sandboxShare)

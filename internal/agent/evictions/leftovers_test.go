@@ -36,8 +36,8 @@ func (f *fixture) leaves() *kill.Victim {
 	return victim
 }
 
-// comesBack starts the pod again in the runtime, created at the given wall-clock time.
-func (f *fixture) comesBack(at time.Time) {
+// restartPod starts the pod again in the runtime, created at the given wall-clock time.
+func (f *fixture) restartPod(at time.Time) {
 	f.Runtime.Change(func() {
 		f.Runtime.Sandboxes = append(f.Runtime.Sandboxes, &runtimev1.PodSandbox{
 			Id: "s2", Metadata: &runtimev1.PodSandboxMetadata{Uid: nodetest.UID}, State: runtimev1.PodSandboxState_SANDBOX_READY, CreatedAt: at.UnixNano(),
@@ -63,7 +63,7 @@ func (f *fixture) left(volume bool) {
 func TestClockIsSetBackAfterThePodIsBack(t *testing.T) {
 	f := newFixture(t, softAndHard, nil)
 	victim := f.leaves()
-	f.comesBack(time.Now().Add(time.Hour))
+	f.restartPod(time.Now().Add(time.Hour))
 	f.carrier.removeFiles(t.Context(), victim)
 	f.left(true)
 }
@@ -77,14 +77,14 @@ func TestClockIsSetBackBeforeThePodIsBack(t *testing.T) {
 		pinned := kill.Now()
 		pinned.Time = pinned.Time.Add(by) // by the clock of that time
 		victim.Since(pinned)
-		f.comesBack(time.Now())
+		f.restartPod(time.Now())
 		f.carrier.removeFiles(t.Context(), victim)
 		f.left(true)
 	}
 }
 
-// The clock is set back and later corrected: neither when the pod is back nor at a later look does
-// the agent know that it was wrong.
+// The clock is set back and later corrected. The agent cannot detect that, neither when the pod
+// comes back nor at a later look.
 func TestClockGoesBackAndForthDuringAnEviction(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		f := newFixture(t, softAndHard, nil)
@@ -94,7 +94,7 @@ func TestClockGoesBackAndForthDuringAnEviction(t *testing.T) {
 		} else if err := victim.Clean(t.Context(), f.Client, func(error) {}); err != nil {
 			t.Fatal(err)
 		}
-		f.comesBack(time.Now().Add(-time.Hour)) // by the clock of that time
+		f.restartPod(time.Now().Add(-time.Hour)) // by the clock of that time
 		f.carrier.removeFiles(t.Context(), victim)
 		f.left(true)
 	}
@@ -105,7 +105,7 @@ func TestClockGoesBackAndForthDuringAnEviction(t *testing.T) {
 func TestSandboxCreatedDuringThePin(t *testing.T) {
 	f := newFixture(t, softAndHard, nil)
 	victim := f.leaves()
-	f.comesBack(time.Now().Add(-time.Second))
+	f.restartPod(time.Now().Add(-time.Second))
 	f.carrier.removeFiles(t.Context(), victim)
 	f.Runtime.Change(func() {
 		if _, err := os.Stat(filepath.Join(f.Dir, volumeFile)); err == nil || len(f.Runtime.Sandboxes) > 0 {
@@ -118,7 +118,7 @@ func TestSandboxCreatedDuringThePin(t *testing.T) {
 func TestMemoryVolumesOfAPodThatIsBack(t *testing.T) {
 	f := newFixture(t, softAndHard, nil)
 	victim := f.leaves()
-	f.comesBack(time.Now().Add(time.Hour))
+	f.restartPod(time.Now().Add(time.Hour))
 	if err := victim.Back(t.Context(), f.Client); !errors.Is(err, kill.ErrBack) {
 		t.Errorf("Back() = %v, want ErrBack", err)
 	}
@@ -142,7 +142,7 @@ func TestPodIsBackWhileItsVolumeIsRemoved(t *testing.T) {
 		for names := make([]os.DirEntry, files); len(names) > files-100; { // until the removal has begun
 			names, _ = os.ReadDir(dir)
 		}
-		f.comesBack(time.Now())
+		f.restartPod(time.Now())
 		f.Write(filepath.Dir(volumeFile)+"/new", "x")
 	}()
 	f.carrier.removeFiles(t.Context(), victim)
@@ -153,8 +153,8 @@ func TestPodIsBackWhileItsVolumeIsRemoved(t *testing.T) {
 	f.left(false)
 }
 
-// A sandbox that the runtime does not delete does not keep the pod's volumes: it does not run, and
-// uses only its part of the time.
+// If the runtime does not delete a sandbox, the pod's volumes are removed nevertheless. The sandbox
+// has no running process, and its deletion uses only its share of the time.
 func TestUnremovableSandboxKeepsNoVolume(t *testing.T) {
 	f := newFixture(t, softAndHard, nil)
 	victim := f.leaves()
@@ -186,11 +186,11 @@ func TestUnremovedLeftoversArePutAside(t *testing.T) {
 	f.left(false)
 }
 
-// Volumes of a pod that is back are not put aside.
+// Volumes of a pod that is back are not moved aside.
 func TestVolumesOfAPodThatIsBackAreNotPutAside(t *testing.T) {
 	f := newFixture(t, softAndHard, nil)
 	victim := f.leaves()
-	f.comesBack(time.Now().Add(time.Hour))
+	f.restartPod(time.Now().Add(time.Hour))
 	f.carrier.removeFiles(t.Context(), victim)
 	if uids, err := f.carrier.remove.PodsWithMovedVolumes(); err != nil || len(uids) > 0 {
 		t.Errorf("volumes put aside of pods %v (%v), want none", uids, err)
@@ -198,8 +198,8 @@ func TestVolumesOfAPodThatIsBackAreNotPutAside(t *testing.T) {
 	f.left(true)
 }
 
-// A kubelet starts while files are removed, which takes minutes: the rest is the kubelet's, except
-// what was put aside, which it would not find.
+// A kubelet starts while files are removed, which takes minutes: the rest is left to the kubelet,
+// except the volumes that were moved aside, which a kubelet does not know.
 func TestKubeletStartsWhileFilesAreRemoved(t *testing.T) {
 	for _, early := range []bool{true, false} {
 		f := newFixture(t, softAndHard, nil)
@@ -222,7 +222,7 @@ func TestKubeletStartsWhileFilesAreRemoved(t *testing.T) {
 	}
 }
 
-// The pod is back before its volume that was put aside is removed: that is removed nevertheless.
+// A volume that was moved aside is removed even if the pod is back before its removal.
 func TestPodIsBackAfterItsVolumeWasPutAside(t *testing.T) {
 	f := newFixture(t, softAndHard, nil)
 	victim := f.leaves()

@@ -13,7 +13,7 @@ import (
 
 // SignalFields returns log fields of a met threshold.
 func SignalFields(m eviction.Met) []any {
-	if !m.Observed.OK { // an eviction that another process began
+	if !m.Observed.OK { // the previous process began the eviction
 		return []any{"signal", m.Threshold.Signal}
 	}
 	return []any{"signal", m.Threshold.Signal, "observed", m.Observed.Value, "threshold", m.Limit}
@@ -187,14 +187,14 @@ func (v *Evictions) advise(now time.Time, u *progress, back bool) {
 	l := u.life
 	killed, met := l.Killed().Time, l.Met()
 	if !killed.IsZero() && !met.Since.IsZero() {
-		// Otherwise it had to wait for its grace period or another victim.
+		// Other evictions had to wait for a grace period or another victim.
 		if own := !l.Resumed() && l.Eviction().Signal == stats.SignalMemoryAvailable &&
 			met.Threshold.Hard(); own && met.Since.After(v.lastKill) {
 			v.o.Advice.RecordReaction(killed.Sub(met.Since))
 		}
 		v.lastKill = killed
 	}
-	// Shared memory returned when it was unmounted: that does not measure a kill.
+	// The unmount, not the kill, frees shared memory, so such an eviction measures no kill.
 	if back && l.Eviction().Signal == stats.SignalMemoryAvailable && !killed.IsZero() &&
 		!l.Resumed() && !l.HasSharedMemory() {
 		v.o.Advice.RecordRelease(now.Sub(killed))
@@ -206,9 +206,9 @@ func (v *Evictions) RecordReaction(took time.Duration) { v.o.Advice.RecordReacti
 
 // OnTested logs the result of a self-test of the kill ladder, and records the duration of a kill.
 func (v *Evictions) OnTested(r *kill.Report) {
-	for _, rung := range r.Steps {
-		if rung.Outcome == kill.Works && rung.Step == kill.CgroupKill.String() {
-			v.o.Advice.RecordRelease(rung.Took)
+	for _, step := range r.Steps {
+		if step.Outcome == kill.Works && step.Step == kill.CgroupKill.String() {
+			v.o.Advice.RecordRelease(step.Took)
 		}
 	}
 	if !r.Kills() {
@@ -228,7 +228,7 @@ func (v *Evictions) OnTested(r *kill.Report) {
 // one on this node.
 func (v *Evictions) Advise(threshold uint64) { v.o.Advice.Advise(threshold) }
 
-// Headroom returns the advice on such a threshold.
+// Headroom returns the advice on a hard threshold of memory.available, in bytes.
 func (v *Evictions) Headroom(threshold uint64) api.HeadroomState {
 	return v.o.Advice.State(threshold)
 }

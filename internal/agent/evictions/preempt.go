@@ -29,7 +29,7 @@ func (v *Evictions) Preempt(ctx context.Context, now time.Time, victims []evicti
 		}
 		return nil, ErrDryRun
 	}
-	lives, blows := make([]*eviction.Life, len(victims)), make([]strike, len(victims))
+	lives, strikes := make([]*eviction.Life, len(victims)), make([]strike, len(victims))
 	for i := range victims {
 		pod := &victims[i].Pod
 		old := v.o.Manager.Life(pod.PodRef.UID)
@@ -39,15 +39,15 @@ func (v *Evictions) Preempt(ctx context.Context, now time.Time, victims []evicti
 		}
 		err := errUndying
 		if old == nil || !old.RecentlyUndying(now) {
-			if blows[i].victim, err = v.o.Pin(pod); err != nil {
+			if strikes[i].victim, err = v.o.Pin(pod); err != nil {
 				v.setAside(now, pod)
 			}
 		}
 		if err != nil {
-			closeVictims(blows)
+			closeVictims(strikes)
 			return nil, fmt.Errorf("pod %s: %w", v.o.Pods.Name(pod.PodRef), err)
 		}
-		blows[i].pinned = kill.Now()
+		strikes[i].pinned = kill.Now()
 	}
 	v.o.Squeeze.Stop()
 	for i := range victims {
@@ -55,8 +55,8 @@ func (v *Evictions) Preempt(ctx context.Context, now time.Time, victims []evicti
 			continue
 		}
 		uid := victims[i].Pod.PodRef.UID
-		v.o.Gate.StartHoldOff(blows[i].pinned.Time, uid)
-		v.register(ctx, &d, i, v.o.Manager.Life(uid), &blows[i])
+		v.o.Gate.StartHoldOff(strikes[i].pinned.Time, uid)
+		v.register(ctx, &d, i, v.o.Manager.Life(uid), &strikes[i])
 		lives[i] = v.o.Manager.Life(uid)
 	}
 	return lives, nil
@@ -70,9 +70,9 @@ func (v *Evictions) Deschedule(ctx context.Context, now time.Time,
 }
 
 // closeVictims releases the pinned victims.
-func closeVictims(blows []strike) {
-	for i := range blows {
-		if v := blows[i].victim; v != nil {
+func closeVictims(strikes []strike) {
+	for i := range strikes {
+		if v := strikes[i].victim; v != nil {
 			v.Close()
 		}
 	}

@@ -81,8 +81,8 @@ func TestPreemptedPodsAreStoppedTogether(t *testing.T) {
 	if save(); saved == before {
 		t.Error("state was not saved after a preemption")
 	}
-	if !slices.Equal(f.atOnce, uids) {
-		t.Errorf("hold-offs began for %v, want %v", f.atOnce, uids)
+	if !slices.Equal(f.earlyHoldOffs, uids) {
+		t.Errorf("hold-offs began for %v, want %v", f.earlyHoldOffs, uids)
 	}
 	for i, l := range lives {
 		if l != f.m.Life(uids[i]) || f.held[uids[i]] != 1 || !l.Killed().Time.IsZero() || f.inProgress[l].grace != 30*time.Second {

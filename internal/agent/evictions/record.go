@@ -67,8 +67,8 @@ func (v *Evictions) recordKilled(u *progress) {
 // eviction.
 const dryRunInterval = time.Minute
 
-// recordDryRun records what a dry run would have done, once while the decision repeats at every
-// look.
+// recordDryRun records the eviction that a dry run would have made. While the decision repeats at
+// each look, it is recorded once.
 func (v *Evictions) recordDryRun(d *eviction.Decision, e *eviction.Eviction) {
 	key := e.Pod.PodRef.UID + "/" + string(e.Signal)
 	last, repeated := v.dryRunSeen[key]
@@ -100,7 +100,7 @@ func (v *Evictions) recordOutcome(u *progress) {
 	r.Outcome, r.Killed, r.Emptied = api.Outcome(l.Outcome().String()), l.Killed(), l.Emptied()
 	if err := cmp.Or(u.aliveErr, u.killErr); err != nil {
 		r.Error = err.Error()
-	} else if u.victim != nil { // otherwise the error stored by the process before this one stays
+	} else if u.victim != nil { // otherwise the error stored by the previous process stays
 		r.Error = ""
 	}
 	if m := l.Met(); m.Threshold.Signal != "" {
@@ -119,7 +119,7 @@ func (v *Evictions) recordSteps(u *progress) {
 	if u.record == nil {
 		return
 	}
-	if u.victim != nil { // otherwise the process before this one stored them
+	if u.victim != nil { // otherwise the previous process stored them
 		u.record.Steps = steps(u.victim)
 	}
 	v.o.Keeper.Update(u.record)
@@ -161,7 +161,7 @@ func stampAt(at time.Time) api.Stamp {
 	return kill.StampOf(at)
 }
 
-// abandon records that an eviction of the process before this one is not continued.
+// abandon records that an eviction of the previous process is not continued.
 func (v *Evictions) abandon(r api.Record) {
 	r.Outcome, r.Complete = api.OutcomeAbandoned, true
 	v.o.Keeper.Update(&r)

@@ -15,8 +15,8 @@ const (
 	maxWatched  = 64
 )
 
-// watch watches a pod for containers that start after its end. The bridge must know: a pod that
-// has come back must not be marked as failed.
+// watch watches a pod for containers that start after its eviction. The bridge must not mark a pod
+// that has come back as failed.
 func (v *Evictions) watch(r *api.Record) {
 	if r.DryRun {
 		return
@@ -33,7 +33,7 @@ func (v *Evictions) watch(r *api.Record) {
 	}
 }
 
-// watchRecorded continues to watch the pods that the process before this one evicted.
+// watchRecorded continues to watch the pods that the previous process evicted.
 func (v *Evictions) watchRecorded(now time.Time) {
 	for _, kept := range v.o.Keeper.Recent() {
 		if now.Sub(kept.Began.Time) >= watchPeriod || !kept.Restarted.IsZero() ||
@@ -42,7 +42,7 @@ func (v *Evictions) watchRecorded(now time.Time) {
 		}
 		r := *kept
 		for _, u := range v.inProgress {
-			if u.record != nil && u.record.ID == r.ID { // which is stored again
+			if u.record != nil && u.record.ID == r.ID { // this version is updated later
 				v.watch(u.record)
 				kept = nil
 			}

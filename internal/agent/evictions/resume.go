@@ -10,8 +10,8 @@ import (
 	"jettison/stats"
 )
 
-// Resume continues the evictions that the manager restored: the process before this one was killed,
-// crashed or was stopped in the middle of them. running are their records. It returns the number of
+// Resume continues the evictions that the manager restored: the previous process was killed,
+// crashed or stopped in the middle of them. running are their records. It returns the number of
 // evictions that continue.
 func (v *Evictions) Resume(ctx context.Context, now time.Time, running []api.Record) int {
 	open := map[string]api.Record{}
@@ -25,7 +25,7 @@ func (v *Evictions) Resume(ctx context.Context, now time.Time, running []api.Rec
 		if r, has := open[life.Record]; has {
 			u.record = &r
 		}
-		// After the clean-up only the outcome is awaited, or was not recorded yet.
+		// After the clean-up only the outcome, or its record, is missing.
 		awaited := life.Phase() == eviction.Cleaned || life.Phase() == eviction.Over
 		if !awaited && !v.resumeOne(ctx, now, u) {
 			v.o.Manager.Abandon(now, life)
@@ -43,8 +43,8 @@ func (v *Evictions) Resume(ctx context.Context, now time.Time, running []api.Rec
 	return n
 }
 
-// resumeOne resumes one eviction in progress. The pod's cgroup counts only if it is still the
-// chosen one; if it is gone, the clean-up remains. A pod that was killed is not killed again:
+// resumeOne resumes one eviction in progress. The pod's cgroup is used only if it is still the
+// chosen one; if it is gone, only the clean-up remains. A pod that was killed is not killed again:
 // processes in its cgroup that are not dying started later. It is killed again only if the stored
 // kill was still waiting for the kernel and the sandbox is known to be the same, because then the
 // pod may be alive. It returns false if nothing is left to do.
@@ -75,7 +75,7 @@ func (v *Evictions) resumeOne(ctx context.Context, now time.Time, u *progress) b
 	if again {
 		u.killErr = u.victim.Kill()
 	}
-	//log: The agent continues an eviction that the process before it began.
+	//log: The agent continues an eviction that the previous agent process began.
 	v.o.Log.Info("resuming eviction", append(v.fields(u), api.EventEviction.Attr(), "dead",
 		gone, "killed", killed &&
 			!gone, "killedAgain", again)...)

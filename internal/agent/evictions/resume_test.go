@@ -21,8 +21,8 @@ import (
 	"jettison/stats/read"
 )
 
-// keeping stores state and records in a directory, and returns what the process before this one
-// stored there.
+// keeping stores state and records in a directory, and returns what the previous process stored
+// there.
 func (f *fixture) keeping(dir string) (state records.State, running []api.Record) {
 	f.t.Helper()
 	f.Write("proc/sys/kernel/random/boot_id", "0f0e0d0c-0b0a-0908-0706-050403020100\n")
@@ -58,7 +58,7 @@ func crashed(t *testing.T) (f *fixture, life *eviction.Life, dir string) {
 	return f, life, dir
 }
 
-// resume continues the evictions of the agent before, and returns their number.
+// resume continues the evictions of the previous agent process, and returns their number.
 func (f *fixture) resume(ctx context.Context, now time.Time, dir string) int {
 	f.t.Helper()
 	state, running := f.keeping(dir)
@@ -214,8 +214,8 @@ func TestMalformedStateIsIgnored(t *testing.T) {
 	}
 }
 
-// A pod that does not die stays set aside across a restart for the rest of its time: the agent must
-// not take it for dead because its eviction is not continued.
+// A pod that does not die stays set aside across a restart for the rest of its time: that its
+// eviction is not continued must not count as its death.
 func TestUndyingPodIsSetAsideAfterARestart(t *testing.T) {
 	f := newFixture(t, softAndHard, nil)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -242,7 +242,7 @@ func TestUndyingPodIsSetAsideAfterARestart(t *testing.T) {
 }
 
 // A dry run decides on the same pod at every look and counts one eviction; after a minute without,
-// it counts another. What it remembers is bounded.
+// it counts another. Its memory is bounded.
 func TestADryRunWouldEvictAPodOnceAShortage(t *testing.T) {
 	f, dir := newFixture(t, softAndHard, nil), t.TempDir()
 	keeper, _, _ := records.StartKeeper(time.Now(), records.KeeperOptions{Dir: dir, Proc: f.Proc(), Log: f.Log, DryRun: true})

@@ -74,8 +74,8 @@ func configOf(t *testing.T, text string) *config.Loaded {
 // killable creates a pod's cgroup.kill.
 func (l *testLoop) killable() { l.Write("cgroup/"+nodetest.Pod+"/cgroup.kill", "") }
 
-// A threshold above the node's capacity is an error in a configuration of our own kind, and a doubt
-// in a kubelet's.
+// A threshold above the node's capacity is an error in the agent's own file, and a warning in a
+// kubelet's file.
 func TestThresholdsAreHeldAgainstTheNode(t *testing.T) {
 	l := newLoop(t, "", nil)
 	for _, own := range []bool{true, false} {
@@ -166,7 +166,7 @@ func TestADryRunOnlySays(t *testing.T) {
 }
 
 // The file of records has the evictions of a dry run, marked as such, once for a shortage, however
-// many looks it lasts. The next process takes none of them for an eviction, and there is no state.
+// many looks it lasts. For the next process none of them is an eviction, and no state is stored.
 func TestADryRunLeavesRecords(t *testing.T) {
 	dir := t.TempDir()
 	l := newLoop(t, "", func(o *Options) { o.DryRun, o.Config.StateDir = true, dir })

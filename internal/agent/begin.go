@@ -85,8 +85,8 @@ func (b *builder) protect(l *loop) {
 	l.upkeep.own = o
 }
 
-// mendKills restores settings in pods' cgroups if the process before this one crashed in the middle
-// of a kill. A pod that is still dying is resumed by resume.
+// mendKills restores settings in pods' cgroups if the previous process crashed in the middle of a
+// kill. A pod that is still dying is resumed by resume.
 func (b *builder) mendKills(l *loop) {
 	if b.o.DryRun {
 		return
@@ -95,7 +95,7 @@ func (b *builder) mendKills(l *loop) {
 	l.looks.Reader().EachPod(func(_, path string) { paths = append(paths, path) })
 	mended, err := kill.Restore(b.s.FS, paths)
 	if len(mended) > 0 {
-		//log: The agent before this one crashed during a kill. Its temporary settings in these cgroups
+		//log: The previous agent process crashed during a kill. Its temporary settings in these cgroups
 		//  were restored.
 		b.log.Info("restored pod cgroups after crash", "cgroups", mended)
 	}
@@ -106,8 +106,8 @@ func (b *builder) mendKills(l *loop) {
 	}
 }
 
-// resume restores hold-offs and continues evictions of the process before this one, which was
-// killed, crashed, or was stopped in the middle of an eviction.
+// resume restores hold-offs and continues evictions of the previous process, which was killed,
+// crashed, or stopped in the middle of an eviction.
 func (b *builder) resume(ctx context.Context, l *loop, now time.Time) {
 	l.gate.Resume(now, b.before.state.HoldOffs)
 	for _, err := range b.manager.Resume(now, b.before.state.Manager) {
@@ -120,7 +120,7 @@ func (b *builder) resume(ctx context.Context, l *loop, now time.Time) {
 	n := len(lives)
 	going := l.evictions.Resume(ctx, now, b.before.running)
 	if n+len(b.before.state.HoldOffs)+len(b.before.state.Manager.Aside) > 0 {
-		//log: The agent continues from the state that the process before it stored. The keys give the
+		//log: The agent continues from the state that the previous process stored. The keys give the
 		//  number of evictions, hold-offs and pods set aside.
 		b.log.Info("resumed from stored state", "evictions", going,
 			"heldOff", len(b.before.state.HoldOffs),

@@ -68,7 +68,7 @@ type builder struct {
 	before    inherited
 }
 
-// inherited is the state that the process before this one left.
+// inherited is the state that the previous process left.
 type inherited struct {
 	state   records.State
 	running []api.Record     // of evictions in progress

@@ -32,8 +32,8 @@ func (l *loop) capacity() v1.ResourceList {
 }
 
 // checkCapacity reads the node once and compares thresholds and reservations with it. A value that
-// exceeds the node is an error in a configuration file of our own kind, otherwise a doubt to log.
-// Signals without an observation are not checked.
+// exceeds the node is an error if the agent's own file sets it, and otherwise a warning. Signals
+// without an observation are not checked.
 func (l *loop) checkCapacity(ctx context.Context) (doubts []error, err error) {
 	l.looks.First(ctx, capacityWait)
 	return l.checkFit(l.o.Config)

@@ -70,7 +70,7 @@ func (b *builder) collectCounts(l *loop) {
 	b.meter.parts = p
 }
 
-// collectCounts returns the current values for metrics that the State lacks.
+// currentMetrics returns the current values for metrics that the State lacks.
 func (l *loop) currentMetrics(now time.Time, ready *eviction.Ready) *metrics.Now {
 	out := &metrics.Now{
 		Pressure: l.looks.Node().Pressure, Met: map[stats.Signal]bool{}, Missing: map[stats.Signal]bool{},

@@ -9,7 +9,7 @@ import (
 )
 
 // outlook answers requests for the victim of each threshold. The loop computes the answer, because
-// it ranks by its own objects, evictions in progress and breaker. asks is safe for concurrent use.
+// it ranks by its own objects, evictions in progress and breaker. ask is safe for concurrent use.
 type outlook struct {
 	requests chan chan<- *api.Outlook
 	last     *api.Outlook  // used only by the loop

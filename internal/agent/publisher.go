@@ -17,8 +17,8 @@ import (
 )
 
 // The loop publishes a State after a change, at most every publishInterval, and on request if the
-// last one is older than fresh. It does not publish each second, which would be most of the agent's
-// allocations at rest. A loop that does not answer within stateWait hangs.
+// last one is older than maxStateAge. It does not publish each second, which would be most of the
+// agent's allocations at rest. A loop that does not answer within stateWait hangs.
 const (
 	publishInterval = 20 * time.Millisecond
 	maxStateAge     = time.Second
@@ -36,7 +36,7 @@ type publisher struct {
 	published     time.Time
 
 	began time.Time
-	// kubeletNow: a kubelet is on this node, as last published. True until known.
+	// kubelet: a kubelet is on this node, as last published. True until known.
 	kubelet atomic.Bool
 	beat    atomic.Int64 // the loop's last turn, in nanoseconds since began; 0: it does not run
 
@@ -107,7 +107,7 @@ func (s *publisher) ask() *publication {
 	return s.last.Load()
 }
 
-// recordTurn records a turn of the loop, ended its end.
+// recordTurn records a turn of the loop, recordEnd the end of the loop.
 func (s *publisher) recordTurn() { s.beat.Store(int64(time.Since(s.began)) | 1) }
 
 func (s *publisher) recordEnd() { s.beat.Store(0) }

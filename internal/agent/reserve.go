@@ -74,7 +74,7 @@ func (b *builder) restoreLimits(ctx context.Context, l *loop) {
 	}
 }
 
-// updateLimits starts to write and restore settings in cgroups of pods, if the configuration
+// startLimits starts to write and restore settings in cgroups of pods, if the configuration
 // enables it or an earlier agent left some. A dry run does neither.
 func (b *builder) startLimits(l *loop) {
 	c := b.o.Config

@@ -13,8 +13,8 @@ import (
 	"jettison/internal/node/config"
 )
 
-// A reservation above the capacity is an error in a configuration of our own kind, with the
-// kubelet's text, and a doubt in a kubelet's.
+// A reservation above the capacity is an error in the agent's own file, with the kubelet's text,
+// and a warning in a kubelet's file.
 func TestReservationsAreHeldAgainstTheNode(t *testing.T) {
 	l := newLoop(t, "", nil)
 	const text = "kubeReserved: {memory: 600Mi}\nsystemReserved: {memory: 400Mi}\n" // of 1Gi, with 100Mi of evictionHard
@@ -65,8 +65,8 @@ func (l *testLoop) memoryMax(t *testing.T) string {
 	return strings.TrimSpace(string(b))
 }
 
-// Node allocatable is written only if a configuration of our own kind enables it; the next agent
-// restores settings that it must not write any more.
+// Node allocatable is written only if the agent's own file enables it; the next agent restores
+// settings that it must not write any more.
 func TestNodeAllocatableIsWrittenOnlyWhereTheConfigurationSaysSo(t *testing.T) {
 	for name, c := range map[string]struct {
 		text   string

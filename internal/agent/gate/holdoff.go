@@ -17,7 +17,7 @@ const (
 	firstHold     = 10 * time.Second
 	maxHold       = 5 * time.Minute
 	extension     = 5 * time.Second // extension at each look while the pressure lasts
-	forgetAfter   = time.Hour       // after its last eviction a pod starts at holdFirst again
+	forgetAfter   = time.Hour       // time after its last eviction when a pod starts at firstHold again
 	maxRemembered = 1000            // remembered pods
 	// tearDownPeriod is the hold-off of a pod that is marked as evicted at the API server. The kubelet
 	// tears the pod down, but first completes its current sync, which may start the pod again
@@ -147,7 +147,7 @@ func (h *HoldOffs) Save(now time.Time) (out []records.HoldOff) {
 	return out
 }
 
-// Resume restores the hold-offs of the process before this one.
+// Resume restores the hold-offs of the previous process.
 func (h *HoldOffs) Resume(now time.Time, saved []records.HoldOff) {
 	for _, s := range saved {
 		owner := Owner(s.Owner)

@@ -10,8 +10,8 @@ import (
 // growthInterval is the interval between two readings of the cgroups at the top of the hierarchy.
 const growthInterval = 10 * time.Second
 
-// growth stores the usage of the cgroups at the top of the hierarchy before memory became short: if
-// evictions do not help, one of them uses the memory up.
+// growth stores the usage of the cgroups at the top of the hierarchy before memory became short. If
+// evictions do not help, one of these cgroups uses up the memory.
 type growth struct {
 	before map[string]uint64
 	at     time.Time

@@ -10,10 +10,10 @@
 // memory is short it also reads /proc/zoneinfo: MemAvailable excludes per-CPU lists, which hold
 // most of a killed pod's memory for seconds (kernel 6.12).
 //
-// The full look for memory and tasks reads little of all pods: an upper bound of the usage of each.
-// memory.stat costs ten times as much. It is read only for the pod that ranks first by the upper
-// bound, until one ranks first by its exact usage: the victim that reading everything would have
-// found.
+// The full look for memory and tasks reads only an upper bound of each pod's usage. Reading
+// memory.stat costs ten times as much. So the look reads it only for the pod that ranks first by
+// its upper bound, and repeats that until the first pod ranks by its exact usage. That pod is the
+// victim that a complete reading would give.
 package looks
 
 import (
@@ -101,7 +101,7 @@ func (l *Looks) Count() uint64 { return l.counts.Cheap.Value() }
 // is safe for concurrent use.
 func (l *Looks) Counts() *metrics.Looks { return l.counts }
 
-// Begin records that the loop looks now.
+// Begin records the start of a cheap look.
 func (l *Looks) Begin(now time.Time) {
 	l.last = now
 	l.counts.Cheap.Add(1)
@@ -110,7 +110,7 @@ func (l *Looks) Begin(now time.Time) {
 // SetDue sets the time of the next cheap look, unless an event requests an earlier one.
 func (l *Looks) SetDue(at time.Time) { l.due = at }
 
-// RecordDelay records the delay of a look that is made because it is due.
+// RecordDelay records how late a scheduled look begins.
 func (l *Looks) RecordDelay(now time.Time) {
 	if !l.due.IsZero() {
 		l.counts.Delay.Observe(now.Sub(l.due))
@@ -118,15 +118,15 @@ func (l *Looks) RecordDelay(now time.Time) {
 }
 
 // Cheap makes the cheap look: memory and swap, the cgroup above all pods if it has a limit, and
-// tasks if a threshold for them exists. perCPU is called after memory was read; it returns whether
-// to read per-CPU memory, which MemAvailable excludes and which takes longer. Cheap does not
-// allocate.
+// tasks if a threshold for them exists. After reading memory it calls perCPU, which returns whether
+// to read per-CPU lists too: MemAvailable excludes them, and reading them takes longer. Cheap does
+// not allocate.
 func (l *Looks) Cheap(now time.Time, perCPU func(*stats.NodeStats) bool) *stats.NodeStats {
 	l.logSource("memory", &l.counts.Memory, l.o.Reader.Node(now, &l.node))
 	if perCPU(&l.node) {
 		l.o.Reader.PerCPU(&l.node)
 	}
-	if l.node.Allocatable.LimitBytes.OK { // the slow look reads whether there is a limit
+	if l.node.Allocatable.LimitBytes.OK { // the slow look reads whether a limit exists
 		l.logSource("pods' cgroup", &l.counts.Allocatable,
 			l.o.Reader.Allocatable(now, &l.node.Allocatable))
 	}

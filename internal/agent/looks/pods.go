@@ -9,8 +9,8 @@ import (
 	"jettison/stats/read"
 )
 
-// maxQuickReads is the number of pods that are read one by one before all are read: many pods may
-// have a large page cache.
+// maxQuickReads limits the pods that Victims reads one by one before it reads all: many pods may
+// have a large page cache, and so an upper bound far above their usage.
 const maxQuickReads = 16
 
 // Pods reads everything of every pod.
@@ -25,9 +25,9 @@ func (l *Looks) Pods(now time.Time, pods read.Index) error {
 	return err
 }
 
-// Victims makes the look for an eviction for memory: little of every pod, and everything of the
-// pods that may be chosen, as the manager decides. Figures of the node that are not read again keep
-// their values.
+// Victims makes the full look for an eviction for memory or tasks. It reads a few figures of every
+// pod, and all memory figures of the pods that the manager requests. Figures of the node that are
+// not read again keep their values.
 func (l *Looks) Victims(now time.Time, pods read.Index, objects map[string]*eviction.Pod,
 	m *eviction.Manager) error {
 	l.counts.Victims.Add(1)

@@ -50,7 +50,7 @@ type Taker struct {
 	background atomic.Pointer[read.Background]
 	slot       chan struct{} // one slot: its holder measures
 
-	// The fields below belong to the holder of turn.
+	// The fields below belong to the holder of slot.
 	reader    *read.Reader // nil: not open
 	closer    func()
 	scratch   stats.Summary

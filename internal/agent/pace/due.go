@@ -34,8 +34,8 @@ type Pacer struct {
 // machine first had to find the memory.
 const minFillPerCore = 3 << 30
 
-// New creates a Pacer for a machine on which all processes together fill the given bytes a second;
-// see MeasureFill.
+// New creates a Pacer for a machine on which all processes together fill the given bytes per
+// second; see MeasureFill.
 func New(fill float64, cores int) *Pacer {
 	p := &Pacer{fill: fill}
 	floor := max(fill, minFillPerCore*float64(cores))
@@ -46,8 +46,8 @@ func New(fill float64, cores int) *Pacer {
 // Fill returns the fill rate given to New, in bytes a second.
 func (p *Pacer) Fill() float64 { return p.fill }
 
-// Trend returns the rate at which the i-th signal of eviction.Quick lately fell, in its unit a
-// second, over half a second or more.
+// Trend returns the recent rate at which the i-th signal of eviction.Quick fell, in its unit per
+// second. The rate covers at least half a second, or the last large fall.
 func (p *Pacer) Trend(i int) float64 { return p.trends[i].perSecond() }
 
 // Observe records the manager's latest observations.
@@ -81,6 +81,6 @@ func (p *Pacer) stalled(now time.Time, near bool) time.Duration {
 	return pollStalled
 }
 
-// WaitAfter returns how long a wake must wait for its look. It keeps looks at least Soonest apart,
-// however many wakes there are.
+// WaitAfter returns how long a wake must wait for its look. It keeps looks at least MinInterval
+// apart, however many wakes occur.
 func WaitAfter(now, lastLook time.Time) time.Duration { return MinInterval - now.Sub(lastLook) }

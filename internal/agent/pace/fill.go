@@ -16,21 +16,20 @@ import (
 
 const (
 	hugePage    = 2 << 20
-	fillMemory  = 16 << 20       // for a moment: the agent's container has 64 MiB
-	fillThreads = 4              // at most
-	unknownFill = minFillPerCore // per core, if it cannot be measured
+	fillMemory  = 16 << 20       // mapped temporarily: the agent's container has 64 MiB
+	fillThreads = 4              // maximum
+	unknownFill = minFillPerCore // per core, used if the measurement fails
 )
 
-// MeasureFill measures how many bytes a second the processes of this machine can fill together.
+// MeasureFill measures how many bytes per second the processes of this machine can fill together.
 //
-// Up to four threads each fill a huge page, or the pages that the kernel provides instead, at the
-// same time: cores share the memory, so together they are slower than one core times their number.
-// For more cores the rate of four is scaled up, which rather overestimates.
+// Up to four threads fill one huge page each at the same time, or normal pages if the kernel
+// provides those. Cores share the memory bandwidth, so all cores together fill less than one core
+// times their number. For more than four cores the rate is scaled up, which overestimates it.
 //
-// The best of a few rounds counts, because a disturbance only slows a round down. No page is filled
-// twice: the lines of a page that was just freed are still in the cache, which looked like 97 GB/s
-// on two cores. So all pages stay mapped until the end, and the first round, which may get such
-// pages, does not count.
+// The best of several rounds counts, because disturbances only slow a round down. No page is filled
+// twice: a page that was just freed is still in the CPU cache, which gave 97 GB/s on two cores. So
+// all pages stay mapped until the end, and the first round, which may get such pages, is ignored.
 func MeasureFill(cores int) float64 {
 	threads := max(1, min(cores, fillThreads, runtime.NumCPU()))
 	if before := runtime.GOMAXPROCS(0); before < threads { // a CPU limit lowers it
@@ -67,13 +66,13 @@ func coldPage() (page []byte, unmap func(), err error) {
 	}
 	skip := -uintptr(unsafe.Pointer(&memory[0])) & (hugePage - 1)
 	page = memory[skip : skip+hugePage]
-	// without huge pages other processes get 4 KiB pages, too
+	// an error leaves 4 KiB pages, which other processes then get, too
 	_ = unix.Madvise(page, unix.MADV_HUGEPAGE)
 	return page, func() { _ = unix.Munmap(memory) }, nil
 }
 
-// fillConcurrently touches every page of the given ones, each in its own thread, and returns the
-// sum of their rates in bytes a second; 0 if one is missing.
+// fillConcurrently writes to every 4 KiB of the given memory areas, one goroutine for each, and
+// returns the sum of their rates in bytes per second; 0 if an area is missing.
 func fillConcurrently(pages [][]byte) float64 {
 	var ready atomic.Int64
 	var all sync.WaitGroup
@@ -83,7 +82,7 @@ func fillConcurrently(pages [][]byte) float64 {
 	}
 	for i, page := range pages {
 		all.Go(func() {
-			for ready.Add(1); ready.Load() < int64(len(pages)); { // start together: it takes microseconds
+			for ready.Add(1); ready.Load() < int64(len(pages)); { // wait for the other goroutines, which takes microseconds
 				runtime.Gosched()
 			}
 			start := time.Now()
@@ -102,7 +101,7 @@ func fillConcurrently(pages [][]byte) float64 {
 }
 
 // Cores returns the number of the node's online cores, whether or not this process may use them.
-// Pluggable ones do not count: virtual machines may have a hundred of them.
+// Offline cores do not count: a virtual machine may list a hundred hot-pluggable ones.
 func Cores() int {
 	if text, err := os.ReadFile("/sys/devices/system/cpu/online"); err == nil {
 		if n := countCPUs(string(text)); n > 0 {
@@ -112,7 +111,7 @@ func Cores() int {
 	return runtime.NumCPU()
 }
 
-// countCPUs counts the CPUs of a kernel's list, as 0-3,8,10-11; 0 if it is malformed.
+// countCPUs counts the CPUs in a kernel's list such as 0-3,8,10-11; 0 if the list is malformed.
 func countCPUs(list string) (n int) {
 	for part := range strings.SplitSeq(strings.TrimSpace(list), ",") {
 		first, last, isRange := strings.Cut(part, "-")

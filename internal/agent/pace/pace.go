@@ -1,14 +1,14 @@
 // Package pace computes when the next cheap look at the node is due: before the headroom above the
 // nearest threshold can be exhausted.
 //
-//	pace.go   one signal: its headroom and how fast that lately fell
+//	pace.go   one signal: its headroom and how fast that recently fell
 //	due.go    Pacer: signals that may be exhausted within a second, and events that speed up looks
 //	trend.go  the rate over longer times, for actions that take longer than a look
 //	fill.go   how fast the processes of this machine can fill memory
 //
-// The rate is the fill rate measured at start (at least 3 GiB/s a core), or the one observed lately
-// if that is greater. So a process that allocates as fast as the machine permits is seen in time,
-// and a calm node is read once a second.
+// The assumed rate is the fill rate measured at start (at least 3 GiB/s per core), or the recently
+// observed rate if that is greater. So a look finds a process that allocates as fast as the machine
+// permits in time, and a calm node is read once a second.
 package pace
 
 import (
@@ -29,10 +29,10 @@ const slopeHalfLife = time.Second
 
 // pace computes when the next cheap look for one signal is due.
 type pace struct {
-	floor    float64 // bytes, or tasks, a second that this machine can use up
-	slope    float64 // the rate observed lately
+	floor    float64 // bytes, or tasks, per second that this machine can use up
+	slope    float64 // the recently observed rate
 	last     stats.Observation
-	lastFall time.Time // when it last fell faster than a hundredth of the floor
+	lastFall time.Time // when the signal last fell faster than a hundredth of the floor
 }
 
 // A signal that did not fall for quietAfter is read at most once per pollQuiet, however near its

@@ -37,9 +37,8 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// At any rate up to the floor the look after a crossing comes within what the floor allows: a look
-// is always due before the crossing, or within the shortest interval after it, 10 ms for a slow
-// leak. A quiet node is read rarely.
+// At any rate up to the floor, a look is due before the crossing, or after it within the shortest
+// interval (10 ms for a slow leak). A quiet node is read rarely.
 func TestLeakIsSeenInTime(t *testing.T) {
 	const threshold = 100 << 20
 	for _, rate := range []float64{10 << 20, 100 << 20, gib, 3 * gib} { // bytes a second
@@ -81,8 +80,8 @@ func TestSlopeDecays(t *testing.T) {
 	}
 }
 
-// A trend is the fall over half a second or more, however close looks are and whether memory is
-// used in pieces, in one step, or no longer.
+// A trend is the fall over at least half a second, regardless of the interval of looks and of the
+// way in which memory is used: in pieces, in one step, or no longer.
 func TestTrend(t *testing.T) {
 	const step = 5 * time.Millisecond
 	trends := func(taken func(since time.Duration) float64, seconds float64) (highest, last float64) {

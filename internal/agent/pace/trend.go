@@ -7,27 +7,27 @@ import (
 	"jettison/stats"
 )
 
-// trendWindow is the minimum time over which a trend is measured. Near a threshold looks come every
-// few milliseconds, and a process that allocates 10 MiB a second in pieces of 1 MiB, as an
-// allocator does, shows a rate of a hundred between two of them.
+// trendWindow is the minimum time over which a trend is measured. Near a threshold, looks are only
+// a few milliseconds apart. Between two of them, a process that allocates 10 MiB/s in pieces of 1
+// MiB would appear to allocate more than 100 MiB/s.
 const trendWindow = 500 * time.Millisecond
 
-// A fall of trendPiece within pieceWindow is too large to be such a piece: it counts without
-// waiting for half a second.
+// A fall of trendPiece within pieceWindow is too large to be such a piece, and counts immediately
+// instead of after trendWindow.
 const (
 	trendPiece  = 16 << 20
 	pieceWindow = 50 * time.Millisecond
 )
 
-// trend is the rate at which a signal falls for long enough to act on it; a slope covers only the
-// time until the next look.
+// trend measures the rate at which a signal falls, for actions that take longer than a look. A
+// pace's slope only serves to time the next look.
 type trend struct {
-	windowStart stats.Observation // of the window
-	rate        float64           // a second, until windowStart, with decayed earlier rates
-	windowRate  float64           // a second, in the current window, as if it fell no further
+	windowStart stats.Observation // first observation of the window
+	rate        float64           // per second, up to windowStart; earlier rates decay
+	windowRate  float64           // per second, in the current window, which counts as trendWindow at least
 	seen        time.Time
 	piece       stats.Observation // where the last piece ended
-	pieceRate   float64           // a second, of that piece; 0: none lately
+	pieceRate   float64           // per second, of that piece; 0: no recent piece
 }
 
 func (t *trend) observe(o stats.Observation) {
@@ -56,5 +56,5 @@ func (t *trend) observe(o stats.Observation) {
 	}
 }
 
-// perSecond returns the rate at which the signal falls, a second.
+// perSecond returns the rate at which the signal falls, per second.
 func (t *trend) perSecond() float64 { return max(t.rate, t.windowRate, t.pieceRate) }

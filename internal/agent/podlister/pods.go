@@ -132,7 +132,7 @@ func (p *Pods) OnCleaned(sandboxes []string) {
 	p.Ask()
 }
 
-// mergePod merges the list and the events.
+// merge merges the list and the events.
 func (p *Pods) merge() {
 	p.all = overlay(p.fromList, p.fromEvents.index)
 	p.changed(p.all)

@@ -23,7 +23,7 @@ type Part struct {
 	state    api.ConfigState
 }
 
-// NewPart returns a Descheduler with the configuration in effect, read at now.
+// NewPart returns a Part with the configuration in effect, read at now.
 func NewPart(now time.Time, running *config.Loaded, log *logthrottle.Logger) *Part {
 	return &Part{log: log, running: running, state: api.ConfigState{From: running.From,
 		EndpointFrom: running.EndpointFrom, Read: now}}

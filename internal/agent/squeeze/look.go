@@ -121,7 +121,7 @@ func parents(path string) (out []string) {
 	return out
 }
 
-// parents reads a cgroup above pods. Unreadable values are absent.
+// parentGroup reads a cgroup above pods. Unreadable values are absent.
 func (s *Worker) parentGroup(path string) (out reclaim.MemoryGroup) {
 	g, err := s.fs.Group(path)
 	if err != nil {

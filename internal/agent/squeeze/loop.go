@@ -282,7 +282,7 @@ func (l *Loop) update(e *reclaim.MemoryEffect) (Follower, *reclaim.MemoryEffect)
 	return l.follower, effect
 }
 
-// send returns the effect of the last reclaim for its follower; nil if they are unrelated.
+// effectForFollower returns the effect of the last reclaim for its follower; nil if they are unrelated.
 func (l *Loop) effectForFollower() *reclaim.MemoryEffect {
 	if !l.effect.Stopped && l.effect.Signal != l.follower.Signal {
 		l.follower = Follower{}

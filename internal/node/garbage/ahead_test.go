@@ -8,7 +8,8 @@ import (
 	"jettison/reclaim"
 )
 
-// Lists contain all pods of the next steps, and are read again for later ones: each sandbox with a newer one is removed.
+// A list contains the pods of the next steps, and later steps read a new list. Each sandbox with a
+// newer one in its pod is removed.
 func TestWhatIsListedIsOfThePodsWhoseTurnIsNext(t *testing.T) {
 	n, pods, known := newNode(t), 2*maxScope+20, Known{Pods: map[string]reclaim.Phase{}, Synced: true}
 	for i := range pods {
@@ -22,7 +23,7 @@ func TestWhatIsListedIsOfThePodsWhoseTurnIsNext(t *testing.T) {
 	if got := r.Count(Removed); got != pods || len(n.r.Sandboxes) != pods {
 		t.Errorf("%d sandboxes went and %d stay, want %d: %v", got, len(n.r.Sandboxes), pods, r.Done[pods-1].Why)
 	}
-	if lists := n.r.Calls("ListPodSandbox"); lists != 4 { // one for the plan, and one for each of its parts
+	if lists := n.r.Calls("ListPodSandbox"); lists != 4 { // one for the plan, and one for each maxScope pods of its steps
 		t.Errorf("lists of sandboxes = %d, want 4", lists)
 	}
 	if got := len(n.listed); got != 2*pods {

@@ -10,8 +10,9 @@ import (
 	"jettison/reclaim"
 )
 
-// A dead container's log that a live pod with another UID uses too stays: a client may give a pod another UID at each update. A log with its
-// pod's UID in the path is removed, without a query of other pods' containers.
+// The log of a dead container stays while a live pod with another UID uses it: a client may change
+// a pod's UID at each update. A log with the pod's UID in its path is removed without status calls
+// for other pods' containers.
 func TestALogThatAnotherPodHas(t *testing.T) {
 	for path, stays := range map[string]bool{"/log/pods/app/main/0.log": true, "/log/pods/default_a_" + uidA + "/main/0.log": false} {
 		for _, state := range []runtimev1.ContainerState{running, created, unknown, exited} {
@@ -37,7 +38,7 @@ func TestALogThatAnotherPodHas(t *testing.T) {
 	}
 }
 
-// An image that is pulled again has its minimum age again, also after a restart.
+// An image that is pulled again gets its minimum age again, also after a restart.
 func TestAnImageThatIsPulledAgain(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		n := full(t)
@@ -51,7 +52,7 @@ func TestAnImageThatIsPulledAgain(t *testing.T) {
 		}
 		n.sleep(10 * time.Second)
 		n.image("sha256:2", 300)
-		n.sandbox("s-b", uidB, true, 90*time.Second) // made before a pull of 85 s
+		n.sandbox("s-b", uidB, true, 90*time.Second) // created before a pull that took 85 s
 		n.pass(Images, reclaim.DiskPressure)
 		if got := n.removed()[len(first):]; len(got) > 0 {
 			t.Errorf("restart %v: removed %v, pulled a moment ago", restart, got)
@@ -63,8 +64,8 @@ func TestAnImageThatIsPulledAgain(t *testing.T) {
 	}
 }
 
-// An evicted pod is restarted before the agent's list shows it: leftovers of the init container of its new sandbox stay, also if they appear
-// after the look.
+// An evicted pod is restarted before the agent's list contains its new sandbox. Leftovers of an
+// init container in the new sandbox stay, even if they appear after the look.
 func TestAnEvictedPodIsBackWithAnInitContainer(t *testing.T) {
 	comes := func(n *node) {
 		n.sandbox("s-new", uidA, true, 5*time.Second)
@@ -94,7 +95,8 @@ func TestAnEvictedPodIsBackWithAnInitContainer(t *testing.T) {
 	}
 }
 
-// A pass by hand is the only one: it is not put off for a runtime that is slow, nor for young sandboxes.
+// A single pass (Once) has no successor, so neither a slow runtime nor a young sandbox postpones
+// it.
 func TestAPassByHandIsNotPutOff(t *testing.T) {
 	for _, once := range []bool{true, false} {
 		n := full(t)

@@ -12,8 +12,9 @@ import (
 	"jettison/reclaim"
 )
 
-// The next pass removes volumes that an eviction moved aside and did not remove, regardless of the pod's state, and nothing else of the pod.
-// It does so on a node with a kubelet too: the kubelet does not know these volumes.
+// The next pass removes volumes that an eviction moved aside and did not remove, regardless of the
+// pod's state, and nothing else of the pod. It does so on a node with a kubelet too, because a
+// kubelet does not know these volumes.
 func TestVolumesThatWerePutAside(t *testing.T) {
 	for _, kubelet := range []bool{true, false} {
 		for _, trigger := range []reclaim.Trigger{reclaim.Periodic, reclaim.DiskPressure} {
@@ -27,7 +28,7 @@ func TestVolumesThatWerePutAside(t *testing.T) {
 			if kubelet {
 				n.o.Mode, n.findKubelet = config.ModeUnset, func() (bool, string) { return true, "a kubelet" }
 			}
-			n.container("c", "s", uidB, exited, time.Hour, "") // garbage, which is the kubelet's
+			n.container("c", "s", uidB, exited, time.Hour, "") // garbage that is left to the kubelet
 			n.container("new", "s", uidB, exited, time.Minute, "")
 			if r := n.Plan(t.Context(), Containers, trigger); len(r.Done) > 0 || !exists(aside) {
 				t.Errorf("steps done by Plan = %+v, want none", r.Done)
@@ -62,7 +63,7 @@ func TestAKubeletComesBeforeVolumesGo(t *testing.T) {
 	}
 }
 
-// What cannot be removed is tried again, later and later, and keeps nothing else.
+// A removal that fails is retried with backoff, and blocks no other removal.
 func TestWhatIsAsideAndStuckIsTriedAgain(t *testing.T) {
 	n := newNode(t)
 	volumes := "/kubelet/pods/" + uidB + "/volumes/"
@@ -92,7 +93,8 @@ func TestWhatIsAsideAndStuckIsTriedAgain(t *testing.T) {
 	}
 }
 
-// After an interrupted removal the pod's notes and its directory go, too, but of a pod that may be there.
+// After an interrupted removal, the pod's notes and directory are removed too, unless the pod may
+// still exist.
 func TestNotesOfAnInterruptedRemoval(t *testing.T) {
 	for name, c := range map[string]struct {
 		alive func(n *node)
@@ -124,9 +126,9 @@ func TestNotesOfAnInterruptedRemoval(t *testing.T) {
 	}
 }
 
-// If a ready sandbox may be missing in the lists, the pod may exist.
+// If the lists may lack a ready sandbox, the pod may exist.
 func TestNotesOfAPodThatIsNotTold(t *testing.T) {
-	n, _ := untoldReady(t)
+	n, _ := unlistedReady(t)
 	pod := "/kubelet/pods/" + uidB
 	aside, note := n.file(pod+"/volumes/.jettison-removes/cache/big"), n.file(pod+"/containers/main/0123abcd")
 	if r := n.pass(Containers, reclaim.Periodic); exists(aside) || !exists(note) {

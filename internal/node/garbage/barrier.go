@@ -13,7 +13,7 @@ type barrier struct {
 	open  chan struct{} // closed when holds becomes 0; nil: holds is 0; guarded by mu
 }
 
-// Hold blocks new steps until Release is called as often. Hold itself does not block.
+// Hold blocks new steps until Release was called as many times. Hold itself does not block.
 func (b *barrier) Hold() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -11,7 +11,8 @@ import (
 	"jettison/reclaim"
 )
 
-// A kubelet that starts between the plan and a step, or between two, takes over: nothing more is removed.
+// If a kubelet starts between the plan and a step, or between two steps, all remaining steps are
+// skipped.
 func TestAKubeletThatStartsInThePass(t *testing.T) {
 	for removed := range 3 {
 		n := newNode(t)
@@ -33,7 +34,8 @@ func TestAKubeletThatStartsInThePass(t *testing.T) {
 	}
 }
 
-// A step may wait for the runtime for minutes. Right before files go a kubelet is looked for once more.
+// A step may wait for the runtime for minutes, so the collector searches for a kubelet again right
+// before it removes files.
 func TestAKubeletThatStartsInAStep(t *testing.T) {
 	n := newNode(t)
 	n.open(func(o *Options) { o.Mode = "" })

@@ -13,7 +13,8 @@ import (
 	"jettison/reclaim"
 )
 
-// The empty cgroup of a pod that is gone is removed. While a process lives in it the pod is not gone, regardless of the runtime's answers.
+// The empty cgroup of a pod that is gone is removed. While the cgroup has a process, the pod is not
+// gone, regardless of the runtime's answers.
 func TestCgroupsOfPodsThatAreGone(t *testing.T) {
 	const root = "jettison-garbage-test"
 	mount, dir := "", ""
@@ -60,7 +61,7 @@ func TestCgroupsOfPodsThatAreGone(t *testing.T) {
 		}
 	}
 	defer end()
-	n.sandbox("s-b", uidB, false, time.Hour) // the runtime thinks so
+	n.sandbox("s-b", uidB, false, time.Hour) // not ready, although its cgroup has a process
 	n.pass(Containers, reclaim.Periodic)
 	n.sleep(5 * time.Minute)
 	r := n.pass(Containers, reclaim.Periodic)

@@ -14,8 +14,9 @@ import (
 	"jettison/reclaim"
 )
 
-// The clock of a node without a battery is set while a container starts: by it that one is 56 years old. It is as old as it is known, and
-// goes when it is known for long enough. By a pass by hand it is no older than the boot.
+// The clock is set while a container starts, on a node without a clock battery: by its creation
+// time the container is 56 years old. Its age counts from its first sighting, and it is removed
+// when it is old enough. In a single pass it is at most as old as the boot.
 func TestTheClockIsSetWhileAContainerStarts(t *testing.T) {
 	for _, once := range []bool{false, true} {
 		n := newNode(t)
@@ -23,11 +24,11 @@ func TestTheClockIsSetWhileAContainerStarts(t *testing.T) {
 		n.up = 30 * time.Second
 		n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Active}, Synced: true})
 		n.sandbox("s", uidA, true, 2*time.Second)
-		n.container("old", "s0", uidA, exited, 24*time.Hour, "") // of the boot before
+		n.container("old", "s0", uidA, exited, 24*time.Hour, "") // from the previous boot
 		n.container("new", "s", uidA, created, 0, "")
 		n.r.Containers[1].CreatedAt = time.Unix(28, 0).UnixNano()
 		n.want(n.pass(Containers, reclaim.DiskPressure))
-		n.clock = n.clock.AddDate(10, 0, 0) // once more
+		n.clock = n.clock.AddDate(10, 0, 0) // set again
 		n.want(n.pass(Containers, reclaim.DiskPressure))
 		n.sleep(n.o.Policy.Container.CreatedMinAge)
 		n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Evicted}, Synced: true})
@@ -62,7 +63,8 @@ func TestByHandOneOfTheFutureMayBeAboutToStart(t *testing.T) {
 	n.want(n.pass(Containers, reclaim.DiskPressure))
 }
 
-// When the clock has come so far again, what was of the future has not just been made.
+// When the clock has reached the creation time of a container from the future, the container does
+// not count as new.
 func TestTheClockComesSoFarAgain(t *testing.T) {
 	n := newNode(t)
 	n.open(func(o *Options) { o.Policy.Container.MinAge = time.Hour })
@@ -75,8 +77,10 @@ func TestTheClockComesSoFarAgain(t *testing.T) {
 	n.want(n.pass(Containers, reclaim.Periodic), "container c")
 }
 
-// Whatever the clock is set to between two attempts and after them, the last dead container stays and those before it go, also where these
-// are of the future. That is so for an agent that has seen the first one before the clock was set, for one that starts then, and by hand.
+// However the clock is set between two attempts and after them, the last dead container stays and
+// the earlier ones are removed, even with creation times in the future. The same applies for an
+// agent that saw the first attempt before the change, for one that starts afterwards, and for a
+// single pass.
 func TestTheLastAttemptStays(t *testing.T) {
 	const year = 365 * 24 * time.Hour
 	steps := []time.Duration{0, 5 * time.Hour, -5 * time.Hour, 3 * year, -3 * year}
@@ -85,9 +89,9 @@ func TestTheLastAttemptStays(t *testing.T) {
 			for _, between := range steps {
 				for _, after := range steps {
 					if first != "s" && between < 0 && between+after >= 0 {
-						continue // nothing is of the future any more: as the kubelet has it
+						continue // no creation time is in the future any more: as in the kubelet
 					}
-					got := attemptsBeyond(t, how, first, between, after)
+					got := removedAttempts(t, how, first, between, after)
 					if want := []string{"container c0", "container c1", "container c2", "container c3"}; !slices.Equal(got, want) {
 						t.Errorf("%s, the first in %s, the clock set by %v, then by %v: removed %q", how, first, between, after, got)
 					}
@@ -97,8 +101,9 @@ func TestTheLastAttemptStays(t *testing.T) {
 	}
 }
 
-// attemptsBeyond are the containers that go of five attempts. The clock is set after the first of them, and after the last.
-func attemptsBeyond(t *testing.T, how, first string, between, after time.Duration) []string {
+// removedAttempts returns the containers that are removed of five attempts. The clock is set after
+// the first attempt by between, and after the last by after.
+func removedAttempts(t *testing.T, how, first string, between, after time.Duration) []string {
 	n := newNode(t)
 	n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Active}, Synced: true})
 	n.open(func(o *Options) { o.Once = how == "by hand" })
@@ -123,7 +128,8 @@ func attemptsBeyond(t *testing.T, how, first string, between, after time.Duratio
 	return got
 }
 
-// A client that restarts its count of attempts in each sandbox loses the dead containers of the sandbox before, not the latest ones.
+// A client restarts its count of attempts in each sandbox: the dead containers of the previous
+// sandbox are removed, not the latest ones.
 func TestAttemptsThatBeginAnew(t *testing.T) {
 	n := newNode(t)
 	n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Active}, Synced: true})
@@ -139,7 +145,8 @@ func TestAttemptsThatBeginAnew(t *testing.T) {
 	}
 }
 
-// A sandbox from before the clock was set back goes where its pod has a newer one; the newest stays, also where it is of the future.
+// A sandbox from before the clock was set back is removed if its pod has a newer one. The newest
+// stays, even with a creation time in the future.
 func TestTheClockIsSetBackAfterSandboxes(t *testing.T) {
 	for name, ages := range map[string][2]time.Duration{
 		"the first is of the future":  {-5 * time.Hour, time.Minute},
@@ -151,7 +158,7 @@ func TestTheClockIsSetBackAfterSandboxes(t *testing.T) {
 				n := newNode(t)
 				n.open(func(o *Options) { o.Once = once })
 				n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Active}, Synced: true})
-				n.uptime = func() time.Duration { n.up += time.Microsecond; return n.up } // it is read after the other clock
+				n.uptime = func() time.Duration { n.up += time.Microsecond; return n.up } // this clock is read after the wall clock
 				for k, age := range ages {
 					n.sandbox(fmt.Sprint("s", k), uidA, false, age)
 					n.r.Sandboxes[k].Metadata.Attempt = uint32(k)
@@ -162,8 +169,8 @@ func TestTheClockIsSetBackAfterSandboxes(t *testing.T) {
 	}
 }
 
-// Whatever the clock is set to while a sandbox has no container, image removals wait until the sandbox is known for a minute, from the plan or
-// from a later list.
+// However the clock is set while a sandbox has no container, image removals are postponed until one
+// minute after the first sighting of the sandbox, by the plan or by a later list.
 func TestTheClockIsSetWhileASandboxIsYoung(t *testing.T) {
 	for name, age := range map[string]time.Duration{"as it was": time.Second, "set forward": 56 * 365 * 24 * time.Hour, "set back": -time.Hour} {
 		for _, meanwhile := range []bool{false, true} {
@@ -187,7 +194,8 @@ func TestTheClockIsSetWhileASandboxIsYoung(t *testing.T) {
 	}
 }
 
-// A pass by hand has seen nothing before: to it a sandbox is no older than the boot, and one of the future has just been made.
+// A single pass has no earlier sightings: a sandbox is at most as old as the boot, and one with a
+// creation time in the future counts as new.
 func TestByHandASandboxIsNoOlderThanTheBoot(t *testing.T) {
 	for name, age := range map[string]time.Duration{"set forward": 56 * 365 * 24 * time.Hour, "set back": -time.Hour} {
 		n := full(t)
@@ -197,7 +205,7 @@ func TestByHandASandboxIsNoOlderThanTheBoot(t *testing.T) {
 		n.sandbox("s", uidA, true, age)
 		looks := 0
 		n.r.Answer["ListContainers"] = func(m any) any {
-			if looks++; looks == 2 { // it gets its container while it is waited for
+			if looks++; looks == 2 { // the sandbox gets its container during the wait
 				n.r.Containers = append(n.r.Containers, &runtimev1.Container{Id: "c", PodSandboxId: "s", State: running, ImageId: "sha256:1"})
 			}
 			return m
@@ -208,7 +216,8 @@ func TestByHandASandboxIsNoOlderThanTheBoot(t *testing.T) {
 	}
 }
 
-// What nothing has changed of is not written again, nor synced: a flash memory has only so many writes.
+// Unchanged state is neither written nor synced again: flash memory permits a limited number of
+// writes.
 func TestQuietPodsAreWrittenWhenTheyChange(t *testing.T) {
 	n := newNode(t)
 	n.sandbox("s-a", uidA, false, time.Hour)

@@ -12,7 +12,7 @@
 //	removal.go    removes containers, sandboxes, logs, links, cgroups
 //	image.go      removes images
 //	result.go     Result: the outcome of a pass
-//	barrier.go    Hold: evictions go before garbage collection
+//	barrier.go    Hold: evictions have priority over garbage collection
 //	backoff.go    backoff of failed steps
 //	quiet.go      pods without anything alive, and since when
 //	state.go      state files that survive a restart
@@ -163,8 +163,8 @@ type Collector struct {
 	pulling time.Time
 	// uptime of the last status call that timed out, by sandbox ID
 	hung map[string]time.Duration
-	// containers and sandboxes hold the first sightings of those whose age the runtime's timestamp
-	// does not prove.
+	// containers and sandboxes hold the first sightings of objects with a creation time that does
+	// not prove their age.
 	containers, sandboxes sightings
 	warnings              []string // problems of the state files, for the next result
 }
@@ -226,8 +226,8 @@ func (c *Collector) Locked() bool { return c.store.lockedByOther }
 // Missing returns the state files that did not exist.
 func (c *Collector) Missing() []string { return c.store.missing }
 
-// Waiting returns the number of pods in the last look that are neither named nor alive, but not yet
-// for PodGoneAfter, and the time when the first of them counts as gone.
+// Waiting returns the number of pods in the last look that are unnamed and have nothing alive, but
+// for less than PodGoneAfter. first is the time when the first of them counts as gone.
 func (c *Collector) Waiting() (pods int, first time.Time) { return c.quiet.waiting, c.quiet.next }
 
 // PhaseOf returns the phase of a pod object, for Known. For a pod evicted by the agent itself,

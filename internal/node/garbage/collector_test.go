@@ -17,8 +17,8 @@ import (
 	"jettison/reclaim"
 )
 
-// A pod of which nothing lives and that is not named is gone after podGoneAfter: everything of it goes, nothing of the other does, and
-// then there is nothing left to do.
+// An unnamed pod with nothing alive counts as gone after podGoneAfter. All its leftovers are
+// removed, none of the other pod, and a second pass has no steps.
 func TestAPodThatIsGone(t *testing.T) {
 	n := newNode(t)
 	n.sandbox("s-a", uidA, false, time.Hour)
@@ -56,7 +56,7 @@ func TestAPodThatIsGone(t *testing.T) {
 	}
 }
 
-// Each step is checked again: what was planned by a list may be wrong by now.
+// Each step is checked again: the plan's lists may be out of date.
 func TestWhatChangedSinceThePlanStays(t *testing.T) {
 	for _, c := range []struct {
 		name, id, why string
@@ -105,11 +105,13 @@ func TestWhatChangedSinceThePlanStays(t *testing.T) {
 				return m
 			}
 		}},
-		{"the pod is named", "default_a_" + uidA, "pod is now named", func(n *node) { n.becomes(Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Active}, Synced: true}) }},
-		{"the clients are unknown", "default_a_" + uidA, "list of named pods is incomplete", func(n *node) { n.becomes(Known{}) }},
-		{"the pod is back", "default_a_" + uidA, "pod was restarted", (*node).comesBack},
-		{"the pod of a container is back", "c-a", "pod was restarted", (*node).comesBack},
-		{"the pod of a sandbox is back", "s-a", "pod was restarted", (*node).comesBack},
+		{"the pod is named", "default_a_" + uidA, "pod is now named", func(n *node) {
+			n.changeKnown(Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Active}, Synced: true})
+		}},
+		{"the clients are unknown", "default_a_" + uidA, "list of named pods is incomplete", func(n *node) { n.changeKnown(Known{}) }},
+		{"the pod is back", "default_a_" + uidA, "pod was restarted", (*node).restartPod},
+		{"the pod of a container is back", "c-a", "pod was restarted", (*node).restartPod},
+		{"the pod of a sandbox is back", "s-a", "pod was restarted", (*node).restartPod},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			n := newNode(t)
@@ -139,11 +141,11 @@ func TestWhatChangedSinceThePlanStays(t *testing.T) {
 	}
 }
 
-// The log of a dead container stays as long as another one of its pod has it too: what makes containers without a kubelet may give all
-// attempts the same.
+// The log of a dead container stays while another container of its pod uses it: without a kubelet
+// all attempts may share one log.
 func TestALogThatAnotherContainerHas(t *testing.T) {
 	for name, c := range map[string]struct {
-		others string // of the container that runs
+		others string // log of the running container
 		stays  bool
 	}{
 		"the same":                {"0.log", true},
@@ -199,7 +201,7 @@ func TestAContainerThatDoesNotTellItsLog(t *testing.T) {
 	}
 }
 
-// A container without a kubelet's label lives in the pod of its sandbox, ready or not.
+// A container without the kubelet's label belongs to the pod of its sandbox, ready or not.
 func TestAPodThatIsBackWithoutALabel(t *testing.T) {
 	n := newNode(t)
 	n.open(func(o *Options) { o.PodGoneAfter = 0 })
@@ -219,8 +221,8 @@ func TestAPodThatIsBackWithoutALabel(t *testing.T) {
 	}
 }
 
-// comesBack has pod A get a ready sandbox after the plan.
-func (n *node) comesBack() {
+// restartPod gives pod A a ready sandbox after the plan was made.
+func (n *node) restartPod() {
 	first := true
 	n.r.Answer["ListPodSandbox"] = func(m any) any {
 		if out := m.(*runtimev1.ListPodSandboxResponse); !first {
@@ -231,8 +233,8 @@ func (n *node) comesBack() {
 	}
 }
 
-// becomes changes what is known once the plan was made by the old.
-func (n *node) becomes(next Known) {
+// changeKnown changes the known pods after the plan was made.
+func (n *node) changeKnown(next Known) {
 	old, first := *n.known.Load(), true
 	n.o.Known = func() Known {
 		if first {
@@ -272,7 +274,8 @@ func TestAnUnknownContainerIsStoppedFirst(t *testing.T) {
 	}
 }
 
-// The log of a container goes with it, also what it was rotated to; nothing that the runtime names elsewhere does.
+// The log of a container is removed with it, including its rotated files. A log path elsewhere is
+// not removed.
 func TestTheLogOfAContainerGoesWithIt(t *testing.T) {
 	n := newNode(t)
 	n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Active}, Synced: true})
@@ -303,8 +306,8 @@ func TestOneFailureHoldsUpNothing(t *testing.T) {
 	n.sandbox("s-a", uidA, false, time.Hour)
 	n.sandbox("s-b", uidB, false, time.Minute)
 	n.limit = 50 * time.Millisecond
-	n.r.Hang["StopPodSandbox"] = true         // the first one
-	n.r.Answer["Version"] = func(m any) any { // which is asked for after it; the others may take their time
+	n.r.Hang["StopPodSandbox"] = true         // the call of the first step hangs
+	n.r.Answer["Version"] = func(m any) any { // called after the failure; the other calls get no limit
 		n.r.Hang["StopPodSandbox"], n.limit = false, 0
 		return m
 	}
@@ -313,7 +316,7 @@ func TestOneFailureHoldsUpNothing(t *testing.T) {
 		t.Fatalf("outcome = %v, %v, want failed by a timeout", d.Outcome, d.Err)
 	}
 	n.want(r, "sandbox s-b")
-	// It is tried again after a minute, and not before.
+	// The step is retried after a minute, and not before.
 	if d := outcome(t, n.pass(Containers, reclaim.Periodic), "s-a"); d.Outcome != Skipped || !strings.Contains(d.Why, "failed 1 times") {
 		t.Errorf("outcome = %v, %s, want skipped by the backoff", d.Outcome, d.Why)
 	}
@@ -324,7 +327,8 @@ func TestOneFailureHoldsUpNothing(t *testing.T) {
 	}
 }
 
-// Calls that hang one after the other end the pass: each takes its whole limit. The next pass begins with others.
+// Several hanging calls in a row end the pass, because each takes its whole timeout. The next pass
+// begins with other steps.
 func TestCallsThatAreNotAnswered(t *testing.T) {
 	n := newNode(t)
 	n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Evicted}, Synced: true})
@@ -341,7 +345,7 @@ func TestCallsThatAreNotAnswered(t *testing.T) {
 	n.want(n.pass(Containers, reclaim.Periodic), "container c3", "container c4")
 }
 
-// A runtime that is gone ends the pass, and is not held against what was to be removed.
+// If the runtime stops answering, the pass ends, and its steps get no backoff.
 func TestTheRuntimeIsLostInTheMiddle(t *testing.T) {
 	n := newNode(t)
 	n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Evicted}, Synced: true})
@@ -376,7 +380,7 @@ func TestTheRuntimeDoesNotAnswerAtAll(t *testing.T) {
 	}
 }
 
-// A runtime that is slow is left alone, save under disk pressure.
+// A slow runtime postpones passes, except under disk pressure.
 func TestASlowRuntime(t *testing.T) {
 	n := newNode(t)
 	n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Evicted}, Synced: true})
@@ -389,7 +393,8 @@ func TestASlowRuntime(t *testing.T) {
 	n.want(n.pass(Containers, reclaim.DiskPressure), "container c")
 }
 
-// Waiting for the list of another caller does not count as a slow runtime: it postpones no pass, and lists do not stay fresh for longer.
+// Waiting for the list of another caller does not count as a slow runtime: it neither postpones a
+// pass nor prolongs the time for which lists stay fresh.
 func TestAListOfAnotherIsNoSlowRuntime(t *testing.T) {
 	const held, slow = time.Second, 400 * time.Millisecond
 	for name, look := range map[string]func(n *node){
@@ -431,11 +436,11 @@ func TestAListOfAnotherIsNoSlowRuntime(t *testing.T) {
 func TestARuntimeThatStaysSlow(t *testing.T) {
 	n := newNode(t)
 	n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Evicted}, Synced: true})
-	n.slow = -1 // whatever a list takes
+	n.slow = -1 // every list counts as slow
 	for i := range 4 * (maxPostponed + 1) {
 		n.container(fmt.Sprint("c", i), "s", uidA, exited, time.Hour, "")
 		what, off := Containers, i%(maxPostponed+1) < maxPostponed
-		if r := n.pass(Images, reclaim.Periodic); (r.Postponed != "") != off { // they count for themselves
+		if r := n.pass(Images, reclaim.Periodic); (r.Postponed != "") != off { // each kind has its own count
 			t.Errorf("images, pass %d: put off %q, want %v", i, r.Postponed, off)
 		}
 		if r := n.pass(what, reclaim.Periodic); (r.Postponed != "") != off || (r.Count(Removed) == 0) != off {
@@ -447,7 +452,8 @@ func TestARuntimeThatStaysSlow(t *testing.T) {
 	}
 }
 
-// Removals that hang cost one pass: the next one begins with the others, also where these come after them in the plan.
+// Hanging removals delay only one pass: the next one begins with the other removals, even if these
+// come later in the plan.
 func TestRemovalsThatHangBlockNoRelief(t *testing.T) {
 	n := newNode(t)
 	n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Evicted}, Synced: true})
@@ -457,7 +463,7 @@ func TestRemovalsThatHangBlockNoRelief(t *testing.T) {
 	}
 	n.r.HangOn = map[string]bool{"c0": true, "c1": true, "c2": true}
 	for i, want := range []string{"", "container c3 container c4", "container c3 container c4", "container c3 container c4 container c5"} {
-		if i == 3 { // they are due again
+		if i == 3 { // the backoff of the hanging removals has ended
 			n.sleep(2 * time.Hour)
 			n.container("c5", "s", uidA, exited, time.Minute, "")
 		}
@@ -469,7 +475,8 @@ func TestRemovalsThatHangBlockNoRelief(t *testing.T) {
 	}
 }
 
-// A sandbox with too many containers for one answer does not block the removal of others, and keeps its own leftovers: its pod is alive.
+// A sandbox with too many containers for one answer does not block the removal of other sandboxes.
+// Its pod counts as alive, so its own leftovers stay.
 func TestASandboxWithTooManyForOneAnswer(t *testing.T) {
 	for name, state := range map[string]runtimev1.ContainerState{"dead ones": exited, "ones that run": running} {
 		n := newNode(t)
@@ -529,11 +536,11 @@ func TestBesideAKubelet(t *testing.T) {
 	if r := n.pass(Everything, reclaim.Periodic); !strings.Contains(r.PlanOnly, "process 7") || len(r.Plan.Steps) != 1 || len(r.Done) > 0 || len(n.removed()) > 0 {
 		t.Errorf("result with a kubelet = %+v, want a plan of one step and the reason", r)
 	}
-	beside = false // it is looked for before each pass
+	beside = false // each pass searches for a kubelet
 	n.want(n.pass(Everything, reclaim.Periodic), "container c")
 }
 
-// An eviction holds the collector: no step begins before it is over.
+// During an eviction no step begins.
 func TestEvictionsGoFirst(t *testing.T) {
 	n := newNode(t)
 	n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Evicted}, Synced: true})
@@ -562,7 +569,7 @@ func TestEvictionsGoFirst(t *testing.T) {
 	}
 	n.Release()
 	n.want(<-done, "container c0", "container c1")
-	n.Release() // once too often does no harm
+	n.Release() // an extra Release has no effect
 	n.Hold()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -9,10 +9,10 @@ import (
 	"jettison/reclaim"
 )
 
-// sighting is the first time at which a container or sandbox was seen.
+// sighting is the first time that a look found a container or sandbox.
 type sighting struct {
 	at time.Duration // uptime
-	// its creation time was later than now when seen: the wall clock was set back
+	// its creation time was in the future at a sighting: the wall clock was set back
 	future bool
 }
 
@@ -70,7 +70,7 @@ func (c *Collector) date(l *reclaim.Look, sandboxes map[string]*reclaim.Sandbox)
 		if _, was := containers[one.ID]; was || one.State == reclaim.Created ||
 			one.CreatedAt.After(m.time) {
 			one.Seen, a.future = c.containers.see(m, containers, one.ID, one.CreatedAt)
-			// no later pass follows that would have seen it for longer
+			// no later pass follows that could observe a greater age
 			if m.once && a.future && one.State != reclaim.Created {
 				one.Seen = m.time.Add(-min(c.o.Policy.Container.MinAge, m.uptime))
 			}

@@ -11,7 +11,8 @@ import (
 	"jettison/reclaim"
 )
 
-// Entries of the log directory that are not exactly a pod's directory stay; a pod's directory is removed without anything outside of it.
+// Entries of the log directory that are not exactly the directory of a pod stay. Removing a pod's
+// directory removes nothing outside it.
 func TestAHostileLogDirectory(t *testing.T) {
 	n := newNode(t)
 	n.open(func(o *Options) { o.PodGoneAfter = 0 })
@@ -63,7 +64,7 @@ func TestALogDirectoryThatBecomesALink(t *testing.T) {
 	dir := filepath.Dir(filepath.Dir(n.file("log/pods/default_a_" + uidA + "/main/0.log")))
 	calls := 0
 	n.r.Answer["ListPodSandbox"] = func(m any) any {
-		if calls++; calls == 2 { // the step's
+		if calls++; calls == 2 { // the call of the step
 			if err := os.Rename(dir, dir+".old"); err != nil {
 				t.Error(err)
 			}
@@ -79,7 +80,9 @@ func TestALogDirectoryThatBecomesALink(t *testing.T) {
 	}
 }
 
-// Links to containers' logs: only those of that name that lead nowhere, below the log directory, and whose container is known not to run.
+// Of the links in the directory of container logs, a pass removes those with the name of a
+// container's link that dangle, point below the log directory, and belong to a container that is
+// known not to run.
 func TestHostileLinks(t *testing.T) {
 	n := newNode(t)
 	n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Active}, Synced: true})
@@ -88,7 +91,7 @@ func TestHostileLinks(t *testing.T) {
 	n.sandbox("s", uidA, true, time.Hour)
 	n.container(id("1"), "s", uidA, running, time.Hour, "")
 	n.container(id("2"), "s", uidA, exited, time.Hour, "")
-	n.link(nowhere, "var/log/containers/a_default_main-"+id("1")+".log") // rotated at this moment
+	n.link(nowhere, "var/log/containers/a_default_main-"+id("1")+".log") // its log is being rotated
 	n.link(nowhere, "var/log/containers/a_default_main-"+id("2")+".log")
 	n.link(nowhere, "var/log/containers/a_default_main-"+id("3")+".log")
 	n.link(nowhere, "var/log/containers/a_default_main-4.log")

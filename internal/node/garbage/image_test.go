@@ -17,7 +17,8 @@ import (
 	"jettison/stats"
 )
 
-// full is a node whose disk is 95 % full; removing is from 85 % on, down to 80 %: 150 bytes are to be freed.
+// full returns a node with a disk that is 95 % full. Removal begins at 85 % and stops at 80 %: 150
+// bytes must be freed.
 func full(t *testing.T) *node {
 	n := newNode(t)
 	for _, id := range []string{"1", "2", "3", "4"} {
@@ -28,11 +29,11 @@ func full(t *testing.T) *node {
 	return n
 }
 
-// What an image takes is measured: the runtime's sizes are only what is expected.
+// The space that an image frees is measured: the runtime's sizes are only predictions.
 func TestTheLowMarkIsMeasured(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		takes uint64 // each
+		takes uint64 // bytes that each image uses
 		want  []string
 		short bool
 	}{
@@ -64,7 +65,7 @@ func TestTheLowMarkIsMeasured(t *testing.T) {
 func TestAnImageThatCannotBeRemoved(t *testing.T) {
 	n := full(t)
 	n.r.Fail["RemoveImage"] = errors.New("no")
-	n.r.Answer["Version"] = func(m any) any { delete(n.r.Fail, "RemoveImage"); return m } // asked for after each failure
+	n.r.Answer["Version"] = func(m any) any { delete(n.r.Fail, "RemoveImage"); return m } // called after each failure
 	n.want(n.pass(Images, reclaim.Periodic), "image sha256:2", "image sha256:3")
 	n.other += 200
 	if d := outcome(t, n.pass(Images, reclaim.Periodic), "sha256:1"); d.Outcome != Skipped || !strings.Contains(d.Why, "failed 1 times") {
@@ -72,8 +73,8 @@ func TestAnImageThatCannotBeRemoved(t *testing.T) {
 	}
 }
 
-// What is in use beyond what containers run: image volumes, of stopped containers too, and images of sandboxes, by their own word
-// and by the runtime's configuration.
+// Images in use in addition to those of containers: image volumes, also of stopped containers, and
+// the images of sandboxes, from their status and from the runtime's configuration.
 func TestImagesInUse(t *testing.T) {
 	n := full(t)
 	n.other = 999 // every image must be removed
@@ -99,8 +100,9 @@ func TestImagesInUse(t *testing.T) {
 	n.want(n.pass(Images, reclaim.Periodic), "image sha256:4", "image sha256:1", "image sha256:3")
 }
 
-// On a node whose containers are more than one answer holds, and so cost a call for each sandbox, an image costs a few calls: what is alive
-// is listed again before each, and a container started after the plan protects its image.
+// On a node with more containers than one answer can hold, a full list costs a call for each
+// sandbox. Each image then costs only a few calls: live objects are listed again before each
+// removal, and a container started after the plan protects its image.
 func TestImagesOfANodeWithManyDeadContainers(t *testing.T) {
 	n := newNode(t)
 	n.now, n.clock = time.Now, time.Now()
@@ -119,7 +121,7 @@ func TestImagesOfANodeWithManyDeadContainers(t *testing.T) {
 		n.image(fmt.Sprint("sha256:", i), 10)
 	}
 	n.seen()
-	n.r.Answer["RemoveImage"] = func(m any) any { // called with the runtime's lock held
+	n.r.Answer["RemoveImage"] = func(m any) any { // runs with the fake runtime's lock held
 		if len(n.r.Removed) == 3 {
 			n.r.Containers = append(n.r.Containers, &runtimev1.Container{Id: "new", PodSandboxId: "s0", State: running, ImageId: "sha256:9"})
 		}
@@ -134,7 +136,7 @@ func TestImagesOfANodeWithManyDeadContainers(t *testing.T) {
 	}
 }
 
-// An image that a container has as a volume stays, after however many other mounts it comes.
+// An image that a container uses as a volume stays, regardless of the number of other mounts.
 func TestAnImageVolumeAmongManyMounts(t *testing.T) {
 	for _, mounts := range []int{999, 1000, 30_000} {
 		n := full(t)
@@ -149,7 +151,8 @@ func TestAnImageVolumeAmongManyMounts(t *testing.T) {
 	}
 }
 
-// A container that does not tell its volumes keeps all images if it may run, and none if it has ended (weakness 17).
+// A container that does not report its volumes protects all images if it may run, and none if it
+// has exited (weakness 17).
 func TestAContainerThatDoesNotTell(t *testing.T) {
 	for _, state := range []runtimev1.ContainerState{running, exited} {
 		n := full(t)
@@ -203,7 +206,7 @@ func TestAContainerThatNeverTells(t *testing.T) {
 	}
 }
 
-// Volumes are read from a status that a tenant has made megabytes large with mounts.
+// Image volumes are found in a status that a tenant has made megabytes large with mounts.
 func TestAStatusOfManyMounts(t *testing.T) {
 	n := full(t)
 	n.container("c", "s", uidA, running, time.Hour, "sha256:1")
@@ -216,7 +219,8 @@ func TestAStatusOfManyMounts(t *testing.T) {
 	n.want(n.pass(Images, reclaim.DiskPressure), "image sha256:3", "image sha256:4")
 }
 
-// However many containers hang, a round of questions costs no more than a few deadlines, and each has its turn.
+// With any number of hanging containers, a round of status calls costs at most maxTimeouts
+// timeouts, and later rounds call the others.
 func TestContainersThatHangAreAskedAFewAtATime(t *testing.T) {
 	n := full(t)
 	for i := range 7 {
@@ -236,7 +240,8 @@ func TestContainersThatHangAreAskedAFewAtATime(t *testing.T) {
 	n.want(n.pass(Images, reclaim.DiskPressure), "image sha256:3", "image sha256:4")
 }
 
-// Images that cannot be seen keep nothing else from going, least of all when a disk is short, and nothing of them is forgotten.
+// Unreadable images block no other removal, in particular under disk pressure, and no image record
+// is lost.
 func TestContainersGoWhereImagesCannotBeSeen(t *testing.T) {
 	for name, breaks := range map[string]func(*node){
 		"no list":                        func(n *node) { n.r.Fail["ListImages"] = errors.New("no") },
@@ -268,7 +273,7 @@ func TestContainersGoWhereImagesCannotBeSeen(t *testing.T) {
 	}
 }
 
-// Disk pressure waits for a sandbox that has no container yet, but not for ever.
+// Disk pressure waits for a sandbox without a container, but only for a limited time.
 func TestDiskPressureWaitsForAWhile(t *testing.T) {
 	n := full(t)
 	n.now, n.wait = time.Now, 50*time.Millisecond
@@ -284,7 +289,7 @@ func TestDiskPressureWaitsForAWhile(t *testing.T) {
 	n.sandbox("s", uidA, true, 0)
 	asked := 0
 	n.r.Answer["ListContainers"] = func(m any) any {
-		if asked++; asked == 2 { // it gets its container meanwhile, and of an image that would have gone
+		if asked++; asked == 2 { // meanwhile the sandbox gets its container, with an image that would be removed
 			n.r.Containers = append(n.r.Containers, &runtimev1.Container{Id: "c", PodSandboxId: "s", State: running, ImageId: "sha256:3"})
 		}
 		return m
@@ -295,13 +300,13 @@ func TestDiskPressureWaitsForAWhile(t *testing.T) {
 	}
 }
 
-// However many sandboxes come one after the other, disk pressure waits for all of them together no longer than for one.
+// Disk pressure waits for any number of successive young sandboxes no longer than for one.
 func TestDiskPressureWaitsOnceForManySandboxes(t *testing.T) {
 	n := full(t)
 	n.now, n.wait = time.Now, 400*time.Millisecond
 	n.sandbox("s0", uidA, true, 0)
 	asked := 0
-	n.r.Answer["ListContainers"] = func(m any) any { // the third list shows its container, and so is
+	n.r.Answer["ListContainers"] = func(m any) any { // each third list contains its container
 		out := m.(*runtimev1.ListContainersResponse)
 		if asked++; asked%3 != 0 {
 			return out
@@ -316,15 +321,15 @@ func TestDiskPressureWaitsOnceForManySandboxes(t *testing.T) {
 	}
 }
 
-// Young sandboxes put the periodic passes for images off, but not for ever: where one follows the other images go all the same in the end,
-// after a wait as under disk pressure.
+// Young sandboxes postpone the periodic passes for images for a limited time. If new ones keep
+// appearing, images are removed in the end, after a wait as under disk pressure.
 func TestYoungSandboxesDoNotStopImagesForEver(t *testing.T) {
 	for what, meanwhile := range map[string]bool{"seen by the plan": false, "made in between": true} {
 		n := full(t)
 		n.wait = 10 * time.Millisecond
 		n.sandbox("s", uidA, !meanwhile, 0)
 		asked := 0
-		n.r.Answer["ListPodSandbox"] = func(m any) any { // it is always another one
+		n.r.Answer["ListPodSandbox"] = func(m any) any { // each list contains a new sandbox
 			out := m.(*runtimev1.ListPodSandboxResponse)
 			for _, s := range out.Items {
 				if s.Metadata.Uid == uidA {
@@ -361,7 +366,8 @@ func wish(what eviction.Reclaimable, signals ...stats.Signal) eviction.ReclaimRe
 	return eviction.ReclaimRequest{What: what, Signals: signals}
 }
 
-// Under disk pressure goes what gives the most bytes in the least time, of the disk that is short.
+// Under disk pressure the collector removes the garbage that frees the most bytes in the least
+// time, on the disk that is short.
 func TestRelief(t *testing.T) {
 	build := func(t *testing.T) *node {
 		n := full(t)
@@ -370,7 +376,7 @@ func TestRelief(t *testing.T) {
 		n.sandbox("s", uidA, false, time.Hour)
 		n.container("c", "s", uidA, exited, time.Hour, "")
 		n.file("log/pods/default_a_" + uidA + "/main/0.log")
-		n.imageDir = "/images" // an earlier pass has asked
+		n.imageDir = "/images" // as reported to an earlier pass
 		return n
 	}
 	both := []eviction.ReclaimRequest{wish(eviction.ReclaimContainers, stats.SignalImageFsAvailable), wish(eviction.ReclaimImages, stats.SignalImageFsAvailable)}

@@ -16,8 +16,8 @@ import (
 
 var errLate = status.Error(codes.DeadlineExceeded, "no answer")
 
-// hanging has containers whose status does not come in time.
-func (n *node) hanging(many int) {
+// addHanging adds containers with status calls that time out.
+func (n *node) addHanging(many int) {
 	n.r.FailOn = map[string]error{}
 	for i := range many {
 		id := fmt.Sprint("c", i)
@@ -30,7 +30,7 @@ func (n *node) hanging(many int) {
 func TestHoweverManyContainersHangImagesGo(t *testing.T) {
 	for _, many := range []int{1, 9, 12, 100} {
 		n := full(t)
-		n.hanging(many)
+		n.addHanging(many)
 		for began := n.clock; len(n.removed()) == 0; n.sleep(5 * time.Minute) {
 			before, late := n.r.Calls("ContainerStatus"), n.clock.Sub(began)
 			r := n.pass(Images, reclaim.DiskPressure)
@@ -46,11 +46,12 @@ func TestHoweverManyContainersHangImagesGo(t *testing.T) {
 	}
 }
 
-// A container or sandbox that answers is queried, regardless of the number of hanging ones: these are queried again after all others.
+// A container or sandbox that answers is queried, regardless of the number of hanging ones, because
+// hanging ones are queried again only after all others.
 func TestOneThatAnswersAmongManyThatHang(t *testing.T) {
 	const hang = 20
 	n := full(t)
-	n.hanging(hang)
+	n.addHanging(hang)
 	n.container("answers", "s", uidA, running, time.Hour, "sha256:1")
 	volume := &runtimev1.Mount{Image: &runtimev1.ImageSpec{Image: "sha256:2"}}
 	n.r.ContainerStatuses["answers"] = &runtimev1.ContainerStatus{Id: "answers", State: running, Mounts: []*runtimev1.Mount{volume}}
@@ -61,7 +62,7 @@ func TestOneThatAnswersAmongManyThatHang(t *testing.T) {
 	}
 	n.sandbox("s", uidA, true, time.Hour)
 	n.r.Info["s"] = `{"image": "sha256:3:1"}`
-	n.other = 0                         // it is not for the images that go in the meantime
+	n.other = 0                         // no image is removed during the rounds
 	const rounds = hang/maxTimeouts + 1 // the first ones query no sandbox, because no image may be removed
 	for range rounds + int(maxUnanswered/(5*time.Minute)) {
 		before := n.r.Calls("ContainerStatus") + n.r.Calls("PodSandboxStatus")
@@ -75,7 +76,7 @@ func TestOneThatAnswersAmongManyThatHang(t *testing.T) {
 	n.want(n.pass(Images, reclaim.DiskPressure), "image sha256:4")
 }
 
-// One that does not tell has no other asked again.
+// A container that does not report its volumes causes no further call for the other containers.
 func TestWhoHasToldIsNotAskedAgain(t *testing.T) {
 	n := full(t)
 	const dead = 50
@@ -95,7 +96,8 @@ func TestWhoHasToldIsNotAskedAgain(t *testing.T) {
 	}
 }
 
-// A look that ends before its time, for one that begins, has asked for that one: else a node with many dead containers never has an end.
+// A look that is canceled for a new one keeps its answers. Otherwise a node with many dead
+// containers would never complete a look.
 func TestALookThatEndsEarlyHasAskedForTheNext(t *testing.T) {
 	n := full(t)
 	const dead, end = 50, 30
@@ -115,7 +117,7 @@ func TestALookThatEndsEarlyHasAskedForTheNext(t *testing.T) {
 		t.Error("it has not ended")
 	}
 	n.want(n.pass(Images, reclaim.DiskPressure), "image sha256:2", "image sha256:3", "image sha256:4")
-	if got := n.r.Calls("ContainerStatus"); got > dead+1 { // the one that was asked when it ended may not have been heard
+	if got := n.r.Calls("ContainerStatus"); got > dead+1 { // the answer to the call in flight at the cancellation may be lost
 		t.Errorf("%d were asked, want %d", got, dead+1)
 	}
 }

@@ -12,14 +12,15 @@ import (
 	"jettison/reclaim"
 )
 
-// annotated gives sandboxes as many annotations as an API server takes: 65 are more than an answer holds.
+// annotated gives sandboxes as many annotations as an API server accepts: 65 of them exceed one
+// answer.
 func annotated(of []*runtimev1.PodSandbox) {
 	for _, s := range of {
 		s.Annotations = map[string]string{"x": strings.Repeat("x", 255<<10)}
 	}
 }
 
-// Finished pods whose annotations are more than one answer holds keep nothing from being collected: else they would for ever.
+// Finished pods with annotations that exceed one answer do not block garbage collection.
 func TestFinishedPodsTooLargeForOneAnswer(t *testing.T) {
 	for _, trigger := range []reclaim.Trigger{reclaim.Periodic, reclaim.DiskPressure} {
 		n := full(t)
@@ -44,7 +45,8 @@ func TestFinishedPodsTooLargeForOneAnswer(t *testing.T) {
 	}
 }
 
-// A pass that ends after the containers leaves empty sandboxes that nothing names: the next pass removes them.
+// A pass that ends after the removal of containers leaves empty sandboxes that no container names:
+// the next pass removes them.
 func TestFinishedPodsTooLargeWithoutContainers(t *testing.T) {
 	n := newNode(t)
 	evicted := map[string]reclaim.Phase{}
@@ -65,9 +67,10 @@ func TestFinishedPodsTooLargeWithoutContainers(t *testing.T) {
 	}
 }
 
-// untoldReady is a node on which a pod that no client names has a ready sandbox without a container, for which the runtime does not tell
-// all: as it does not tell of 70 others. Another pod has a dead container more than is kept. It is as after an hour of passes.
-func untoldReady(t *testing.T) (n *node, log string) {
+// unlistedReady returns a node on which an unnamed pod has a ready sandbox without a container. The
+// runtime cannot list this sandbox, nor those of 70 other pods, in one answer. Another pod has one
+// dead container more than is kept. Images were last used an hour ago.
+func unlistedReady(t *testing.T) (n *node, log string) {
 	n = full(t)
 	log = n.file("/log/pods/default_p_" + uidB + "/main/0.log")
 	named := map[string]reclaim.Phase{uidA: reclaim.Active}
@@ -87,10 +90,10 @@ func untoldReady(t *testing.T) (n *node, log string) {
 	return n, log
 }
 
-// Ready sandboxes that the runtime does not tell count as alive: no pod is gone for its silence meanwhile, nor soon afterwards, and images
-// wait as for a young one. What else is garbage goes.
+// Unlisted ready sandboxes count as alive: no pod counts as gone meanwhile, nor soon afterwards,
+// and image removals are postponed as for a young sandbox. Other garbage is removed.
 func TestReadySandboxesThatAreNotTold(t *testing.T) {
-	n, log := untoldReady(t)
+	n, log := unlistedReady(t)
 	if r := n.pass(Everything, reclaim.Periodic); r.Err != nil || !slices.Equal(n.removed(), []string{"container old"}) {
 		t.Errorf("removed %v, %v, want only container old", n.removed(), r.Err)
 	}
@@ -106,7 +109,7 @@ func TestReadySandboxesThatAreNotTold(t *testing.T) {
 	if n.pass(Images, reclaim.Periodic); !slices.Contains(n.removed(), "image sha256:1") || slices.Contains(n.removed(), "image sha256:4") {
 		t.Errorf("images do not wait for ever, and what is used stays: removed %v", n.removed())
 	}
-	n.r.Change(func() { // its sandbox ends, and the others shrink: from now on it is seen that nothing lives
+	n.r.Change(func() { // its sandbox ends, and the others shrink: now the lists show that nothing of the pod is alive
 		for _, s := range n.r.Sandboxes {
 			s.Annotations = nil
 		}
@@ -121,7 +124,7 @@ func TestReadySandboxesThatAreNotTold(t *testing.T) {
 	}
 }
 
-// They come between a look and its steps: what was planned for a pod that was quiet stays.
+// Such sandboxes appear between a look and its steps: planned removals for a quiet pod are skipped.
 func TestReadySandboxesThatAreNotToldAnyMore(t *testing.T) {
 	n := newNode(t)
 	log := n.file("/log/pods/default_p_" + uidB + "/main/0.log")
@@ -162,8 +165,9 @@ func heavy(n *node) {
 	n.seen()
 }
 
-// starts makes a pod start in its own sandbox, with a container in a state. The caller holds the runtime's lock.
-func (n *node) starts(image string, state runtimev1.ContainerState) {
+// startPod adds a pod with its own sandbox and a container in the given state. The caller holds the
+// fake runtime's lock.
+func (n *node) startPod(image string, state runtimev1.ContainerState) {
 	n.r.Sandboxes = append(n.r.Sandboxes, &runtimev1.PodSandbox{
 		Id: "new", Metadata: &runtimev1.PodSandboxMetadata{Uid: uidB}, CreatedAt: n.clock.UnixNano(),
 	})
@@ -177,7 +181,7 @@ func (n *node) startsIn(sandbox, image string, state runtimev1.ContainerState) {
 	})
 }
 
-// A pod that starts while the containers of one sandbox after the other are listed keeps its image.
+// A pod that starts while the containers are listed sandbox by sandbox keeps its image.
 func TestAPodThatStartsWhileContainersAreListed(t *testing.T) {
 	for _, trigger := range []reclaim.Trigger{reclaim.Periodic, reclaim.DiskPressure} {
 		n := newNode(t)
@@ -187,7 +191,7 @@ func TestAPodThatStartsWhileContainersAreListed(t *testing.T) {
 		n.r.Answer["ListImages"] = func(m any) any { images = true; return m }
 		n.r.Answer["ListContainers"] = func(m any) any {
 			if images && len(n.r.Sandboxes) == 60 && len(m.(*runtimev1.ListContainersResponse).Containers) == 1 {
-				n.starts("sha256:cached", running)
+				n.startPod("sha256:cached", running)
 			}
 			return m
 		}
@@ -223,7 +227,7 @@ func TestAPodThatCrashesAfterTheList(t *testing.T) {
 				return m
 			}
 			if n.clock = n.clock.Add(3 * time.Second); sandbox == "new" {
-				n.starts("sha256:2", exited)
+				n.startPod("sha256:2", exited)
 			} else {
 				n.startsIn(sandbox, "sha256:2", exited)
 			}

@@ -291,7 +291,7 @@ func stateOf(s cri.ContainerState) reclaim.ContainerState {
 	return reclaim.Unknown
 }
 
-// readImages reads the images, those in use that no list shows, and the size of the image file
+// readImages reads the images, the images in use that no list shows, and the size of the image file
 // system.
 func (c *Collector) readImages(ctx context.Context, v *view) error {
 	began := c.now()

@@ -25,20 +25,23 @@ import (
 	"jettison/stats/read"
 )
 
-// childVariable is set in the process that TestDeadContainersFitTheMemory measures: the runtime that it collects the garbage of.
+// childVariable is set in the process that TestDeadContainersFitTheMemory measures. Its value is
+// the runtime's endpoint.
 const childVariable = "JETTISON_DEAD"
 
-// stepsVariable is how many steps it takes.
+// stepsVariable sets the number of steps of that process.
 const stepsVariable = "JETTISON_STEPS"
 
-// The container's limit in deploy/base/daemonset.yaml is 64 MiB, and at rest the agent has 28 of it resident (docs/build/performance.md),
-// its program among them. Of the other 36 the kernel takes some for it, and under a limit that is reached by what is read from disk it
-// kills what it cannot make room for: so much more a process may have than at its start.
+// memoryMore bounds the growth of memory, in bytes. The container's limit in
+// deploy/base/daemonset.yaml is 64 MiB, and at rest the agent has 28 MiB resident, including its
+// program (docs/build/performance.md). Of the other 36 MiB the kernel needs a part for the agent.
+// If files read from disk fill the rest, the kernel kills instead of waiting.
 const memoryMore = 24 << 20
 
 const dead = 10_000
 
-// deadNode is a node on which so many containers have ended, so many in a sandbox, with what a kubelet writes on each.
+// deadNode returns a node with 10,000 dead containers that have a kubelet's labels and annotations.
+// each is the number of containers per sandbox.
 func deadNode(t *testing.T, each int) *critest.Runtime {
 	r := critest.Start(t)
 	for i := range dead {
@@ -83,11 +86,11 @@ func TestDeadContainersFitTheMemory(t *testing.T) {
 	for _, c := range []struct {
 		each    int
 		streams bool
-		more    int           // bytes of each: 10,000 of them are more than one answer has
-		slow    time.Duration // before it sends any
+		more    int           // additional bytes of each container: 10,000 such containers exceed one answer
+		slow    time.Duration // before the runtime sends the list
 		steps   int
 	}{{1, false, 0, 0, 30}, {1, true, 0, 0, 30}, {dead, false, 0, 0, 30}, {1, false, 1100, 0, 30}, {1, false, 0, 2500 * time.Millisecond, 4}} {
-		// Where the machine has no time for the collector, it is late once: the least of three tries is what all of it takes.
+		// On a busy machine Go's collector may run late, so the least of three attempts counts.
 		for try := 1; ; try++ {
 			r := deadNode(t, c.each)
 			for _, one := range r.Containers {
@@ -119,7 +122,7 @@ func TestDeadContainersFitTheMemory(t *testing.T) {
 
 // collectAndMeasure lists pods and takes a look at the same time, as the agent does, and prints the memory used.
 func collectAndMeasure(t *testing.T, endpoint string) {
-	selfprotect.Self(false) // what is refused is no matter: the heap's bounds are not
+	selfprotect.Self(false) // only the bounds of the heap matter here; other settings may be refused
 	before := memtest.Bytes(t, "RssAnon:")
 	client, err := cri.Dial(endpoint, "")
 	if err != nil {
@@ -172,6 +175,6 @@ func collectAndMeasure(t *testing.T, endpoint string) {
 	}
 	<-done
 	runtime.KeepAlive(pods)
-	// The program's own pages are what it has at rest too, and come in here as they are used.
+	// Without the pages of the program itself: it has them at rest too, and they are loaded on first use.
 	fmt.Printf("more %d steps %d\n", memtest.Bytes(t, "VmHWM:")-memtest.Bytes(t, "RssFile:")-before, planned)
 }

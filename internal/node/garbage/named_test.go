@@ -55,8 +55,9 @@ func TestNamedPods(t *testing.T) {
 	want("once the runtime knows nothing of one", evicted)
 }
 
-// A pod restarted before its cleanup ended counts as restarted: its new files are not garbage. Its sandbox is not among those
-// that were evicted, regardless of the clock; if these are unknown, it is younger than the eviction.
+// A pod restarted before its cleanup ended counts as restarted: its new files are not garbage. The
+// new sandbox is recognized because it is not among the evicted ones, regardless of the clock. If
+// those are unknown, it must be younger than the eviction.
 func TestAPodThatIsBackBeforeItsCleanUpEnded(t *testing.T) {
 	began := time.Now()
 	pod := func(c *cri.Container, sandboxes ...cri.PodSandbox) read.Index {
@@ -96,7 +97,8 @@ func TestAPodThatIsBackBeforeItsCleanUpEnded(t *testing.T) {
 	}
 }
 
-// No pod is gone before all manifests were read, nor for an hour after one could not be.
+// No pod counts as gone before all manifests were read, or within an hour after a manifest was
+// unreadable.
 func TestManifestsAreWaitedFor(t *testing.T) {
 	n := NewNamed(func() []*v1.Pod { return nil }, true)
 	up := time.Second // shortly after the boot
@@ -111,7 +113,7 @@ func TestManifestsAreWaitedFor(t *testing.T) {
 	if up += manifestErrorMax; n.synced() {
 		t.Error("a doubt is over before its hour")
 	}
-	if up++; !n.synced() { // whatever the wall clock was set to
+	if up++; !n.synced() { // regardless of the wall clock
 		t.Error("a doubt holds for longer than an hour")
 	}
 }

@@ -28,7 +28,8 @@ const (
 	uidB = "00000000-0000-0000-0000-00000000000b"
 )
 
-// node is a node in a directory, with a fake runtime. Each image uses its Size, or the bytes in takes, of a disk of 1000 bytes.
+// node is a node in a directory, with a fake runtime and a disk of 1000 bytes. Each image uses the
+// bytes in takes, or its Size.
 type node struct {
 	*Collector
 	t     testing.TB
@@ -39,7 +40,7 @@ type node struct {
 	clock time.Time
 	up    time.Duration // since the boot
 	takes map[string]uint64
-	other uint64 // what else is used of the disk
+	other uint64 // bytes of the disk that other files use
 }
 
 func newNode(t testing.TB) *node {
@@ -167,7 +168,7 @@ func (n *node) pass(what Kind, trigger reclaim.Trigger) Result {
 	return n.Pass(n.t.Context(), what, trigger)
 }
 
-// seen makes images known as long unused.
+// seen records all images as long unused.
 func (n *node) seen() {
 	n.records = reclaim.Records{}
 	for k, i := range n.r.Images {
@@ -190,7 +191,7 @@ func (n *node) want(r Result, removed ...string) {
 	}
 }
 
-// outcome finds a step.
+// outcome returns the outcome of the step for an object.
 func outcome(t *testing.T, r Result, id string) Done {
 	t.Helper()
 	for _, d := range r.Done {

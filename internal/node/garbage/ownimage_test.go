@@ -10,8 +10,9 @@ import (
 	"jettison/reclaim"
 )
 
-// The agent's own image is never collected by the agent: its container holds it, by whatever reference the runtime has it, in every state
-// in which the agent's pod may be, also between two starts, and however full the disk is. All others go.
+// The agent never removes its own image: its container protects the image by any reference that the
+// runtime reports, in every state of the agent's container, and however full the disk is. All other
+// images are removed.
 func TestTheAgentsOwnImageStays(t *testing.T) {
 	id, digest := "sha256:"+strings.Repeat("ab", 32), "sha256:"+strings.Repeat("cd", 32)
 	for how, ref := range map[string]string{

@@ -16,7 +16,7 @@ import (
 	"jettison/reclaim"
 )
 
-// newTestPart makes a Part without a Collector, and what it logs.
+// newTestPart returns a Part without a Collector, and its log.
 func newTestPart(change func(*PartOptions)) (*Part, *bytes.Buffer) {
 	log := new(bytes.Buffer)
 	o := PartOptions{
@@ -71,7 +71,7 @@ func TestWhatAPassSaysIsLogged(t *testing.T) {
 	say(Result{Trigger: reclaim.DiskPressure}, "garbage collected")
 }
 
-// The pods' disk usage is measured again after a pass for a disk that is short, and after no other.
+// The pods' disk usage is measured again after each pass for a disk that is short, and only then.
 func TestAReliefIsMeasured(t *testing.T) {
 	remeasured := 0
 	p, _ := newTestPart(func(o *PartOptions) { o.Remeasure = func() { remeasured++ } })
@@ -83,7 +83,8 @@ func TestAReliefIsMeasured(t *testing.T) {
 	}
 }
 
-// The config says whether passes remove something; where it does not, a kubelet does. What was not started removes nothing.
+// The configuration decides whether passes remove garbage; if it sets no mode, the presence of a
+// kubelet decides. A Part that was not started removes nothing.
 func TestWhereGarbageIsCollected(t *testing.T) {
 	for _, c := range []struct {
 		mode    config.Mode
@@ -101,10 +102,10 @@ func TestWhereGarbageIsCollected(t *testing.T) {
 	}
 }
 
-// Evictions hold the collector, once, and let it go on.
+// Evictions hold the collector once, and release it afterwards.
 func TestAPartLetsEvictionsGoFirst(t *testing.T) {
 	p, _ := newTestPart(nil)
-	p.EvictionsFirst(true) // without a collector there is nothing to hold
+	p.EvictionsFirst(true) // has no effect without a collector
 	p.collector = &Collector{}
 	for _, busy := range []bool{true, true, false, true, false, false} {
 		p.EvictionsFirst(busy)
@@ -114,7 +115,8 @@ func TestAPartLetsEvictionsGoFirst(t *testing.T) {
 	}
 }
 
-// Once it is started passes come by themselves, with what is known of pods; stopping it does not wait for a loop that has ended.
+// After Start, passes run with the known pods of the Part. Stopping does not wait for a loop that
+// has ended.
 func TestAPartCollects(t *testing.T) {
 	n := newNode(t)
 	n.container("c", "s", uidA, exited, time.Hour, "")
@@ -123,7 +125,7 @@ func TestAPartCollects(t *testing.T) {
 	p.o.Named.objects = func() []*v1.Pod { return []*v1.Pod{object(uidA, v1.PodRunning, "")} }
 	o := n.o
 	o.Known, o.Mode = func() Known { t.Error("Known of the options called, want the Part's"); return Known{} }, config.ModeObserve
-	n.Close() // another process's lock would keep it from writing
+	n.Close() // releases the lock, so that the Part can write its state
 	stop := p.Start(o, Schedule{})
 	if !strings.Contains(log.String(), "garbage collection state missing") {
 		t.Errorf("log of Start with missing state files = %q, want a line about them", log)
@@ -133,7 +135,7 @@ func TestAPartCollects(t *testing.T) {
 	r := <-p.Results()
 	p.OnResult(&r)
 	n.want(r, "container c")
-	p.Relieve(wishes) // its result is taken by nothing
+	p.Relieve(wishes) // its result is not received
 	stop()
 	if strings.Contains(log.String(), "did not stop in time") {
 		t.Errorf("log after stop = %s, want no line about a pass that did not end", log)

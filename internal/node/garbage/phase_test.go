@@ -9,7 +9,8 @@ import (
 	"jettison/reclaim"
 )
 
-// The kubelet's rule (pkg/kubelet/pod_workers.go ShouldPodContentBeRemoved): all goes of a pod that was evicted, or deleted and has ended.
+// The kubelet's rule (pkg/kubelet/pod_workers.go ShouldPodContentBeRemoved): everything is removed
+// of a pod that was evicted, or that was deleted and has ended.
 func TestPhaseOf(t *testing.T) {
 	deleted := &metav1.Time{}
 	for _, c := range []struct {

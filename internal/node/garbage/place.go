@@ -117,7 +117,7 @@ func (c *Collector) readCgroups(v *view) {
 		})
 		v.addProblem(err)
 	}
-	there := v.look.Cgroups[:0]
+	existing := v.look.Cgroups[:0]
 	for _, p := range v.look.Cgroups {
 		g, err := c.fs.Group(p.Path)
 		if err == nil {
@@ -127,8 +127,8 @@ func (c *Collector) readCgroups(v *view) {
 			p.Populated = err != nil || e.Populated
 		}
 		if !errors.Is(err, cgroup.ErrVanished) {
-			there = append(there, p)
+			existing = append(existing, p)
 		}
 	}
-	v.look.Cgroups = there
+	v.look.Cgroups = existing
 }

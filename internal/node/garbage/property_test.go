@@ -16,7 +16,7 @@ import (
 	"jettison/reclaim"
 )
 
-// world fills a node with what mostly has something to do with each other.
+// world fills a node with random objects that mostly refer to each other.
 func (n *node) world(t *rapid.T) {
 	pick := func(of ...int) int { return rapid.SampledFrom(of).Draw(t, "") }
 	count := func(most int) int { return rapid.IntRange(0, most).Draw(t, "n") }
@@ -51,8 +51,8 @@ func (n *node) world(t *rapid.T) {
 	n.known.Store(&known)
 }
 
-// What no pass may ever do, whatever there is and whatever fails: take what runs, is used or pinned. And once all of it worked there is
-// nothing left to do.
+// With any objects and any failing call, a pass never removes objects that run, are in use, or are
+// pinned. After a pass without failures only images may be left to remove.
 func TestInvariantsOfExecution(t *testing.T) {
 	n := newNode(t)
 	n.open(func(o *Options) { o.PodGoneAfter, o.StateDir = 0, "" })
@@ -105,7 +105,7 @@ func TestInvariantsOfExecution(t *testing.T) {
 		}
 		again := n.Pass(context.Background(), Everything, trigger)
 		for _, s := range again.Plan.Steps {
-			if s.Action != reclaim.RemoveImage { // images of containers that have just gone may follow
+			if s.Action != reclaim.RemoveImage { // images of containers that were just removed may follow
 				t.Fatalf("after a pass: %+v; it was %+v", again.Plan.Steps, r.Done)
 			}
 		}

@@ -19,7 +19,7 @@ import (
 // A relief ends the periodic pass in progress, and runs immediately.
 func TestReliefEndsAPeriodicPass(t *testing.T) {
 	n := newNode(t)
-	n.now, n.slow = time.Now, time.Hour // the passes are to be made, however long the lists take
+	n.now, n.slow = time.Now, time.Hour // slow lists postpone no pass
 	n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Evicted}, Synced: true})
 	for i := range 3 {
 		n.container(fmt.Sprint("c", i), "s", uidA, exited, time.Hour-time.Duration(i)*time.Minute, "")
@@ -64,7 +64,7 @@ func TestAnotherPolicyEndsAPeriodicPass(t *testing.T) {
 	n.r.Answer["RemoveContainer"] = func(m any) any {
 		<-started
 		runner.Reconfigure(Policy{Collect: n.o.Collect})
-		runner.Reconfigure(Policy{Collect: observe}) // the newest counts
+		runner.Reconfigure(Policy{Collect: observe}) // replaces the pending policy
 		return m
 	}
 	runner = Start(n.Collector, Schedule{Started: time.Now().Add(-time.Minute + time.Millisecond), Containers: time.Minute}, func(r Result) { results <- r })
@@ -123,7 +123,7 @@ func TestABrokenStateIsSaid(t *testing.T) {
 	}
 }
 
-// Where nothing may be removed, passes for containers are planned less often, until something may.
+// While removals are not permitted, passes for containers plan less often.
 func TestWhatIsOnlyPlannedIsPlannedLess(t *testing.T) {
 	n := newNode(t)
 	n.open(func(o *Options) { o.Mode = "" })
@@ -148,7 +148,7 @@ func TestWhatIsOnlyPlannedIsPlannedLess(t *testing.T) {
 	}
 }
 
-// The fifth pass is made though its timer was less late than that of the first.
+// The pass of minute 5 runs although its timer was less late than that of minute 0.
 func TestWhatIsOnlyPlannedIsPlannedEachFiveMinutes(t *testing.T) {
 	n := newNode(t)
 	n.open(func(o *Options) { o.Mode = "" })
@@ -183,7 +183,7 @@ func TestCloseEndsACallThatHangs(t *testing.T) {
 	r := Start(n.Collector, Schedule{}, func(r Result) { got <- r })
 	r.Relieve([]eviction.ReclaimRequest{{What: eviction.ReclaimContainers}})
 	for n.r.Calls("ListPodSandbox") == 0 {
-		time.Sleep(time.Millisecond) // the fake does not tell
+		time.Sleep(time.Millisecond) // the fake sends no event
 	}
 	if err := r.Close(time.Minute); err != nil {
 		t.Fatal(err)

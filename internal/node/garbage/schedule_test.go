@@ -46,7 +46,7 @@ func TestSchedule(t *testing.T) {
 	if what != Containers || at != start.Add(30*time.Second) {
 		t.Errorf("next pass = %v at %v, want containers after 30s", what, at)
 	}
-	// A clock that is far beyond, as after a sleep: the next one, not all that were missed.
+	// After a jump of the clock, as after a suspend: the next pass, not the missed ones.
 	if _, at := (Schedule{Started: start, Containers: time.Minute}).Next(start.Add(1000*time.Hour + time.Second)); at != start.Add(1000*time.Hour+time.Minute) {
 		t.Errorf("next pass at %v, want the next full minute", at)
 	}

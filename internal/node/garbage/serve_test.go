@@ -11,12 +11,13 @@ import (
 	"time"
 )
 
-// servedDir is the directory for TestServesDeadContainers, if it exists; it is below the part of the node's runtime directory that is mounted
-// in the agent's pod. File "endpoint" contains the address, and "removed" the number of containers removed so far.
+// servedDir is the directory for TestServesDeadContainers, if it exists. It is below the part of
+// the node's runtime directory that is mounted in the agent's pod. The file "endpoint" contains the
+// address, "removed" the number of containers removed so far.
 const servedDir = "/run/containerd/dead"
 
-// TestServesDeadContainers is the runtime of a node with 10,000 finished pods of one container each. It runs until it is ended. e2e tests the
-// effect on the agent.
+// TestServesDeadContainers serves the runtime of a node with 10,000 finished pods of one container
+// each, until it is ended. e2e tests the effect on the agent.
 func TestServesDeadContainers(t *testing.T) {
 	if _, err := os.Stat(servedDir); os.Getenv("JETTISON_LIVE") == "" || err != nil {
 		t.Skip("run by e2e in its virtual machine")

@@ -13,7 +13,7 @@ import (
 	"jettison/reclaim"
 )
 
-// What is remembered of images and pods outlives a restart.
+// The records of images and quiet pods survive a restart.
 func TestARestartRemembers(t *testing.T) {
 	n := newNode(t)
 	n.image("sha256:1", 100)
@@ -92,7 +92,8 @@ func TestTheClockIsSetBetweenTwoProcesses(t *testing.T) {
 	}
 }
 
-// A client has as long as podGoneAfter to name its pods again after a restart, however long they have been quiet.
+// After a restart, clients have podGoneAfter to name their pods again, regardless of the time for
+// which these were quiet.
 func TestAPodThatWasNamedBeforeARestart(t *testing.T) {
 	n := newNode(t)
 	n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Terminated}, Synced: true})
@@ -110,7 +111,7 @@ func TestAPodThatWasNamedBeforeARestart(t *testing.T) {
 	n.want(n.pass(Containers, reclaim.Periodic), "sandbox s")
 }
 
-// A pod that has lived between two looks has another sandbox, and is quiet only since then.
+// A pod that was alive between two looks has another sandbox, and is quiet only since then.
 func TestAPodThatLivedMeanwhile(t *testing.T) {
 	n := newNode(t)
 	n.sandbox("s", uidA, false, time.Hour)
@@ -184,7 +185,8 @@ func TestAStateFileThatIsALink(t *testing.T) {
 	}
 }
 
-// Of two processes the first keeps the files; the second reads them, and takes over when the first has ended.
+// Of two processes the first owns the files. The second reads them, and takes over after the first
+// has ended.
 func TestTwoProcesses(t *testing.T) {
 	n := newNode(t)
 	n.image("sha256:1", 100)
@@ -197,12 +199,12 @@ func TestTwoProcesses(t *testing.T) {
 	}
 	n.image("sha256:2", 100)
 	n.pass(Images, reclaim.Periodic)
-	if records, _, _ := openTwice(n.state).load(); len(records) != 1 {
+	if records, _, _ := openUnlocked(n.state).load(); len(records) != 1 {
 		t.Errorf("the second has written: %v", records)
 	}
 	first.Close()
 	n.pass(Images, reclaim.Periodic)
-	if records, _, _ := openTwice(n.state).load(); len(records) != 2 || n.Locked() {
+	if records, _, _ := openUnlocked(n.state).load(); len(records) != 2 || n.Locked() {
 		t.Errorf("it has not taken over: %v", records)
 	}
 }
@@ -234,8 +236,10 @@ func TestMorePodsAreQuietThanAreRemembered(t *testing.T) {
 	}
 }
 
-// openTwice reads what another process keeps.
-func openTwice(dir string) *store { return &store{dir: dir, written: map[string][sha256.Size]byte{}} }
+// openUnlocked opens the state of another process without its lock.
+func openUnlocked(dir string) *store {
+	return &store{dir: dir, written: map[string][sha256.Size]byte{}}
+}
 
 // Without a writable state directory garbage is still collected.
 func TestAStateDirThatCannotBe(t *testing.T) {
@@ -283,7 +287,8 @@ func FuzzState(f *testing.F) {
 	})
 }
 
-// A pod that came back and died again from one look to the next is quiet from the second one on: what lived since then may be wanted.
+// A pod that was restarted and died again between two looks is quiet only from the second look on,
+// because its last containers may still be needed.
 func TestAPodThatLivedBetweenTwoLooksStartsAnew(t *testing.T) {
 	q, now := newQuiet(), time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
 	for i, c := range []struct {

@@ -14,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func there() bool { return false }
+func neverGone() bool { return false }
 
-// put returns the path of a file of a volume after the volume was moved aside.
-func put(path string) string {
+// movedPath returns the path of a file of a volume after the volume was moved aside.
+func movedPath(path string) string {
 	return strings.Replace(path, "volumes/"+emptyDirPlugin+"/", "volumes/"+aside+"/", 1)
 }
 
@@ -30,20 +30,21 @@ func stuck(t *testing.T, file string) (free func()) {
 	}
 	open, err := os.Open(file)
 	must(t, err)
-	free = sync.OnceFunc(func() { // at any of its paths
+	free = sync.OnceFunc(func() { // the descriptor works at any path of the file
 		must(t, unix.IoctlSetPointerInt(int(open.Fd()), unix.FS_IOC_SETFLAGS, 0), open.Close())
 	})
 	t.Cleanup(free)
 	return free
 }
 
-// Two remove what was put aside, and not all of it goes: it does not get its name again, under which the pod that is back would take it
-// for its own while the other one removes on.
+// Two removals of the same moved volumes run concurrently, and one file cannot be removed. The
+// volumes never get their original name back: a restarted pod would use them while the other
+// removal continues.
 func TestTwoRemoveWhatWasPutAside(t *testing.T) {
 	for range 4 {
 		b := newBox(t, t.TempDir())
 		must(t, os.RemoveAll(b.volume), os.Remove(filepath.Dir(b.volume)))
-		put := filepath.Dir(put(b.volume))
+		put := filepath.Dir(movedPath(b.volume))
 		stuck(t, put+"/data/stuck")
 		for i := range 20 {
 			must(t, os.Mkdir(fmt.Sprintf("%s/data/d%d", put, i), 0o755))
@@ -54,7 +55,7 @@ func TestTwoRemoveWhatWasPutAside(t *testing.T) {
 		ended := make(chan error, 2)
 		for range 2 {
 			go func() {
-				_, err := b.RemoveMovedVolumes(t.Context(), ref.UID, there)
+				_, err := b.RemoveMovedVolumes(t.Context(), ref.UID, neverGone)
 				ended <- err
 			}()
 		}
@@ -64,7 +65,7 @@ func TestTwoRemoveWhatWasPutAside(t *testing.T) {
 			case err := <-ended:
 				errs = append(errs, err)
 			default:
-				if _, err := os.Stat(b.volume); err == nil { // the pod is back, and finds its volume
+				if _, err := os.Stat(b.volume); err == nil { // the restarted pod finds its volume
 					must(t, os.MkdirAll(filepath.Dir(file), 0o755))
 					must(t, os.WriteFile(file, nil, 0o600))
 				}
@@ -75,18 +76,19 @@ func TestTwoRemoveWhatWasPutAside(t *testing.T) {
 			t.Fatalf("it has its name again; what the pod has written since is there: %v", err)
 		}
 		if uids, err := b.PodsWithMovedVolumes(); err != nil || !slices.Equal(uids, []string{ref.UID}) {
-			t.Errorf("PutAside = %v, %v, want the pod; removal errors %v", uids, err, errs)
+			t.Errorf("PodsWithMovedVolumes = %v, %v, want the pod; removal errors %v", uids, err, errs)
 		}
 	}
 }
 
-// What fails stays aside until it goes, and keeps no later volume.
+// Volumes that cannot be removed stay aside until they can, and do not block the removal of later
+// volumes.
 func TestAStuckFileKeepsNoLaterVolume(t *testing.T) {
 	b := newBox(t, t.TempDir())
-	put := filepath.Dir(put(b.volume))
+	put := filepath.Dir(movedPath(b.volume))
 	free := []func(){stuck(t, put+"/data/stuck")}
 	here := func() error { return nil }
-	for range 2 { // each life leaves one
+	for range 2 { // each life of the pod leaves one
 		free = append(free, stuck(t, b.volume+"/stuck"))
 		must(t, b.MoveVolumesAside(ref.UID, here))
 		gone(t, b.volume)
@@ -102,15 +104,16 @@ func TestAStuckFileKeepsNoLaterVolume(t *testing.T) {
 	for _, f := range free {
 		f()
 	}
-	if _, err := b.RemoveMovedVolumes(t.Context(), ref.UID, there); err != nil {
+	if _, err := b.RemoveMovedVolumes(t.Context(), ref.UID, neverGone); err != nil {
 		t.Error(err)
 	}
 	if uids, err := b.PodsWithMovedVolumes(); err != nil || uids != nil {
-		t.Errorf("PutAside after the removal = %v, %v, want none", uids, err)
+		t.Errorf("PodsWithMovedVolumes after the removal = %v, %v, want none", uids, err)
 	}
 }
 
-// Where volumes cannot be renamed, as on a btrfs that is full, they are removed under their own name, unless the pod is back.
+// Volumes that cannot be renamed, for example on a full btrfs, are removed in place, unless the pod
+// was restarted.
 func TestVolumesThatCannotBeRenamed(t *testing.T) {
 	back := errors.New("it is back")
 	for _, answer := range []error{nil, back} {
@@ -132,27 +135,28 @@ func TestVolumesThatCannotBeRenamed(t *testing.T) {
 	}
 }
 
-// Whatever else holds one, in this process or another, it is not removed twice at a time.
+// While another removal, in this process or another, holds the lock, the volumes are not removed.
 func TestOneRemoverAtATime(t *testing.T) {
 	b := newBox(t, t.TempDir())
 	must(t, b.MoveVolumesAside(ref.UID, func() error { return nil }))
-	put := filepath.Dir(put(b.volume))
+	put := filepath.Dir(movedPath(b.volume))
 	other, err := os.Open(put)
 	must(t, err, unix.Flock(int(other.Fd()), unix.LOCK_EX))
-	if _, err := b.RemoveMovedVolumes(t.Context(), ref.UID, there); !errors.Is(err, ErrInProgress) {
-		t.Errorf("Aside during another removal = %v, want ErrInProgress", err)
+	if _, err := b.RemoveMovedVolumes(t.Context(), ref.UID, neverGone); !errors.Is(err, ErrInProgress) {
+		t.Errorf("RemoveMovedVolumes during another removal = %v, want ErrInProgress", err)
 	}
 	if _, err := os.Stat(put + "/data/file"); err != nil {
 		t.Error(err)
 	}
 	must(t, other.Close())
-	if _, err := b.RemoveMovedVolumes(t.Context(), ref.UID, there); err != nil {
+	if _, err := b.RemoveMovedVolumes(t.Context(), ref.UID, neverGone); err != nil {
 		t.Error(err)
 	}
 	gone(t, put)
 }
 
-// The pod is back while its volumes are renamed: they have their name again, also after a power cut, before it writes to them.
+// The pod is restarted while its volumes are renamed: they get their original name back, also after
+// a power loss, before the pod writes to them.
 func TestTheOldNameIsSynced(t *testing.T) {
 	b := newBox(t, t.TempDir())
 	back, asked, synced := errors.New("it is back"), 0, false
@@ -190,7 +194,7 @@ func TestAnInterruptedRemovalIsBroughtToItsEnd(t *testing.T) {
 		if _, err := b.RemoveMovedVolumes(t.Context(), ref.UID, func() bool { return isGone }); err != nil {
 			t.Error(err)
 		}
-		gone(t, b.volume, filepath.Dir(put(b.volume)))
+		gone(t, b.volume, filepath.Dir(movedPath(b.volume)))
 		if _, err := os.Stat(b.pod + "/containers/app/1234"); (err == nil) == isGone {
 			t.Errorf("gone %v: its termination message: %v", isGone, err)
 		}

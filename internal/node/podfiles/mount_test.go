@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Set in the test's children: what they are to do, and where.
+// Environment of the test's child processes: their task and directory.
 const (
 	childRole = "JETTISON_REMOVE_TEST"
 	childRoot = "JETTISON_REMOVE_TEST_ROOT"
@@ -56,8 +56,9 @@ func TestLiveMounts(t *testing.T) {
 	}
 }
 
-// child runs TestLiveMounts again in its own mount namespace, which shares nothing with this one. The kernel sends Pdeathsig when the thread
-// that started the child ends, and unmount ends its thread: the test keeps this one.
+// child runs TestLiveMounts again in its own mount namespace, isolated from this one. The kernel
+// sends Pdeathsig when the thread that started the child ends, and unmount ends its thread, so the
+// test locks this thread.
 func child(t *testing.T, role, root string) *exec.Cmd {
 	runtime.LockOSThread()
 	t.Cleanup(runtime.UnlockOSThread)
@@ -70,7 +71,7 @@ func child(t *testing.T, role, root string) *exec.Cmd {
 func (b *box) mount(source, at, kind string, flags uintptr) {
 	b.t.Helper()
 	err := unix.Mount(source, at, kind, flags, "")
-	if errors.Is(err, os.ErrPermission) { // a container may have a mount namespace, and no right to mount in it
+	if errors.Is(err, os.ErrPermission) { // a container may create a mount namespace without the permission to mount in it
 		fmt.Println(mayNotMount)
 		b.t.FailNow()
 	}
@@ -79,12 +80,12 @@ func (b *box) mount(source, at, kind string, flags uintptr) {
 	}
 	b.t.Cleanup(func() {
 		if unix.Unmount(at, unix.MNT_DETACH) != nil {
-			_ = unix.Unmount(put(at), unix.MNT_DETACH)
+			_ = unix.Unmount(movedPath(at), unix.MNT_DETACH)
 		}
 	})
 }
 
-// memory makes a memory-backed emptyDir.
+// memory mounts a memory-backed emptyDir.
 func (b *box) memory(at string) {
 	b.t.Helper()
 	must(b.t, os.MkdirAll(at, 0o755))
@@ -98,10 +99,10 @@ func (b *box) bind(from, at string) {
 	b.mount(from, at, "", unix.MS_BIND)
 }
 
-// sharedMemory has a sandbox's /dev/shm unmounted, and nothing else whose path is like its.
+// sharedMemory unmounts a sandbox's /dev/shm, and no mount with a similar path.
 func sharedMemory(t *testing.T) {
 	b := newBox(t, t.TempDir())
-	host, err := read.OpenHostRoot("/") // mountinfo is of this process's root
+	host, err := read.OpenHostRoot("/") // mountinfo is relative to this process's root
 	must(t, err)
 	t.Cleanup(func() { host.Close() })
 	b.Host = host
@@ -187,7 +188,7 @@ func mountAttacks() []attack {
 			b.bind(b.outside, b.pod+"/volume-subpaths")
 		}, says: errMounted.Error(), left: []string{"volume-subpaths", "volumes/kubernetes.io~csi", "volumes/kubernetes.io~secret"},
 			stays: []string{"volumes/kubernetes.io~csi/pvc/mount/precious", "volumes/kubernetes.io~secret/d/file", "volume-subpaths/precious"}},
-		{name: "an empty one", attack: func(b *box) { // nothing keeps rmdir from taking its place away but the look before
+		{name: "an empty one", attack: func(b *box) { // only the check before rmdir protects an empty mount point
 			must(b.t, os.Mkdir(b.outside+"/empty", 0o755))
 			b.bind(b.outside+"/empty", b.volume+"/sub/in")
 		}, says: "sub/in\": " + errMounted.Error(), stays: []string{empty + "data/sub/in"}},
@@ -219,8 +220,9 @@ func logsBesideMounts(t *testing.T) {
 	b.check("a disk of its own")
 }
 
-// The agent's container: its mount namespace is not the node's. There rmdir and unlink do not fail with EBUSY on what is a
-// mount point of the node only: they take the mount away (v6.12 fs/namei.c vfs_rmdir, is_local_mountpoint and detach_mounts).
+// In the agent's container the mount namespace is not the node's. There rmdir and unlink of a mount
+// point of the node do not fail with EBUSY, but detach the mount (v6.12 fs/namei.c vfs_rmdir,
+// is_local_mountpoint and detach_mounts).
 func TestLiveMountsOfAnotherNamespace(t *testing.T) {
 	b := newBox(t, t.TempDir())
 	node := child(t, "node", b.root)
@@ -256,14 +258,14 @@ func TestLiveMountsOfAnotherNamespace(t *testing.T) {
 		t.Errorf("removal = %+v, %v, want two errors about mounts", got, err)
 	}
 	gone(t, seen.pod+"/volumes/kubernetes.io~empty-dir/cache", seen.volume+"/file")
-	for _, stays := range []string{put(seen.volume) + "/dir/precious", put(seen.volume) + "/one file"} {
+	for _, stays := range []string{movedPath(seen.volume) + "/dir/precious", movedPath(seen.volume) + "/one file"} {
 		if info, err := os.Stat(stays); err != nil || info.Size() != 5000 {
 			t.Errorf("stat of the protected file %s = %v, want 5000 bytes", stays, err)
 		}
 	}
 	seen.check("seen from the node")
 	mounts, err := os.ReadFile(proc + "/mountinfo")
-	if n := strings.Count(string(mounts), put(b.volume+"/")); err != nil || n != 2 {
+	if n := strings.Count(string(mounts), movedPath(b.volume+"/")); err != nil || n != 2 {
 		t.Errorf("%d mounts left below the volume, %v", n, err)
 	}
 	if strings.Contains(string(mounts), "/cache ") {
@@ -271,7 +273,7 @@ func TestLiveMountsOfAnotherNamespace(t *testing.T) {
 	}
 }
 
-// holdMounts makes the node's mounts and keeps them until its input ends.
+// holdMounts creates the node's mounts and keeps them until its input ends.
 func holdMounts(t *testing.T) {
 	root := os.Getenv(childRoot)
 	b := &box{t: t, root: root, pod: filepath.Join(root, "kubelet/pods", ref.UID), outside: filepath.Join(root, "outside")}
@@ -284,7 +286,7 @@ func holdMounts(t *testing.T) {
 	_, _ = os.Stdin.Read(make([]byte, 1))
 }
 
-// A mountinfo that has a line which cannot be is believed in nothing.
+// A mountinfo with a malformed line is an error as a whole.
 func TestAMountinfoThatIsNone(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "mountinfo")
 	const fine = "36 35 98:0 / /a\\040b rw,noatime master:1 - tmpfs tmpfs rw\n"
@@ -316,8 +318,9 @@ func FuzzDirent(f *testing.F) {
 	})
 }
 
-// A line that is longer than a parser takes, which who may write to a mounted directory can make, keeps no killed pod's memory: not where
-// it is another mount's, and the volume's own mounts are all known still.
+// A user who may write to a mounted directory can make a mountinfo line of any length. Such a line
+// of another mount does not prevent freeing a killed pod's memory, and the other mounts are still
+// read.
 func TestALongLineOfMountsKeepsNothing(t *testing.T) {
 	id := strings.Repeat("0123456789abcdef", 4)
 	point := "/run/containerd/io.containerd.grpc.v1.cri/sandboxes/" + id + "/shm"

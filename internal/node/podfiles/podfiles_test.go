@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var ref = stats.PodReference{Namespace: "shop", Name: "web-0", UID: "u-1"}
 
-// box is a node in a folder: a pod with logs and an emptyDir, another pod, and files outside.
+// box is a node in a directory: a pod with logs and an emptyDir, another pod, and files outside.
 type box struct {
 	*Remover
 	t                  testing.TB
@@ -76,7 +76,7 @@ func must(t testing.TB, errs ...error) {
 	}
 }
 
-// others lists all but what is the pod's: path, mode and size.
+// others returns the path, mode and size of every file that does not belong to the pod.
 func (b *box) others() map[string]string {
 	out := map[string]string{}
 	must(b.t, filepath.WalkDir(b.root, func(path string, d fs.DirEntry, err error) error {
@@ -100,7 +100,7 @@ func (b *box) others() map[string]string {
 	return out
 }
 
-// check compares what is outside the pod's directories with what was there.
+// check compares the files outside the pod's directories with their initial state.
 func (b *box) check(context string) {
 	b.t.Helper()
 	if now := b.others(); !maps.Equal(now, b.before) {
@@ -164,7 +164,8 @@ func TestTheConfiguredDirectoriesMayBeLinks(t *testing.T) {
 	b.check("through links")
 }
 
-// The pod may be back at any time: what it has then stays, and what it had before goes where that is known apart.
+// The pod may be restarted at any time: its new files stay, and files of its former life are
+// removed if they can be distinguished.
 func TestAPodThatIsBack(t *testing.T) {
 	back := errors.New("it is back")
 	for n, want := range map[int]string{1: "old", 2: "old", 3: "new"} {
@@ -175,7 +176,7 @@ func TestAPodThatIsBack(t *testing.T) {
 				return nil
 			}
 			if n == 3 {
-				gone(t, b.volume) // it was put aside, and removed
+				gone(t, b.volume) // moved aside and removed
 				must(t, os.MkdirAll(b.volume, 0o755))
 				must(t, os.WriteFile(b.volume+"/new", nil, 0o600))
 			}
@@ -223,7 +224,7 @@ func TestWhatWasPutAsideGoes(t *testing.T) {
 
 func TestNamesThatAreNoPods(t *testing.T) {
 	b := newBox(t, t.TempDir())
-	b.pod, b.log = "", "" // all is to stay
+	b.pod, b.log = "", "" // everything must stay
 	b.before = b.others()
 	for _, bad := range []string{"", ".", "..", "../..", "u-1/..", "/", "u-1/volumes", "u\x00", strings.Repeat("u", 256), "../../outside"} {
 		if got, err := b.Volumes(t.Context(), bad, nil); err == nil || got.Entries != 0 {
@@ -312,7 +313,7 @@ func (a attack) verify(b *box, got Result, err error) {
 	}
 	for _, path := range a.stays {
 		_, err := os.Lstat(filepath.Join(b.pod, path))
-		if _, aside := os.Lstat(filepath.Join(b.pod, put(path))); err != nil && aside != nil {
+		if _, aside := os.Lstat(filepath.Join(b.pod, movedPath(path))); err != nil && aside != nil {
 			b.t.Error(err, aside)
 		}
 	}
@@ -342,7 +343,7 @@ func TestALogDirectoryThatIsNone(t *testing.T) {
 	}
 }
 
-// A file counts when its last name goes.
+// A file counts when its last link is removed.
 func TestBytesOfHardLinks(t *testing.T) {
 	removed := func(link func(b *box) error) uint64 {
 		b := newBox(t, t.TempDir())
@@ -359,7 +360,7 @@ func TestBytesOfHardLinks(t *testing.T) {
 	}
 }
 
-// A tenant decides how deep its directories are, and how many there are.
+// A tenant controls the depth and the number of its directories.
 func TestADeepTreeGoes(t *testing.T) {
 	const depth = 3000
 	b := newBox(t, t.TempDir())
@@ -473,10 +474,10 @@ func TestATreeThatChanges(t *testing.T) {
 		n++
 		away := fmt.Sprintf("%s/moved%d", b.pod, n)
 		switch {
-		case name == "e": // the directory around it goes elsewhere, a link takes its place
+		case name == "e": // its parent directory is moved away and replaced by a link
 			path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", dir))
 			must(t, err, os.Rename(path, away), os.Symlink(b.outside, path))
-		case name == "file": // itself becomes a directory
+		case name == "file": // the file is replaced by a directory
 			if err := unix.Unlinkat(dir, name, 0); err == nil {
 				must(t, unix.Mkdirat(dir, name, 0o700))
 			}
@@ -492,7 +493,7 @@ func TestATreeThatChanges(t *testing.T) {
 	b.check("changing")
 }
 
-// Another program still writes: the removal ends with an error about it.
+// Another program still writes: the removal ends with an error.
 func TestADirectoryThatFillsUp(t *testing.T) {
 	b := newBox(t, t.TempDir())
 	n := 0
@@ -510,7 +511,7 @@ func TestADirectoryThatFillsUp(t *testing.T) {
 	b.check("full")
 }
 
-// What may not be removed is named, and keeps nothing else.
+// An entry that cannot be removed is named in the error, and does not block the others.
 func TestImmutableFiles(t *testing.T) {
 	b := newBox(t, t.TempDir())
 	for i := range 10 {
@@ -520,7 +521,7 @@ func TestImmutableFiles(t *testing.T) {
 		if err := setFlags(path, unix.STATX_ATTR_IMMUTABLE); err != nil {
 			t.Skipf("this file system has no immutable files: %v", err)
 		}
-		t.Cleanup(func() { must(t, setFlags(put(path), 0)) })
+		t.Cleanup(func() { must(t, setFlags(movedPath(path), 0)) })
 	}
 	got, err := b.Volumes(t.Context(), ref.UID, nil)
 	if !errors.Is(err, unix.EPERM) || !strings.Contains(err.Error(), "/fixed\": operation not permitted (and 9 more)") {
@@ -563,13 +564,13 @@ func TestSetAside(t *testing.T) {
 	must(t, b.MoveVolumesAside(ref.UID, here), b.MoveVolumesAside("none", here))
 	gone(t, b.volume)
 	write(t, b.volume+"/new")
-	must(t, b.MoveVolumesAside(ref.UID, here)) // once more: those of its next life
+	must(t, b.MoveVolumesAside(ref.UID, here)) // again: the volumes of the next life
 	gone(t, b.volume)
 	write(t, b.volume+"/new")
 	if uids, err := b.PodsWithMovedVolumes(); err != nil || !slices.Equal(uids, []string{ref.UID}) {
 		t.Errorf("PutAside = %v, %v, want the pod", uids, err)
 	}
-	got, err := b.RemoveMovedVolumes(t.Context(), ref.UID, there)
+	got, err := b.RemoveMovedVolumes(t.Context(), ref.UID, neverGone)
 	if err != nil || got.Entries < 4 || got.Bytes < 2*5000 {
 		t.Errorf("Aside = %+v, %v, want at least 4 entries", got, err)
 	}
@@ -579,11 +580,11 @@ func TestSetAside(t *testing.T) {
 	if uids, err := b.PodsWithMovedVolumes(); err != nil || uids != nil {
 		t.Errorf("PutAside after the removal = %v, %v, want none", uids, err)
 	}
-	if got, err := b.RemoveMovedVolumes(t.Context(), ref.UID, there); err != nil || got.Entries != 0 {
+	if got, err := b.RemoveMovedVolumes(t.Context(), ref.UID, neverGone); err != nil || got.Entries != 0 {
 		t.Errorf("second Aside = %+v, %v, want no entries", got, err)
 	}
 	for _, bad := range []string{"", "..", "u-1/.."} {
-		if _, err := b.RemoveMovedVolumes(t.Context(), bad, there); err == nil || b.MoveVolumesAside(bad, here) == nil {
+		if _, err := b.RemoveMovedVolumes(t.Context(), bad, neverGone); err == nil || b.MoveVolumesAside(bad, here) == nil {
 			t.Errorf("UID %q accepted, want an error", bad)
 		}
 	}

@@ -44,7 +44,7 @@ func TestNothingElseEverGoes(t *testing.T) {
 			must(t, err)
 		}
 		kept = count(t, csi)
-		// Names of other pods first: the removal affects neither this pod nor others.
+		// First the names of other pods: their removal affects neither this pod nor the others.
 		for range 3 {
 			uid := rapid.SampledFrom([]string{"u-", "u-1 ", "U-1", "u-1/", "./u-1", "../pods/u-1", "*", "", "..", "u-11"}).Draw(rt, "uid")
 			_, _ = b.Volumes(t.Context(), uid, nil)
@@ -72,7 +72,8 @@ func TestNothingElseEverGoes(t *testing.T) {
 	})
 }
 
-// forRoot is a mode that root can do with, as the agent is: who is not may always enter what is his.
+// forRoot returns a mode that root can ignore, as the agent does. Other users always keep access to
+// their own directories.
 func forRoot(mode os.FileMode) os.FileMode {
 	if os.Geteuid() != 0 {
 		mode |= 0o700

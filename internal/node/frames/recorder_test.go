@@ -270,7 +270,7 @@ func TestRecorderNeverBlocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Record(FromLook(small(epoch)), false)
-	<-hangs // there is no such directory; saying so is what hangs here
+	<-hangs // the directory does not exist, and the report of that error hangs
 	for i := range 10 {
 		r.Record(FromLook(small(epoch.Add(time.Duration(i)*time.Second))), false)
 	}

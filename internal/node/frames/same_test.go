@@ -36,7 +36,7 @@ func (d draw) figure(name string, most uint64) stats.Opt[uint64] {
 
 func (d draw) known(v stats.Opt[uint64]) stats.Opt[uint64] {
 	if !v.OK {
-		return stats.Opt[uint64]{} // what is absent has no value in a frame
+		return stats.Opt[uint64]{} // an absent value is not in a frame
 	}
 	return v
 }
@@ -139,7 +139,7 @@ func (d draw) pod(i int, now time.Time) stats.PodStats {
 	}
 	for _, name := range []string{"c", ""}[:rapid.IntRange(0, 2).Draw(d.T, "containers")] {
 		c := stats.ContainerStats{Name: name, ID: uid + "-id", Rootfs: d.usage("rootfs", now), Logs: d.usage("logs", now), Processes: d.n("container's processes", 50)}
-		if d.often("container's memory") { // a message names it even where it cannot be true, which no frame can hold
+		if d.often("container's memory") { // a message contains it even if it is implausible, and then a frame lacks it
 			c.Memory.WorkingSetBytes = stats.Some(rapid.Uint64Range(0, 4<<30).Draw(d.T, "container's working set"))
 		}
 		p.Containers = append(p.Containers, c)
@@ -265,7 +265,7 @@ func TestReplayMatchesLiveLook(t *testing.T) {
 			rec.objects = f.objects
 			text := marshaled(t, f)
 			got := written(t, replayed.Play(read(t, text)[0]))
-			// A message names even a figure that cannot be true, which no frame can hold.
+			// A message contains even an implausible figure, which a frame lacks.
 			got, want = impossible.ReplaceAllString(got, ""), impossible.ReplaceAllString(want, "")
 			if got != want {
 				rt.Fatalf("replay of look %d decided differently\nlive   %s\nreplay %s\nframe  %s", i, want, got, text)

@@ -17,7 +17,7 @@ import (
 const (
 	maxReapers = 2               // threads that free memory
 	maxThreads = 8               // including stuck threads, each of which has a replacement
-	stuckAfter = time.Second     // in one step: the thread is blocked in the kernel
+	stuckAfter = time.Second     // after this time in one step, a thread counts as blocked in the kernel
 	maxDying   = 32              // victims with memory being freed or queued for that
 	spares     = 2               // victims kept ready
 	closeLimit = 2 * time.Second // for threads to end: one may be in the kernel, freeing memory

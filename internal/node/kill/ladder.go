@@ -20,7 +20,7 @@ const (
 // All contains every kill step.
 const All = CgroupKill | Pidfd | CPU | Mrelease | ByRuntime
 
-var rungs = [...]struct {
+var stepNames = [...]struct {
 	of   Ladder
 	name string
 }{{CgroupKill, "cgroup.kill"}, {Pidfd, "pidfd"}, {CPU, "cpu"}, {Mrelease, "mrelease"},
@@ -34,18 +34,18 @@ func ParseLadder(text string) (Ladder, error) {
 	}
 	var l Ladder
 	for name := range strings.SplitSeq(text, ",") {
-		rung := byName(strings.TrimSpace(name))
-		if rung == 0 {
+		step := byName(strings.TrimSpace(name))
+		if step == 0 {
 			return 0, fmt.Errorf("unknown step %q of the kill ladder (known: %s)",
 				strings.TrimSpace(name), All)
 		}
-		l |= rung
+		l |= step
 	}
 	return l, nil
 }
 
 func byName(name string) Ladder {
-	for _, r := range rungs {
+	for _, r := range stepNames {
 		if r.name == name {
 			return r.of
 		}
@@ -56,7 +56,7 @@ func byName(name string) Ladder {
 // String returns the names of the kill steps in the form that ParseLadder accepts.
 func (l Ladder) String() string {
 	var names []string
-	for _, r := range rungs {
+	for _, r := range stepNames {
 		if l&r.of != 0 {
 			names = append(names, r.name)
 		}

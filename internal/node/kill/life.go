@@ -12,7 +12,7 @@ type life struct {
 	alive   context.Context // canceled by end, which the first successful Kill and Close call
 	end     context.CancelFunc
 	emptied sync.Once
-	// no process was left in its cgroup: nothing in it is killed or raised from then on
+	// its cgroup was empty once: from then on, processes in it are not the victim's
 	gone atomic.Bool
 
 	mu     sync.Mutex

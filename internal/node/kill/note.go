@@ -126,8 +126,8 @@ func removeNotes(g *cgroup.Group) {
 // noteReader reads the note of a cgroup.
 type noteReader func(*cgroup.Group) (text string, noted bool, err error)
 
-// trustedNote reads noteCPU, or else formerCPU if it is valid. It skips an invalid formerCPU, which
-// a failed kill must not handle.
+// trustedNote reads noteCPU, or else formerCPU if it is valid. It ignores an invalid formerCPU,
+// which only Restore reports and removes.
 func trustedNote(g *cgroup.Group) (text string, noted bool, err error) {
 	if text, noted, err = g.Note(noteCPU); noted || err != nil {
 		return text, noted, err

@@ -41,16 +41,16 @@ type Report struct {
 // Log returns the report as attributes for log/slog.
 func (r *Report) Log() []any {
 	out := []any{"where", "/" + r.Where}
-	for _, rung := range r.Steps {
-		out = append(out, rung.Step, rung.String())
+	for _, step := range r.Steps {
+		out = append(out, step.Step, step.String())
 	}
 	return out
 }
 
 // Kills reports whether one of the steps that kill works.
 func (r *Report) Kills() bool {
-	for _, rung := range r.Steps {
-		if byName(rung.Step).has(CgroupKill|Pidfd) && rung.Outcome == Works {
+	for _, step := range r.Steps {
+		if byName(step.Step).has(CgroupKill|Pidfd) && step.Outcome == Works {
 			return true
 		}
 	}
@@ -59,9 +59,9 @@ func (r *Report) Kills() bool {
 
 // inconclusive reports whether all steps that kill are untested.
 func (r *Report) inconclusive() (none bool) {
-	for _, rung := range r.Steps {
-		if byName(rung.Step).has(CgroupKill | Pidfd) {
-			if none = true; rung.Outcome != Untested {
+	for _, step := range r.Steps {
+		if byName(step.Step).has(CgroupKill | Pidfd) {
+			if none = true; step.Outcome != Untested {
 				return false
 			}
 		}

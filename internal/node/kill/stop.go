@@ -106,7 +106,7 @@ func (s *stopping) run(ctx context.Context) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	var last error
-	down := false // the sandboxes were stopped when nothing ran any more
+	down := false // the sandboxes were stopped after the last container had ended
 	for wait := pollFirst; ; wait = retry.Backoff(wait, pollFirst, pollMax) {
 		busy, err := s.poll(ctx)
 		if err == nil && !busy {

@@ -88,7 +88,7 @@ func TestStopEndsContainersThenSandboxes(t *testing.T) {
 	}
 }
 
-// Whatever the runtime answers, the pod is dead soon after its grace period, and not before.
+// With any answers of the runtime the pod is dead soon after its grace period, and not before.
 func TestStopKillsWhatTheRuntimeDoesNot(t *testing.T) {
 	for name, spoil := range map[string]func(*critest.Runtime){
 		"hangs in StopContainer":           func(r *critest.Runtime) { r.Hang["StopContainer"] = true },

@@ -176,7 +176,7 @@ func listenTimes(t *testing.T, n, port int) {
 // diagnosis.
 func TestSearchTimeWithManyListeners(t *testing.T) {
 	none(t)
-	// What else the machine has of processes, and how fast it is, shows in both.
+	// Other processes and the speed of the machine affect both measurements.
 	before := leastSearchTime(t)
 	listenTimes(t, 16_000, 23456)
 	after := leastSearchTime(t)

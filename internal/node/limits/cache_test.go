@@ -58,7 +58,7 @@ func TestPageCacheAboveTarget(t *testing.T) {
 			if r := w.Limit(t.Context(), Targets{MemoryMax: some(target)}); r.Err != nil || c.used > c.max() {
 				t.Fatalf("with %d GiB, usage is %d of limit %d, error %v", gib, c.used, c.max(), r.Err)
 			}
-			c.use(min(capacity-capacity/50, c.max())) // pods read on
+			c.use(min(capacity-capacity/50, c.max())) // pods continue to read files
 		}
 		if need := capacity - capacity/50 - target + raceMargin + slack; c.max() != target || c.taken != need {
 			t.Errorf("with %d GiB, memory.max = %d, want %d; reclaimed %d, want %d", gib, c.max(), target, c.taken, need)
@@ -108,7 +108,7 @@ func TestPageCacheUnreachableTarget(t *testing.T) {
 			t.Fatalf("pass with an unreachable target failed: %v", r.Err)
 		}
 		if c.use(16*gib - 256*mib); c.max() > 0 {
-			c.use(min(c.used, c.max()-4096)) // pods read on
+			c.use(min(c.used, c.max()-4096)) // pods continue to read files
 		}
 	}
 	if c.taken > 0 {

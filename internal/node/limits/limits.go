@@ -86,8 +86,8 @@ func cpuWeight(milli int64) uint64 {
 
 const (
 	// raceMargin is the minimum distance of memory.max from usage: the memory that pods may
-	// allocate between the reading and the write. One core allocates 8 GiB/s at most, and both are
-	// system calls on one thread.
+	// allocate between the reading and the write. One core allocates 8 GiB/s at most, and the
+	// reading and the write are system calls on one thread.
 	raceMargin = 32 << 20
 	// stepMargin is the distance from usage of a limit on its way down, in addition to 1/32 of
 	// usage. With it the limit alone does not meet the hard threshold of
@@ -97,9 +97,9 @@ const (
 	minStep = 16 << 20
 )
 
-// lower returns the next memory.max on the way to a target, for a group with limit now and usage
-// current: the target if it is above usage, else the nearest safe value. The value is never below
-// usage, and never above now unless the target is.
+// lower returns the next memory.max on the way to a target, for a cgroup with the limit now and the
+// usage current. The value is the target if that is above usage, else the nearest safe value. It is
+// never below usage, and never above now unless the target is.
 func lower(target uint64, now cgroup.Limit, current uint64) (value cgroup.Limit, reached bool) {
 	has := uint64(math.MaxUint64)
 	if !now.Unlimited {

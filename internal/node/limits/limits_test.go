@@ -106,7 +106,7 @@ func TestLowerStaysAboveUsage(t *testing.T) {
 		}
 		current := rapid.Uint64().Draw(t, "current")
 		if !now.Unlimited {
-			current = min(current, now.Bytes) // the kernel sees to that
+			current = min(current, now.Bytes) // the kernel enforces that
 		}
 		value, reached := lower(target, now, current)
 		switch {

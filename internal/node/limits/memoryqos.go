@@ -26,7 +26,7 @@ type Container struct {
 	Limit stats.Opt[uint64]
 }
 
-// Rule combines a Setting with the value before the agent's.
+// Rule combines a Setting with the value that the file had before the agent wrote it.
 type Rule uint8
 
 // The rules.
@@ -42,7 +42,7 @@ type Setting struct {
 	Rule  Rule
 }
 
-// with returns the value to write if the file had the value before.
+// with returns the value to write into a file that had the value before.
 func (s Setting) with(before cgroup.Limit) cgroup.Limit {
 	switch {
 	case before.Unlimited && s.Rule != AtMost:
@@ -57,7 +57,7 @@ func (s Setting) with(before cgroup.Limit) cgroup.Limit {
 	return cgroup.Limit{Bytes: min(before.Bytes, s.Bytes)}
 }
 
-// Settings have values by cgroup and file.
+// Settings contains the values to write, by cgroup and file.
 type Settings map[string]map[cgroup.LimitFile]Setting
 
 func (s Settings) set(path string, file cgroup.LimitFile, to Setting) {

@@ -76,7 +76,7 @@ func TestPlan(t *testing.T) {
 			{Cgroup: "kubepods/besteffort/podd/1", Request: some(0), Limit: some(10 * mib)},
 		}},
 		{Cgroup: "kubepods/burstable/pode", QOSClass: stats.Burstable, Containers: []Container{
-			{Cgroup: "kubepods/burstable/pode/1", Request: some(7 * mib)}, // of a pod that has hidden the rest
+			{Cgroup: "kubepods/burstable/pode/1", Request: some(7 * mib)}, // of a pod with unknown request
 		}},
 	}
 	want := map[string]string{
@@ -90,7 +90,7 @@ func TestPlan(t *testing.T) {
 	if diff := cmp.Diff(want, written(Plan(pods, b))); diff != "" {
 		t.Errorf("Plan of all classes differs (-want +got):\n%s", diff)
 	}
-	b.Allocatable = 250 * mib // of a node that was given more than it can carry
+	b.Allocatable = 250 * mib // the requests exceed node allocatable
 	cut := written(Plan(pods, b))
 	for at, want := range map[string]string{"kubepods min": "+ 250", "kubepods low": "+ 50", "kubepods/poda min": ">= 250", "kubepods/poda/2 min": ">= 200"} {
 		if cut[at] != want {

@@ -12,8 +12,8 @@ import (
 	"jettison/stats"
 )
 
-// told returns a decoded object; its quantities with a fraction are pointers.
-func told(t testing.TB, spec string) *v1.Pod {
+// decoded returns a decoded object, in which quantities with a fraction are pointers.
+func decoded(t testing.TB, spec string) *v1.Pod {
 	t.Helper()
 	object := &v1.Pod{}
 	if err := json.Unmarshal([]byte(`{"metadata":{"name":"p","namespace":"ns","uid":"u"},"spec":`+spec+`}`), object); err != nil {
@@ -25,7 +25,7 @@ func told(t testing.TB, spec string) *v1.Pod {
 // A pass reads objects that the runtime's hooks use concurrently: a pod's request is the same
 // before, during and after it.
 func TestPassKeepsObjects(t *testing.T) {
-	object := podjson.Trim(told(t, `{"overhead":{"memory":"160Mi"},"resources":{"requests":{"memory":"1.5Gi"}},"containers":[{"name":"c"}]}`))
+	object := podjson.Trim(decoded(t, `{"overhead":{"memory":"160Mi"},"resources":{"requests":{"memory":"1.5Gi"}},"containers":[{"name":"c"}]}`))
 	held := func() int64 {
 		h := admit.HeldBy(admit.PodAttributes{Pod: object})
 		return h.Requests["memory"]
@@ -62,7 +62,7 @@ func TestProtectedRequestMatchesAdmission(t *testing.T) {
 		`{"overhead":{"memory":"1Mi"},"containers":[{"name":"c","resources":{"limits":{"memory":"20Mi"}}},{"name":"d"}]}`:                21 * mib,
 		`{"containers":[{"name":"c","resources":{"requests":{"memory":"-20Mi"}}},{"name":"d","resources":{"limits":{"memory":"5Mi"}}}]}`: 5 * mib,
 	} {
-		object := told(t, spec)
+		object := decoded(t, spec)
 		p := (&Known{}).pod(stats.PodCgroup{Path: "kubepods/podu", UID: "u", QOSClass: stats.Guaranteed}, object, nil)
 		held := admit.HeldBy(admit.PodAttributes{Pod: object})
 		if p.Request != some(want) || held.Requests["memory"] != int64(want) {

@@ -60,7 +60,7 @@ type Part struct {
 	pass         duty          // the running pass, or the last one
 	lastWrite    time.Time     // start of the last pass that writes
 	lastRestore  time.Time     // start of the last pass that restores
-	restorePause time.Duration // from undone to the next pass that restores
+	restorePause time.Duration // from lastRestore to the next pass that restores
 	left         Remaining     // settings that may have to be restored
 	// settings of an earlier agent must be restored before the first protection
 	restoreFirst  bool
@@ -236,7 +236,7 @@ func (p *Part) OnResult(r Result) {
 	p.kubeletLogged = r.KubeletFound
 	if r.Err != nil {
 		//log: Some files of pod cgroups, or systemd's properties of their slices, could not be read, written
-		//  or restored. The agent tries again: writes every 10 s, restores with a backoff of up to 5 minutes.
+		//  or restored. The agent retries: writes every 10 s, restores with a backoff of up to 5 minutes.
 		//do: Correct the cause in error: a missing capability (CAP_SYS_ADMIN, CAP_DAC_OVERRIDE), a cgroup
 		//  controller that is not enabled, an unreachable systemd.
 		p.o.Log.Repeat("limits: "+r.Err.Error(),

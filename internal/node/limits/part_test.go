@@ -50,7 +50,7 @@ func TestPart(t *testing.T) {
 	p, text := partOf(n, known, nil)
 	now := time.Now()
 	p.Tick(t.Context(), now, false, known.Runtime)
-	p.Tick(t.Context(), now.Add(Every), false, known.Runtime) // the first was not taken yet
+	p.Tick(t.Context(), now.Add(Every), false, known.Runtime) // the first result was not received yet
 	p.OnResult(<-p.Results())
 	got := n.differs()
 	if got["kubepods memory.max"] != "7516192768" || got["kubepods cpu.weight"] != "149" || got["kubepods memory.min"] != "104857600" {
@@ -105,7 +105,7 @@ func TestPartWithKubelet(t *testing.T) {
 	n.expect("it has come", limits)
 	pass(false, true)
 	n.expect("it has gone", whole)
-	kubelet.Store(true) // and the loop has not heard of it
+	kubelet.Store(true) // the loop does not know that yet
 	pass(false, true)
 	n.expect("nothing has to be written, and nobody looks", whole)
 	p.o.Objects = func() []*v1.Pod { return []*v1.Pod{object("a", "c 10Mi 10Mi")} }
@@ -168,7 +168,7 @@ func TestSettingsOfEarlierAgent(t *testing.T) {
 	n.expect("beside a kubelet", limits)
 	pass(Every, true, false)
 	for wait := time.Duration(0); wait < maxRestorePause; wait = min(max(2*wait, Every), maxRestorePause) {
-		pass(wait, false, true) // the loop has not heard of it
+		pass(wait, false, true) // the loop does not know that yet
 		pass(max(wait, Every/2)-1, false, false)
 		now = now.Add(1 - max(wait, Every/2))
 	}
@@ -393,7 +393,7 @@ func TestWritingPassKeepsSlices(t *testing.T) {
 	}
 	p, _ := partOf(n, Known{}, func(o *Options) { o.MemoryQoS, o.Left, o.Tell = false, mended.Left, s.tell })
 	now, undid := time.Now(), 0
-	for range 4 { // put back is at once, and after 10 s and 20 s; written every 10 s
+	for range 4 { // restores run immediately and after 10 s and 20 s, writes every 10 s
 		if p.Tick(t.Context(), now, false, nil); !p.running || !p.pass.limit {
 			t.Fatalf("duty of the pass = %+v", p.pass)
 		}

@@ -46,8 +46,8 @@ func (p *pass) isSlice(cgroupPath string) bool {
 // slice is a systemd slice with values that systemd does not know.
 type slice struct {
 	path string
-	// before: systemd was out of date before this pass, so it knows an earlier value than the one
-	// found.
+	// wasPending: systemd was out of date before this pass, so the value that it knows is older
+	// than the one in the file.
 	wasPending bool
 	// restored files, with notes that stay until systemd is updated
 	restored map[cgroup.LimitFile]bool

@@ -13,10 +13,11 @@ import (
 	"jettison/cgroup"
 )
 
-// systemd has the values of each slice that it would write at its next daemon-reload.
+// systemd is a fake systemd, with the values of each slice that it would write at its next
+// daemon-reload.
 type systemd struct {
 	down    error
-	refuses string // a unit, and takes all others
+	refuses string // the rejected unit
 	asked   int
 	has     map[string]map[cgroup.LimitFile]cgroup.Limit
 }
@@ -95,7 +96,7 @@ func TestDeathBeforeSystemdUpdate(t *testing.T) {
 	const burstable, pod = "kubepods.slice/kubepods-burstable.slice", "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podb.slice"
 	n := newNode(t, pod)
 	known := Known{Objects: []*v1.Pod{object("b", "c 10Mi 20Mi")}}
-	w := &Writer{FS: n.fs, Kubelet: never, Tell: func(context.Context, []Unit, func(Unit)) error { return context.Canceled }} // as if it never came to that
+	w := &Writer{FS: n.fs, Kubelet: never, Tell: func(context.Context, []Unit, func(Unit)) error { return context.Canceled }} // as if the agent died before the update
 	w.Protect(t.Context(), known, Budget{Allocatable: 1000 * mib, Factor: 0.9, Page: 4096})
 	if got := n.owed("kubepods.slice", burstable, pod); len(got) != 3 {
 		t.Errorf("slices pending for systemd = %v", got)

@@ -26,8 +26,8 @@ type Unit struct {
 	of    *slice
 }
 
-// Updater updates systemd's properties of units, and calls told for each unit that systemd accepted.
-type Updater func(ctx context.Context, units []Unit, told func(Unit)) error
+// Updater updates systemd's properties of units, and calls accepted for each unit that it updated.
+type Updater func(ctx context.Context, units []Unit, accepted func(Unit)) error
 
 // propertyOf maps files to systemd's properties (systemd.resource-control(5)).
 var propertyOf = map[cgroup.LimitFile]string{
@@ -52,7 +52,7 @@ const maxRefusals = 4
 //
 // systemd's socket is found below the host's root directory, because a container has another /run.
 func SystemdUpdater(hostRoot string) Updater {
-	return func(ctx context.Context, units []Unit, told func(Unit)) error {
+	return func(ctx context.Context, units []Unit, accepted func(Unit)) error {
 		ctx, cancel := context.WithTimeout(ctx, tellLimit)
 		defer cancel()
 		conn, err := connect(ctx, hostRoot)
@@ -64,7 +64,7 @@ func SystemdUpdater(hostRoot string) Updater {
 		for _, u := range units {
 			err := conn.SetUnitPropertiesContext(ctx, u.Name, true, properties(u.Files)...)
 			if err == nil {
-				told(u)
+				accepted(u)
 				continue
 			}
 			if len(errs) < maxRefusals {

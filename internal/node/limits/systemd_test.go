@@ -66,11 +66,11 @@ func (b *fakeBus) serve(conn net.Conn) {
 			_, _ = conn.Write([]byte("REJECTED EXTERNAL\r\n"))
 		case line == "AUTH EXTERNAL":
 			_, _ = conn.Write([]byte("DATA\r\n"))
-		default: // who it is
+		default: // authentication
 			_, _ = conn.Write([]byte("OK 1234deadbeef\r\n"))
 		}
 	}
-	_, _ = in.ReadBytes(0xff) // until the other end has had enough
+	_, _ = in.ReadBytes(0xff) // until the other end closes
 }
 
 func (b *fakeBus) messages(conn net.Conn, in *bufio.Reader) {
@@ -104,8 +104,8 @@ func (b *fakeBus) member(m *godbus.Message) string {
 	return name
 }
 
-// told returns the units with set properties.
-func (b *fakeBus) told() (out []string) {
+// updatedUnits returns the units with properties that were set.
+func (b *fakeBus) updatedUnits() (out []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, m := range b.calls {
@@ -127,7 +127,7 @@ func TestTellSystemdBelowHostRoot(t *testing.T) {
 		if err := SystemdUpdater(root)(t.Context(), oneUnit, func(Unit) {}); err != nil {
 			t.Errorf("update of systemd through %s: error %v", name, err)
 		}
-		if got := b.told(); len(got) != 1 || got[0] != "kubepods.slice" {
+		if got := b.updatedUnits(); len(got) != 1 || got[0] != "kubepods.slice" {
 			t.Errorf("names of units updated through %s = %v", name, got)
 		}
 	}
@@ -154,7 +154,7 @@ func TestUnreachableSystemd(t *testing.T) {
 	startBus(t, filepath.Join(root, "run/systemd/private"), &fakeBus{mute: true})
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(50*time.Millisecond, cancel)
-	if err := SystemdUpdater(root)(ctx, oneUnit, func(Unit) {}); !errors.Is(err, context.Canceled) { // at its own limit it is another
+	if err := SystemdUpdater(root)(ctx, oneUnit, func(Unit) {}); !errors.Is(err, context.Canceled) { // its own timeout gives another error
 		t.Errorf("error of a silent bus = %v, want the end of the caller's context", err)
 	}
 }

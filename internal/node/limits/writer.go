@@ -50,7 +50,7 @@ type Result struct {
 	Err          error
 }
 
-// pass is one pass of a Writer.
+// pass is the state of one pass of a Writer.
 type pass struct {
 	*Writer
 	ctx              context.Context
@@ -92,7 +92,7 @@ func (p *pass) allowed() bool {
 	return !p.r.KubeletFound && p.ctx.Err() == nil
 }
 
-// failed notes an error, unless the cgroup vanished.
+// failed records an error, unless the cgroup vanished.
 func (p *pass) failed(err error) {
 	if err == nil || errors.Is(err, cgroup.ErrVanished) {
 		return

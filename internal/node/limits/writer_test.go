@@ -223,8 +223,8 @@ func protected(t testing.TB) (*node, Known, Budget) {
 	}, Budget{Allocatable: 1000 * mib, Factor: 0.9, Page: 4096}
 }
 
-// Requested memory is protected in the cgroups of pods and above. A pod that ends, or has no known
-// request any more, takes its part along. Another process restores everything.
+// Requested memory is protected in the cgroups of pods and above. When a pod ends, or its request
+// becomes unknown, its share is removed. Another process restores everything.
 func TestProtect(t *testing.T) {
 	n, known, budget := protected(t)
 	r := n.writer(never).Protect(t.Context(), known, budget)

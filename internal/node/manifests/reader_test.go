@@ -227,7 +227,7 @@ func TestReader(t *testing.T) {
 	if got := <-changed; len(got) != 0 {
 		t.Errorf("manifests of the first call = %v", got)
 	}
-	// A file that comes into being whole, as an editor's or kubeadm's.
+	// A file that appears complete, as an editor or kubeadm creates it.
 	filetest.Write(t, filepath.Join(dir, ".new"), text("a"))
 	if err := os.Rename(filepath.Join(dir, ".new"), filepath.Join(dir, "a.yaml")); err != nil {
 		t.Fatal(err)

@@ -26,7 +26,7 @@ type Part struct {
 	pods         read.Index // nil: no list of the runtime yet
 	objects      map[string]*eviction.Pod
 	counts       *api.UnknownPriority // nil: out of date
-	neverVictims int                  // pods that are never victims, counted with counted
+	neverVictims int                  // pods that are never victims, counted with counts
 	// first Tick with unprotected pods; zero: none
 	unprotectedSince time.Time
 	warned           bool // the warning was logged

@@ -110,7 +110,7 @@ func oneLine(text string, most int) string {
 		text = strings.ToValidUTF8(text[:most], "")
 	}
 	return strings.Map(func(r rune) rune {
-		if r == unicode.ReplacementChar || !unicode.IsPrint(r) { // IsPrint knows one space, U+0020
+		if r == unicode.ReplacementChar || !unicode.IsPrint(r) { // U+0020 is the only space for IsPrint
 			return '?'
 		}
 		return r

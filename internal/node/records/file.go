@@ -91,9 +91,9 @@ func encode(r *api.Record) ([]byte, error) {
 // open opens the file and indexes it. If the file was moved or removed, open creates a new one.
 func (j *journal) open() error {
 	if j.file != nil {
-		there, err1 := os.Lstat(j.path)
+		current, err1 := os.Lstat(j.path)
 		own, err2 := j.file.Stat()
-		if err1 == nil && err2 == nil && os.SameFile(there, own) {
+		if err1 == nil && err2 == nil && os.SameFile(current, own) {
 			return nil
 		}
 		j.close()

@@ -22,8 +22,8 @@ import (
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// some is a record, the i-th.
-func some(i int, outcome api.Outcome) *api.Record {
+// testRecord returns the i-th record.
+func testRecord(i int, outcome api.Outcome) *api.Record {
 	at := epoch.Add(time.Duration(i) * time.Second)
 	r := &api.Record{Version: Version, ID: NewID(at, fmt.Sprint(i)), Pod: api.Victim{UID: fmt.Sprint(i), Namespace: "ns", Name: "pod"}, Signal: "memory.available", Outcome: outcome, Began: api.Stamp{Time: at}}
 	bound(r)
@@ -55,17 +55,17 @@ func ids(t testing.TB, path string) (ids []string, warnings []string) {
 	return ids, list.Warnings
 }
 
-// A record that is written again, whole, takes the place of the first one.
+// A record that is written again replaces its earlier version.
 func TestTheLaterLineCounts(t *testing.T) {
 	dir := t.TempDir()
 	j := journalIn(t, filepath.Join(dir, "new"), maxBytes, maxRecords)
-	for _, r := range []*api.Record{some(1, api.OutcomeRunning), some(2, api.OutcomeRunning), some(1, api.OutcomeBack)} {
+	for _, r := range []*api.Record{testRecord(1, api.OutcomeRunning), testRecord(2, api.OutcomeRunning), testRecord(1, api.OutcomeBack)} {
 		if err := j.add(r); err != nil {
 			t.Fatal(err)
 		}
 	}
 	got, warnings := ids(t, j.path)
-	if want := []string{some(1, "").ID + " back", some(2, "").ID + " running"}; !slices.Equal(got, want) || warnings != nil {
+	if want := []string{testRecord(1, "").ID + " back", testRecord(2, "").ID + " running"}; !slices.Equal(got, want) || warnings != nil {
 		t.Errorf("records = %v, warnings %v, want %v without warnings", got, warnings, want)
 	}
 	for path, mode := range map[string]os.FileMode{j.path: 0o600, filepath.Dir(j.path): 0o700 | os.ModeDir} {
@@ -75,7 +75,7 @@ func TestTheLaterLineCounts(t *testing.T) {
 	}
 }
 
-// At a bound the newest half stays, each record once; a file of more than the bounds allow never comes to be.
+// At a limit the newest half stays, each record once. The file never exceeds its limits.
 func TestBounds(t *testing.T) {
 	for _, c := range []struct {
 		bytes   int64
@@ -84,7 +84,7 @@ func TestBounds(t *testing.T) {
 		j := journalIn(t, t.TempDir(), c.bytes, c.records)
 		for i := range 100 {
 			for _, o := range []api.Outcome{api.OutcomeRunning, api.OutcomeBack} {
-				if err := j.add(some(i, o)); err != nil {
+				if err := j.add(testRecord(i, o)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -93,7 +93,7 @@ func TestBounds(t *testing.T) {
 				t.Fatalf("size of the file = %d, %v, want %d as recorded, at most %d", info.Size(), err, j.size, c.bytes)
 			}
 			got, _ := ids(t, j.path)
-			if len(got) > c.records || got[len(got)-1] != some(i, "").ID+" back" || !slices.IsSorted(got) {
+			if len(got) > c.records || got[len(got)-1] != testRecord(i, "").ID+" back" || !slices.IsSorted(got) {
 				t.Fatalf("%d records with the last %s, want at most %d with the newest last", len(got), got[len(got)-1], c.records)
 			}
 		}
@@ -106,19 +106,19 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// Whatever a process leaves in the middle of a line, what was written before it and after it is read.
+// After a partial line of any length, the records before it and after it are read.
 func TestTornLines(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		dir := t.TempDir()
 		j := journalIn(t, dir, maxBytes, maxRecords)
 		var want []string
 		for i := range rapid.IntRange(1, 8).Draw(rt, "records") {
-			if err := j.add(some(i, api.OutcomeBack)); err != nil {
+			if err := j.add(testRecord(i, api.OutcomeBack)); err != nil {
 				rt.Fatal(err)
 			}
-			want = append(want, some(i, "").ID+" back")
+			want = append(want, testRecord(i, "").ID+" back")
 			if rapid.Bool().Draw(rt, "dies") {
-				line, _ := encode(some(1000+i, api.OutcomeBack))
+				line, _ := encode(testRecord(1000+i, api.OutcomeBack))
 				half := rapid.IntRange(1, len(line)-3).Draw(rt, "bytes")
 				if _, err := j.file.Write(line[:half]); err != nil {
 					rt.Fatal(err)
@@ -137,11 +137,12 @@ func TestTornLines(t *testing.T) {
 	})
 }
 
-// A disk that takes half a line has that taken back; where not even that works, the next line begins on its own.
+// If the disk accepts only half a line, that half is removed again. If it cannot be removed, the
+// next record begins on a new line.
 func TestHalfAWrite(t *testing.T) {
 	for _, takenBack := range []bool{true, false} {
 		j := journalIn(t, t.TempDir(), maxBytes, maxRecords)
-		if err := j.add(some(1, api.OutcomeBack)); err != nil {
+		if err := j.add(testRecord(1, api.OutcomeBack)); err != nil {
 			t.Fatal(err)
 		}
 		j.write = func(f *os.File, b []byte) (int, error) {
@@ -151,15 +152,15 @@ func TestHalfAWrite(t *testing.T) {
 			}
 			return n, unix.ENOSPC
 		}
-		if err := j.add(some(2, api.OutcomeBack)); !errors.Is(err, unix.ENOSPC) {
+		if err := j.add(testRecord(2, api.OutcomeBack)); !errors.Is(err, unix.ENOSPC) {
 			t.Fatal(err)
 		}
 		j.write = (*os.File).Write
-		if err := j.add(some(3, api.OutcomeBack)); err != nil {
+		if err := j.add(testRecord(3, api.OutcomeBack)); err != nil {
 			t.Fatal(err)
 		}
 		got, warnings := ids(t, j.path)
-		if want := []string{some(1, "").ID + " back", some(3, "").ID + " back"}; !slices.Equal(got, want) || (warnings == nil) != takenBack {
+		if want := []string{testRecord(1, "").ID + " back", testRecord(3, "").ID + " back"}; !slices.Equal(got, want) || (warnings == nil) != takenBack {
 			t.Errorf("records = %v, warnings %v, want %v and warnings: %v", got, warnings, want, !takenBack)
 		}
 	}
@@ -169,7 +170,7 @@ func TestHalfAWrite(t *testing.T) {
 func TestAMovedFile(t *testing.T) {
 	j := journalIn(t, t.TempDir(), maxBytes, maxRecords)
 	for i := range 2 {
-		if err := j.add(some(i, api.OutcomeBack)); err != nil {
+		if err := j.add(testRecord(i, api.OutcomeBack)); err != nil {
 			t.Fatal(err)
 		}
 		if got, _ := ids(t, j.path); len(got) != 1 {
@@ -181,7 +182,7 @@ func TestAMovedFile(t *testing.T) {
 	}
 }
 
-// Only a regular file is written and read: nothing is followed, nothing hangs.
+// Only a regular file is written and read: no link is followed, and no file blocks.
 func TestOnlyRegularFiles(t *testing.T) {
 	for name, make := range map[string]func(string) error{
 		"a symbolic link":    func(p string) error { return os.Symlink("/etc/passwd", p) },
@@ -193,13 +194,13 @@ func TestOnlyRegularFiles(t *testing.T) {
 		if err := make(j.path); err != nil {
 			t.Fatal(err)
 		}
-		if err := j.add(some(1, api.OutcomeBack)); err == nil || !strings.Contains(err.Error(), name) {
+		if err := j.add(testRecord(1, api.OutcomeBack)); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("write: %v, want %s", err, name)
 		}
 		if _, err := Read(j.path); err == nil {
 			t.Errorf("Read of %s succeeded, want an error", name)
 		}
-		// A temporary file that another process laid there is removed, not written through.
+		// A temporary file of another process is removed, not written to.
 		target := filepath.Join(dir, "target")
 		if err := os.WriteFile(target, []byte("x"), 0o600); err != nil {
 			t.Fatal(err)
@@ -220,14 +221,14 @@ func TestOnlyRegularFiles(t *testing.T) {
 	}
 }
 
-// Of a file that is larger than it may be the end is read, in bounded memory.
+// The end of a file that is too large is read, in bounded memory.
 func TestAHugeFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), File)
 	f, err := os.Create(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	line, _ := encode(some(7, api.OutcomeBack))
+	line, _ := encode(testRecord(7, api.OutcomeBack))
 	if err = f.Truncate(1 << 40); err == nil { // a hole
 		_, err = f.WriteAt(append([]byte("\n"), line...), 1<<40)
 	}
@@ -239,7 +240,7 @@ func TestAHugeFile(t *testing.T) {
 		t.Errorf("records = %v, warnings %v, want one record and a warning about the size", got, warnings)
 	}
 	j := journalIn(t, filepath.Dir(path), maxBytes, maxRecords)
-	if err := j.add(some(8, api.OutcomeBack)); err != nil {
+	if err := j.add(testRecord(8, api.OutcomeBack)); err != nil {
 		t.Fatal(err)
 	}
 	if info, err := os.Stat(path); err != nil || info.Size() > 10_000 {
@@ -250,7 +251,7 @@ func TestAHugeFile(t *testing.T) {
 	}
 }
 
-// Lines that are no records are counted; more records than there may be are not kept.
+// Lines that are no records are counted. Records beyond the limit are dropped.
 func TestCorruptLines(t *testing.T) {
 	path := filepath.Join(t.TempDir(), File)
 	text := strings.Join([]string{`{}`, `x`, ``, `{"version":1,"id":"a b"}`, `{"version":0,"id":"a"}`, strings.Repeat("y", maxLine+5), `{"version":2,"id":"later","new":{}}`, `{"version":1,"id":"fine","pod":{"name":"a\u001b[31m\nb"}}`}, "\n") + "\n"
@@ -273,9 +274,10 @@ func TestCorruptLines(t *testing.T) {
 	}
 }
 
-// Whatever a file holds: no panic, bounds hold, nothing that a terminal would act on, and what is read can be written and read again.
+// With any file: no panic, all limits apply, the output has no control characters for a terminal,
+// and records that were read can be written and read again.
 func FuzzRecords(f *testing.F) {
-	line, _ := encode(some(1, api.OutcomeBack))
+	line, _ := encode(testRecord(1, api.OutcomeBack))
 	f.Add(line, false)
 	f.Add(append(line, line[:20]...), true)
 	f.Add([]byte("{\"version\":1,\"id\":\"x\",\"crossed\":{\"available\":1},\"steps\":[{},{}],\"ranking\":{\"rows\":[{}],\"more\":-1},\"killed\":{\"monotonicNs\":-5}}\n"), false)
@@ -304,9 +306,9 @@ func FuzzRecords(f *testing.F) {
 	})
 }
 
-// The largest record that can be is one line that is read again.
+// The largest possible record is one line that can be read again.
 func TestTheLargestRecord(t *testing.T) {
-	r := some(1, api.OutcomeBack)
+	r := testRecord(1, api.OutcomeBack)
 	long := strings.Repeat(`"`, 100_000)
 	r.Reason, r.Message, r.Error, r.Pod.Cgroup, r.Pod.Name = long, long, long, long, long
 	r.Crossed = &api.Reading{Reason: long, Text: long}
@@ -326,7 +328,7 @@ func TestTheLargestRecord(t *testing.T) {
 	}
 }
 
-// A reader that fails is an error, not a file that ends.
+// A failing reader is an error, not the end of the file.
 func TestAReaderThatFails(t *testing.T) {
 	if _, err := parse(io.MultiReader(strings.NewReader("{}\n"), failing{}), false); !errors.Is(err, unix.EIO) {
 		t.Error(err)

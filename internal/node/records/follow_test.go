@@ -16,8 +16,8 @@ import (
 	"jettison/internal/base/atomicfile"
 )
 
-// said returns the lines that a reader gets, abbreviated.
-func said(t *testing.T, q *Queue, after string) (out []string, at Position) {
+// readLines returns the lines that a reader gets, in short form.
+func readLines(t *testing.T, q *Queue, after string) (out []string, at Position) {
 	t.Helper()
 	at, err := q.Read(after, func(l *api.RecordsLine) error {
 		if g := l.Gap; g != nil {
@@ -46,9 +46,9 @@ func TestAReaderGetsAllThatAreKept(t *testing.T) {
 				k.Update(r)
 			}
 		}
-		synctest.Wait() // until all is written
+		synctest.Wait() // until everything is written
 		for after, first := range map[string]int{"": 0, "a": 0, "a003": 4, "a00": 0, "a02": 20, "a039": n, "b": n} {
-			got, _ := said(t, k.queue, after)
+			got, _ := readLines(t, k.queue, after)
 			var want []string
 			for i := first; i < n; i++ {
 				want = append(want, fmt.Sprintf("a%03d %s", i, string(map[bool]api.Outcome{true: api.OutcomeBack, false: api.OutcomeRunning}[i%2 == 0])))
@@ -65,7 +65,7 @@ func TestAFollowerGetsWhatChanges(t *testing.T) {
 	k := keeper(t, "", false)
 	a, b := &api.Record{ID: "a", Outcome: api.OutcomeRunning}, &api.Record{ID: "b", Outcome: api.OutcomeRunning}
 	k.Begin(a)
-	got, at := said(t, k.queue, "")
+	got, at := readLines(t, k.queue, "")
 	if !slices.Equal(got, []string{"a running"}) {
 		t.Fatalf("first records = %q, want [a running]", got)
 	}
@@ -91,43 +91,45 @@ func TestAFollowerGetsWhatChanges(t *testing.T) {
 	if _, _, ok = k.queue.Next(at); ok {
 		t.Error("one that was not at hand any more was missed, and nothing said so")
 	}
-	if got, _ := said(t, k.queue, ""); !strings.HasPrefix(got[0], "gap ..c000: no stateDir") || len(got) != recentSize+1 {
+	if got, _ := readLines(t, k.queue, ""); !strings.HasPrefix(got[0], "gap ..c000: no stateDir") || len(got) != recentSize+1 {
 		t.Errorf("lines without a file = %q, want a gap and %d records", got, recentSize)
 	}
-	if got, _ := said(t, k.queue, "c000"); len(got) != recentSize || got[0] != "c001 " {
+	if got, _ := readLines(t, k.queue, "c000"); len(got) != recentSize || got[0] != "c001 " {
 		t.Errorf("after the last that is missing: %q", got)
 	}
 }
 
-// Where nothing is kept in a file a restart is a gap to those who had heard of a record before it, and to no other.
+// Without a file, a restart is a gap for readers that have a record from before it, and for no
+// other reader.
 func TestARestartWithoutAFileIsAGap(t *testing.T) {
 	before, now := NewID(time.Now().Add(-time.Minute), "u"), NewID(time.Now().Add(time.Minute), "u")
 	k := keeper(t, "", false)
 	k.Begin(&api.Record{ID: now, Outcome: api.OutcomeRunning})
 	for after, gap := range map[string]bool{"": false, before: true, before[:len(before)-1]: true, now[:len(now)-1]: false} {
-		got, _ := said(t, k.queue, after)
+		got, _ := readLines(t, k.queue, after)
 		if gap != strings.HasPrefix(got[0], "gap "+after+"..2") || gap != strings.HasSuffix(got[0], unkeptReason) || got[len(got)-1] != now+" running" {
 			t.Errorf("lines after %q = %q, want a gap: %v", after, got, gap)
 		}
 	}
 	with := keeper(t, t.TempDir(), false)
-	if got, _ := said(t, with.queue, before); len(got) > 0 {
+	if got, _ := readLines(t, with.queue, before); len(got) > 0 {
 		t.Errorf("lines with a file = %q, want none", got)
 	}
 }
 
-// Records lost by a shrink of the file are a gap for readers from before them, in the next process too, and for no other reader.
+// When the file shrinks, the lost records are a gap for readers with an earlier position, in the
+// next process too, and for no other reader.
 func TestARotatedFileLeavesAGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		w, _ := start(t, Options{Dir: dir, Records: 8})
 		for i := range 20 {
 			w.Begin(api.Record{ID: fmt.Sprintf("a%03d", i), Outcome: api.OutcomeBack})
-			synctest.Wait() // until all is written
+			synctest.Wait() // until everything is written
 		}
 		stop(t, w)
 		k := keeper(t, dir, false)
-		all, _ := said(t, k.queue, "")
+		all, _ := readLines(t, k.queue, "")
 		if !strings.HasPrefix(all[0], "gap ..a") || !strings.HasSuffix(all[0], rotatedReason) || !strings.HasPrefix(all[len(all)-1], "a019") {
 			t.Fatalf("lines = %q, want a gap for removed records and the newest record last", all)
 		}
@@ -136,7 +138,7 @@ func TestARotatedFileLeavesAGap(t *testing.T) {
 		if first != fmt.Sprintf("a%03d", 21-len(all)) || !strings.Contains(all[0], ".."+last+":") {
 			t.Errorf("lines = %q with the first record %s, want a gap until %s", all, first, last)
 		}
-		if got, _ := said(t, k.queue, last); len(got) != len(all)-1 || got[0] != all[1] {
+		if got, _ := readLines(t, k.queue, last); len(got) != len(all)-1 || got[0] != all[1] {
 			t.Errorf("after the last that went: %q", got)
 		}
 		list, err := Read(Path(dir))
@@ -155,7 +157,7 @@ func TestRecordsThatWereGivenUp(t *testing.T) {
 		q.start(time.Now(), nil, Path(dir), w)
 		full := make(chan bool, 1)
 		full <- true
-		w.mu.Lock() // the goroutine waits for something to do
+		w.mu.Lock() // blocks the Writer's goroutine
 		w.journal.write = func(f *os.File, b []byte) (int, error) {
 			is := <-full
 			full <- is
@@ -171,14 +173,14 @@ func TestRecordsThatWereGivenUp(t *testing.T) {
 			w.Begin(r)
 		}
 		n.wait(t, 1)
-		got, _ := said(t, q, "")
+		got, _ := readLines(t, q, "")
 		if !strings.HasPrefix(got[0], "gap ..a0") || !strings.Contains(got[0], lostReason) {
 			t.Errorf("first line = %q, want a gap for lost records", got[0])
 		}
 		<-full
 		full <- false
 		n.wait(t, 2)
-		synctest.Wait() // until all is written
+		synctest.Wait() // until everything is written
 		stop(t, w)
 		in, f, err := searchFile(Path(dir))
 		if err != nil {
@@ -195,7 +197,7 @@ func TestRecordsThatWereGivenUp(t *testing.T) {
 func TestWhatCannotBeReadIsAGap(t *testing.T) {
 	dir := t.TempDir()
 	k := keeper(t, dir, false)
-	if got, _ := said(t, k.queue, ""); len(got) != 0 {
+	if got, _ := readLines(t, k.queue, ""); len(got) != 0 {
 		t.Errorf("lines of a missing file = %q, want none", got)
 	}
 	line := func(id string) string { return `{"version":1,"id":"` + id + `","outcome":"back"}` + "\n" }
@@ -212,7 +214,7 @@ func TestWhatCannotBeReadIsAGap(t *testing.T) {
 		"b": {"gap b..c: " + brokenReason, "c back"}, // the record in between was never read
 		"c": nil,
 	} {
-		if got, _ := said(t, k.queue, after); !slices.Equal(got, want) {
+		if got, _ := readLines(t, k.queue, after); !slices.Equal(got, want) {
 			t.Errorf("after %q: %q, want %q", after, got, want)
 		}
 	}
@@ -222,7 +224,7 @@ func TestWhatCannotBeReadIsAGap(t *testing.T) {
 	if err := os.Symlink("/etc/passwd", Path(dir)); err != nil {
 		t.Fatal(err)
 	}
-	if got, _ := said(t, k.queue, ""); len(got) != 1 || !strings.HasPrefix(got[0], "gap ..: open ") {
+	if got, _ := readLines(t, k.queue, ""); len(got) != 1 || !strings.HasPrefix(got[0], "gap ..: open ") {
 		t.Errorf("lines of a file that is a link = %q, want one gap", got)
 	}
 }

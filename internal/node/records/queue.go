@@ -34,7 +34,7 @@ type Queue struct {
 	path       string  // of the file; empty: no file
 	writer     *Writer // nil: nothing is written
 	droppedID  string  // without a file: the newest ID that is no longer in memory
-	// without a file: sorts before each ID of this process; empty: there is a file
+	// without a file: sorts before each ID of this process; empty: a file exists
 	began string
 	more  chan struct{}
 }

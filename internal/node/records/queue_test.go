@@ -11,7 +11,7 @@ import (
 	"jettison/internal/base/logthrottle"
 )
 
-// keeper is one that keeps in a directory, or nowhere.
+// keeper returns a Keeper that writes to a directory, or to no file.
 func keeper(t *testing.T, dir string, dry bool) *Keeper {
 	t.Helper()
 	k, _, _ := StartKeeper(time.Now(), KeeperOptions{
@@ -26,15 +26,16 @@ func recent(k *Keeper) []*api.Record {
 	return out
 }
 
-// atHand are those of the records at hand, with their outcomes.
-func atHand(k *Keeper) (out []string) {
+// recentRecords returns the records in memory with their outcomes.
+func recentRecords(k *Keeper) (out []string) {
 	for _, r := range recent(k) {
 		out = append(out, r.ID+" "+string(r.Outcome))
 	}
 	return out
 }
 
-// The last records are at hand as they are now, each once, and what a reader has does not change under it.
+// The last records are in memory in their current version, each once. A record that a reader has
+// does not change.
 func TestRecentRecords(t *testing.T) {
 	k := keeper(t, "", false)
 	r := api.Record{Version: Version, ID: "a", Outcome: api.OutcomeRunning, Steps: []api.Step{{Name: "pin\x1b"}}}
@@ -51,12 +52,13 @@ func TestRecentRecords(t *testing.T) {
 	for i := range 2 * recentSize {
 		k.Begin(&api.Record{Version: Version, ID: fmt.Sprintf("b%03d", i)})
 	}
-	if got := atHand(k); len(got) != recentSize || got[0] != "b032 " || got[recentSize-1] != "b063 " {
+	if got := recentRecords(k); len(got) != recentSize || got[0] != "b032 " || got[recentSize-1] != "b063 " {
 		t.Errorf("%d records in memory %v, want the newest %d", len(got), got, recentSize)
 	}
 }
 
-// What the process before this one has kept is at hand, too; of a dry run, what would have been done.
+// The records of the previous process are in memory too. In a dry run the records are those of
+// evictions that it would have begun.
 func TestRecentRecordsOutliveTheProcess(t *testing.T) {
 	dir := t.TempDir()
 	first := keeper(t, dir, false)
@@ -67,12 +69,12 @@ func TestRecentRecordsOutliveTheProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := keeper(t, dir, false)
-	if got := atHand(second); len(got) != recentSize || got[0] != "a002 back" {
+	if got := recentRecords(second); len(got) != recentSize || got[0] != "a002 back" {
 		t.Errorf("%d records in memory of the next process %v, want the newest %d", len(got), got, recentSize)
 	}
 	dry := keeper(t, "", true)
 	dry.RecordDryRun(&api.Record{Version: Version, ID: "w"})
-	if got := atHand(dry); !slices.Equal(got, []string{"w dryRun"}) {
+	if got := recentRecords(dry); !slices.Equal(got, []string{"w dryRun"}) {
 		t.Errorf("records in memory of a dry run = %v, want w dryRun", got)
 	}
 	var none *Keeper

@@ -73,7 +73,7 @@ func (o *state1) migrate(warn func(string, ...any)) State {
 	for i := range o.Evictions {
 		if u := &o.Evictions[i]; !waited[u.Eviction.Pod.UID] || u != carried[u.Eviction.Pod.UID] {
 			l := u.life()
-			// Nothing waited for it: its memory did not return in time, or the pod did not die.
+			// No eviction waited for it: its memory was not freed in time, or the pod did not die.
 			l.Settled, l.Undying = true, l.Emptied.Time.IsZero()
 			if l.Undying {
 				l.Outcome = string(api.OutcomeUndying)

@@ -17,8 +17,8 @@ import (
 	"jettison/stats"
 )
 
-// underway returns the eviction of a pod with its own cgroup.
-func underway(uid string) eviction.SavedLife {
+// inProgress returns the eviction in progress of a pod with its own cgroup.
+func inProgress(uid string) eviction.SavedLife {
 	return eviction.SavedLife{
 		Record: "r-" + uid, Began: eviction.Stamp{Time: epoch, Monotonic: 5}, Deadline: epoch.Add(30 * time.Second), RemoveFiles: true,
 		Eviction: eviction.SavedEviction{
@@ -40,7 +40,7 @@ func load(t *testing.T, dir string, now time.Time, boot string) (s State, runnin
 	return s, runningRecords(kept), warnings
 }
 
-// A restart takes back what was saved; the same after a boot only who is held off.
+// A restart restores the saved state. After a boot it restores only the hold-offs.
 func TestAStateComesBack(t *testing.T) {
 	w, _ := start(t, Options{BootID: "boot"})
 	dir := w.o.Dir
@@ -49,7 +49,7 @@ func TestAStateComesBack(t *testing.T) {
 	}
 	want := State{
 		Manager: eviction.Saved{
-			Lives: []eviction.SavedLife{underway("a"), underway("b"), {Eviction: underway("c").Eviction, Emptied: eviction.Stamp{Time: epoch}}},
+			Lives: []eviction.SavedLife{inProgress("a"), inProgress("b"), {Eviction: inProgress("c").Eviction, Emptied: eviction.Stamp{Time: epoch}}},
 			Aside: []eviction.SavedAside{{UID: "x", Until: epoch.Add(time.Minute), Times: 2}},
 		},
 		HoldOffs: []HoldOff{{"a", epoch.Add(time.Minute), "memory was short", 1, stats.SignalMemoryAvailable, Owner{"DaemonSet", "d", "n", "p"}}},
@@ -75,7 +75,7 @@ func TestAStateComesBack(t *testing.T) {
 			t.Errorf("state of another boot = %+v, warnings %q, want only hold-offs", s, warnings)
 		}
 	}
-	unknown, _ := start(t, Options{}) // no boot is known to be the same as another one that is not known
+	unknown, _ := start(t, Options{}) // two unknown boots do not count as the same
 	unknown.Save(State{Manager: want.Manager})
 	stop(t, unknown)
 	if s, _, _ := load(t, unknown.o.Dir, epoch, ""); len(s.Manager.Lives) > 0 {
@@ -89,13 +89,13 @@ func TestAStateComesBack(t *testing.T) {
 // Missing, corrupt and implausible parts of a state are left out, with a warning each.
 func TestAStateThatCannotBe(t *testing.T) {
 	far := epoch.Add(1000 * time.Hour)
-	odd := underway("odd")
+	odd := inProgress("odd")
 	odd.Began.Time, odd.Killed.Monotonic, odd.Deadline = far, -5, far
-	foreign := underway("foreign")
+	foreign := inProgress("foreign")
 	foreign.Eviction.Pod.Cgroup = "kubepods"
-	noID := underway("noid")
+	noID := inProgress("noid")
 	noID.Record = "a b"
-	text, err := json.Marshal(State{Version: StateVersion, BootID: "boot", Manager: eviction.Saved{Lives: []eviction.SavedLife{odd, foreign, underway("odd"), noID}}, HoldOffs: []HoldOff{{UID: "a", Until: far, Reason: "x\ny", Signal: "memory\n.available"}, {UID: "", Until: far}, {UID: "a", Until: far}}})
+	text, err := json.Marshal(State{Version: StateVersion, BootID: "boot", Manager: eviction.Saved{Lives: []eviction.SavedLife{odd, foreign, inProgress("odd"), noID}}, HoldOffs: []HoldOff{{UID: "a", Until: far, Reason: "x\ny", Signal: "memory\n.available"}, {UID: "", Until: far}, {UID: "a", Until: far}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +144,7 @@ eviction: pod odd occurs twice
 	}
 	var many State
 	for i := range 3000 {
-		many.Manager.Lives, many.HoldOffs = append(many.Manager.Lives, underway(fmt.Sprint(i))), append(many.HoldOffs, HoldOff{UID: fmt.Sprint(i), Until: epoch.Add(time.Second)})
+		many.Manager.Lives, many.HoldOffs = append(many.Manager.Lives, inProgress(fmt.Sprint(i))), append(many.HoldOffs, HoldOff{UID: fmt.Sprint(i), Until: epoch.Add(time.Second)})
 	}
 	said := 0
 	if many.check(epoch, func(string, ...any) { said++ }); len(many.HoldOffs) != maxHoldOffs || said != 1 {
@@ -160,7 +160,7 @@ eviction: pod odd occurs twice
 	}
 }
 
-// A state that was written before hold-offs had a signal is read: what it does not say is not known.
+// A state from before hold-offs had a signal is read: the signal is unknown.
 func TestAnOlderStateIsRead(t *testing.T) {
 	dir := t.TempDir()
 	old := `{"version":1,"bootId":"boot","time":"2026-01-01T00:00:00Z","manager":{},"holdOffs":[{"uid":"a","until":"` + epoch.Add(time.Minute).Format(time.RFC3339) + `","reason":"memory was short","times":2}]}`
@@ -225,7 +225,8 @@ undying memory.available undying hard=true returns=300 record=r-undying began=-3
 	if diff := cmp.Diff(want, got.String()); diff != "" {
 		t.Error(diff)
 	}
-	// What others wait for, and for how long, and what the breaker and the memory of pods held.
+	// The evictions that others wait for, for how long, and the state of the breaker and of the
+	// pods' memory.
 	saved := m.Save()
 	if len(saved.Aside) != 1 || saved.Aside[0].UID != "undying" || len(saved.Evicted) != 5 || len(saved.Breaker) == 0 || saved.Breaker[0].Futile != 2 {
 		t.Errorf("saved manager state = %+v, want the values of version 1", saved)
@@ -272,9 +273,10 @@ func TestAStateBehindALink(t *testing.T) {
 	}
 }
 
-// Whatever a state file holds: no panic, no cgroup that is not the pod's, no time beyond the clamps, and Resume takes what is left.
+// With any state file: no panic, no cgroup that is not the pod's, no time beyond the limits, and
+// Resume accepts the rest.
 func FuzzState(f *testing.F) {
-	text, _ := json.Marshal(State{Version: StateVersion, BootID: "boot", Manager: eviction.Saved{Lives: []eviction.SavedLife{underway("a")}}, HoldOffs: []HoldOff{{UID: "a", Until: epoch.Add(time.Hour)}}})
+	text, _ := json.Marshal(State{Version: StateVersion, BootID: "boot", Manager: eviction.Saved{Lives: []eviction.SavedLife{inProgress("a")}}, HoldOffs: []HoldOff{{UID: "a", Until: epoch.Add(time.Hour)}}})
 	f.Add(text)
 	f.Add([]byte(`{"version":1,"bootId":"boot","manager":{"setAside":[{"uid":"a","until":"2999-01-01T00:00:00Z","times":3}]},"evictions":[{}]}`))
 	if old, err := os.ReadFile("testdata/v1/state.json"); err == nil {

@@ -146,7 +146,7 @@ func Start(o Options) (*Writer, error) {
 	return w, nil
 }
 
-// LockedByOther returns an error that names the process with the directory's lock at the start; nil:
+// Foreign returns an error that names the process that had locked the directory at the start; nil:
 // none.
 func (w *Writer) Foreign() error { return w.foreign }
 

@@ -24,16 +24,16 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // notices collects the reports of a Writer, in order.
 type notices struct {
-	mu   sync.Mutex
-	all  []Notice
-	said []string      // the same in words
-	some chan struct{} // one slot
+	mu    sync.Mutex
+	all   []Notice
+	texts []string      // the same as text
+	some  chan struct{} // one slot
 }
 
 func (n *notices) report(x Notice) {
 	n.mu.Lock()
 	n.all = append(n.all, x)
-	n.said = append(n.said, fmt.Sprintf("%s: %v, lost %d", x.What, x.Err, x.Lost))
+	n.texts = append(n.texts, fmt.Sprintf("%s: %v, lost %d", x.What, x.Err, x.Lost))
 	n.mu.Unlock()
 	select {
 	case n.some <- struct{}{}:
@@ -41,15 +41,15 @@ func (n *notices) report(x Notice) {
 	}
 }
 
-// wait returns the reports once there are as many lines.
+// wait returns the reports when there are that many lines.
 func (n *notices) wait(t *testing.T, lines int) string {
 	t.Helper()
 	timer := time.NewTimer(20 * time.Second)
 	defer timer.Stop()
 	for {
 		n.mu.Lock()
-		all := strings.Join(n.said, "\n")
-		enough := len(n.said) >= lines
+		all := strings.Join(n.texts, "\n")
+		enough := len(n.texts) >= lines
 		n.mu.Unlock()
 		if enough {
 			return all
@@ -62,7 +62,7 @@ func (n *notices) wait(t *testing.T, lines int) string {
 	}
 }
 
-// start starts a Writer with a file for the kernel's log.
+// start starts a Writer with a file in place of the kernel log.
 func start(t *testing.T, o Options) (*Writer, *notices) {
 	t.Helper()
 	n := &notices{some: make(chan struct{}, 1)}
@@ -91,12 +91,13 @@ func stop(t *testing.T, w *Writer) {
 }
 
 func begun(i int) api.Record {
-	r := *some(i, api.OutcomeRunning)
+	r := *testRecord(i, api.OutcomeRunning)
 	r.Killed = api.Stamp{Time: epoch, Monotonic: 1234567 * time.Microsecond}
 	return r
 }
 
-// What is handed over is written when the Writer is closed: the record as it was last, its line in the kernel's log once, the state.
+// Close writes everything that was queued: the last version of a record, its line in the kernel log
+// once, the state.
 func TestAWriter(t *testing.T) {
 	w, n := start(t, Options{BootID: "boot", Agent: "v1"})
 	r := begun(1)
@@ -106,7 +107,7 @@ func TestAWriter(t *testing.T) {
 	w.Save(State{HoldOffs: []HoldOff{{UID: "old"}}})
 	w.Save(State{HoldOffs: []HoldOff{{UID: "new"}}})
 	stop(t, w)
-	stop(t, w) // once more is no harm
+	stop(t, w) // a second Close has no effect
 	w.Begin(begun(2))
 	list, err := Read(Path(w.o.Dir))
 	if err != nil || len(list.Records) != 1 || list.Records[0].Outcome != api.OutcomeBack || list.Records[0].BootID != "boot" || list.Records[0].Agent != "v1" {
@@ -121,8 +122,8 @@ func TestAWriter(t *testing.T) {
 	if !strings.Contains(string(text), `"uid":"new"`) || !strings.Contains(string(text), `"bootId":"boot"`) || err != nil {
 		t.Errorf("state file = %s, %v, want the newest state and the boot ID", text, err)
 	}
-	if n.said != nil {
-		t.Error(n.said)
+	if n.texts != nil {
+		t.Error(n.texts)
 	}
 }
 
@@ -153,8 +154,8 @@ func TestADirectoryThatIsNot(t *testing.T) {
 		}
 	}
 	got, _ := ids(t, Path(dir))
-	if len(got) < 3 || len(got)+lost != 20 || got[len(got)-1] != some(19, "").ID+" running" || errs != 2 {
-		t.Errorf("records = %v, want the newest of 20 with %d lost and 2 errors; reports:\n%s", got, lost, strings.Join(n.said, "\n"))
+	if len(got) < 3 || len(got)+lost != 20 || got[len(got)-1] != testRecord(19, "").ID+" running" || errs != 2 {
+		t.Errorf("records = %v, want the newest of 20 with %d lost and 2 errors; reports:\n%s", got, lost, strings.Join(n.texts, "\n"))
 	}
 	if _, err := os.Stat(filepath.Join(dir, StateFile)); err != nil {
 		t.Error(err)
@@ -176,27 +177,28 @@ func TestItIsTriedAgain(t *testing.T) {
 	got, _ := ids(t, Path(w.o.Dir))
 	stop(t, w)
 	line, err := os.ReadFile(w.o.Kmsg)
-	if len(got) != 1 || bytes.Count(line, []byte("\n")) != 1 || err != nil || len(n.said) != 2 {
-		t.Errorf("records = %v, kernel log %q, %v, reports %q, want one record, one line and two reports", got, line, err, n.said)
+	if len(got) != 1 || bytes.Count(line, []byte("\n")) != 1 || err != nil || len(n.texts) != 2 {
+		t.Errorf("records = %v, kernel log %q, %v, reports %q, want one record, one line and two reports", got, line, err, n.texts)
 	}
 }
 
 // With a permanently full disk Close returns an error about the unwritten data in time.
 func TestCloseOnAFullDisk(t *testing.T) {
 	w, n := start(t, Options{Retry: time.Hour})
-	w.journal.write = func(*os.File, []byte) (int, error) { return 0, unix.ENOSPC } // nothing was handed over yet
+	w.journal.write = func(*os.File, []byte) (int, error) { return 0, unix.ENOSPC } // nothing was queued yet
 	w.Begin(begun(1))
 	n.wait(t, 1)
 	w.Begin(begun(2))
 	if err := w.Close(20 * time.Second); !errors.Is(err, unix.ENOSPC) {
 		t.Error(err)
 	}
-	if len(n.said) != 1 {
-		t.Errorf("said more than once: %q", n.said)
+	if len(n.texts) != 1 {
+		t.Errorf("said more than once: %q", n.texts)
 	}
 }
 
-// A disk that hangs holds up no caller: not one that hands over, and Close for no longer than it may; what waits is the newest.
+// A disk that hangs blocks no caller, and Close only until its timeout. The newest records stay
+// pending.
 func TestADiskThatHangs(t *testing.T) {
 	w, _ := start(t, Options{Queue: 2})
 	hangs, goOn := make(chan struct{}, 1), make(chan struct{})
@@ -220,7 +222,7 @@ func TestADiskThatHangs(t *testing.T) {
 	close(goOn)
 	stop(t, w)
 	got, _ := ids(t, Path(w.o.Dir))
-	if len(got) != 3 || !strings.HasPrefix(got[0], some(0, "").ID) || !strings.HasPrefix(got[2], some(1000, "").ID) {
+	if len(got) != 3 || !strings.HasPrefix(got[0], testRecord(0, "").ID) || !strings.HasPrefix(got[2], testRecord(1000, "").ID) {
 		t.Errorf("records = %v, want three with the first and the newest", got)
 	}
 }
@@ -231,8 +233,8 @@ func TestWithoutOneOfThem(t *testing.T) {
 	w.Begin(begun(1))
 	w.Begin(begun(2))
 	stop(t, w)
-	if got, _ := ids(t, Path(w.o.Dir)); len(got) != 2 || len(n.said) != 1 || !strings.Contains(n.said[0], "kernel log: open") {
-		t.Errorf("records = %v, reports %q, want two records and one report about the kernel log", got, n.said)
+	if got, _ := ids(t, Path(w.o.Dir)); len(got) != 2 || len(n.texts) != 1 || !strings.Contains(n.texts[0], "kernel log: open") {
+		t.Errorf("records = %v, reports %q, want two records and one report about the kernel log", got, n.texts)
 	}
 	kmsg := filepath.Join(t.TempDir(), "kmsg")
 	if err := os.WriteFile(kmsg, nil, 0o600); err != nil {
@@ -270,7 +272,7 @@ func TestTheSameState(t *testing.T) {
 	}
 }
 
-// No name becomes another field or another line of the kernel's log.
+// No name can imitate another field or another line of the kernel log.
 func TestKmsgLine(t *testing.T) {
 	r := begun(1)
 	r.Pod = api.Victim{UID: "u id=x", Namespace: "a\nb", Name: "c signal=x\x00é", QOSClass: stats.BestEffort}
@@ -385,7 +387,7 @@ func TestTwoAgents(t *testing.T) {
 	})
 }
 
-// What processes have left that died while they wrote is removed at the start.
+// Temporary files of processes that died while writing are removed at the start.
 func TestWhatADeadProcessLeftIsRemoved(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"state.json.tmp", "state.json.ABC.tmp", "records.jsonl.ABC.tmp", "foreign.tmp"} {

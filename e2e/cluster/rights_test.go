@@ -194,7 +194,7 @@ func TestWhatABridgeMayWriteToPods(t *testing.T) {
 			p.Annotations = map[string]string{"jettison/evicted": "r1"}
 			p.Status.Phase = v1.PodFailed
 		}},
-		{"without the record", `{"status": {"phase": "Failed", "reason": "Evicted"}}`, "says for which eviction", nil},
+		{"without the record", `{"status": {"phase": "Failed", "reason": "Evicted"}}`, "must set jettison/evicted", nil},
 		{"labels", evict(t, fields{"metadata": fields{"labels": fields{"app": "another"}}}), "no labels", nil},
 		{"a new label", evict(t, fields{"metadata": fields{"labels": fields{"b": "c"}}}), "no labels", nil},
 		{"another annotation", evict(t, fields{"metadata": fields{"annotations": fields{"jettison/evicted": "r", "a": "b"}}}), "no annotation but", nil},
@@ -218,7 +218,7 @@ func TestWhatABridgeMayWriteToPods(t *testing.T) {
 			p.Annotations = map[string]string{"jettison/evicted": strings.Repeat("r", 200)}
 		}},
 		{"one that has succeeded", evict(t, nil), "nothing but Failed", func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded }},
-		{"one that has failed", evict(t, nil), "ended without it", func(p *v1.Pod) { p.Status.Phase = v1.PodFailed }},
+		{"one that has failed", evict(t, nil), "may not change an ended pod", func(p *v1.Pod) { p.Status.Phase = v1.PodFailed }},
 		{"a condition twice", evict(t, fields{"status": fields{"conditions": []any{
 			fields{"$patch": "replace"}, fields{"type": "PodScheduled", "status": "True"}, fields{"type": "Ready", "status": "False"},
 			fields{"type": "ContainersReady", "status": "True"}, fields{"type": "Ready", "status": "False"},
@@ -285,13 +285,13 @@ func TestWhatHasFailedByABridgeStaysSo(t *testing.T) {
 		prepare              func(*v1.Pod)
 	}{
 		{"it runs", `{"status": {"phase": "Running", "reason": null, "message": null}}`, "does not run again", nil},
-		{"no reason", `{"status": {"reason": null, "message": null}}`, "the reason of that stays", nil},
-		{"an empty reason", `{"status": {"reason": ""}}`, "the reason of that stays", nil},
+		{"no reason", `{"status": {"reason": null, "message": null}}`, "must keep a reason", nil},
+		{"an empty reason", `{"status": {"reason": ""}}`, "must keep a reason", nil},
 		{"its containers' ends", `{"status": {"containerStatuses": [{"name": "c", "ready": false, "state": {"running": null, "terminated": {"exitCode": 137}}}]}}`, "", nil},
 		{"no reason of one that ended well", `{"status": {"reason": null, "containerStatuses": [{"name": "c", "ready": false, "state": {"running": null, ` +
 			`"terminated": {"exitCode": 0}}}]}}`, "", nil},
 		{"no reason of one that was killed", `{"status": {"reason": null, "containerStatuses": [{"name": "c", "ready": false, "state": {"running": null, ` +
-			`"terminated": {"exitCode": 137}}}]}}`, "the reason of that stays", nil},
+			`"terminated": {"exitCode": 137}}}]}}`, "must keep a reason", nil},
 		{"no reason of one whose kubelet is let have its word", `{"status": {"reason": null}}`, "", given},
 		{"it ended well, of one whose kubelet is let have its word", `{"status": {"phase": "Succeeded", "reason": null, "containerStatuses": [` +
 			`{"name": "c", "ready": false, "state": {"running": null, "terminated": {"exitCode": 0}}}]}}`, "", given},
@@ -321,7 +321,7 @@ func TestWhatHasFailedByABridgeStaysSo(t *testing.T) {
 				t.Fatal(err)
 			}
 		}},
-		{"another record", `{"metadata": {"annotations": {"jettison/evicted": "mine"}}, "status": {}}`, "for which record", nil},
+		{"another record", `{"metadata": {"annotations": {"jettison/evicted": "mine"}}, "status": {}}`, "set or change the annotation", nil},
 		{"no record", `{"metadata": {"annotations": {"jettison/evicted": null}}, "status": {}}`, "", nil},
 	} {
 		pod := failed(fmt.Sprint("q", i))
@@ -341,7 +341,7 @@ func TestWhatHasFailedByABridgeStaysSo(t *testing.T) {
 		return err
 	}
 	failed("authored")
-	if err := authored("authored", `{"metadata": {"annotations": {"jettison/evicted": "mine"}}}`); !denied(err, "for which record") {
+	if err := authored("authored", `{"metadata": {"annotations": {"jettison/evicted": "mine"}}}`); !denied(err, "set or change the annotation") {
 		t.Errorf("change of the record annotation = %v, want a rejection", err)
 	}
 	if err := authored("authored", `{"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}}}`); err != nil {
@@ -351,7 +351,7 @@ func TestWhatHasFailedByABridgeStaysSo(t *testing.T) {
 		t.Errorf("remove the record annotation: %v", err)
 	}
 	for _, value := range []string{"mine", ""} {
-		if err := authored("authored", `{"metadata": {"annotations": {"jettison/evicted": "`+value+`"}}}`); !denied(err, "for which record") {
+		if err := authored("authored", `{"metadata": {"annotations": {"jettison/evicted": "`+value+`"}}}`); !denied(err, "set or change the annotation") {
 			t.Errorf("new record annotation %q = %v, want a rejection", value, err)
 		}
 	}
@@ -365,12 +365,12 @@ func expectGrowthRejected(t *testing.T, c *Cluster, own kubernetes.Interface) {
 	o := metav1.PatchOptions{FieldManager: "m1", Force: &force}
 	body := []byte(`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "applied"}, "status": {"conditions": [
 		{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByJettison"}]}}`)
-	if _, err := own.CoreV1().Pods("default").Patch(ctx, "applied", types.ApplyPatchType, body, o, "status"); !denied(err, "applies nothing") {
+	if _, err := own.CoreV1().Pods("default").Patch(ctx, "applied", types.ApplyPatchType, body, o, "status"); !denied(err, "server-side apply") {
 		t.Errorf("apply a pod's status by a bridge = %v, want a rejection", err)
 	}
 	body = []byte(`{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "status": {"conditions": [
 		{"type": "JettisonMemoryPressure", "status": "True", "reason": "r"}]}}`)
-	if _, err := own.CoreV1().Nodes().Patch(ctx, "n1", types.ApplyPatchType, body, o, "status"); !denied(err, "applies nothing") {
+	if _, err := own.CoreV1().Nodes().Patch(ctx, "n1", types.ApplyPatchType, body, o, "status"); !denied(err, "server-side apply") {
 		t.Errorf("apply a node's status by a bridge = %v, want a rejection", err)
 	}
 	body = []byte(`{"status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "JettisonPIDPressure", "status": "True"},
@@ -433,12 +433,12 @@ func TestWhatABridgeMayWriteElsewhere(t *testing.T) {
 	}{
 		{"a condition of its own", patchNode(ctx, own, "n1", condition("JettisonMemoryPressure")), ""},
 		{"taken away again", patchNode(ctx, own, "n1", `{"status": {"conditions": [{"$patch": "delete", "type": "JettisonMemoryPressure"}]}}`), ""},
-		{"one that nobody reads", patchNode(ctx, own, "n1", condition("JettisonOther")), "of the types Jettison*"},
+		{"one that nobody reads", patchNode(ctx, own, "n1", condition("JettisonOther")), "no conditions but"},
 		{"a long one", patchNode(ctx, own, "n1", strings.Replace(condition("JettisonMemoryPressure"), `"m"`, `"`+strings.Repeat("m", 1025)+`"`, 1)), "no long texts"},
 		{"a long status", patchNode(ctx, own, "n1", strings.Replace(condition("JettisonMemoryPressure"), `"False"`, `"`+strings.Repeat("T", 300)+`"`, 1)),
 			"no status but"},
-		{"the kubelet's", patchNode(ctx, own, "n1", condition("MemoryPressure")), "of the types Jettison*"},
-		{"readiness", patchNode(ctx, own, "n1", condition("Ready")), "of the types Jettison*"},
+		{"the kubelet's", patchNode(ctx, own, "n1", condition("MemoryPressure")), "no conditions but"},
+		{"readiness", patchNode(ctx, own, "n1", condition("Ready")), "no conditions but"},
 		{"readiness taken away", patchNode(ctx, own, "n1", `{"status": {"conditions": [{"$patch": "delete", "type": "Ready"}]}}`), "but conditions"},
 		{"the beginning of a name", patchNode(ctx, own, "n1", `{"metadata": {"generateName": "_"}, "status": {}}`), "nothing of an object's metadata"},
 		{"another node", patchNode(ctx, own, "n2", condition("JettisonMemoryPressure")), "of its own node"},
@@ -451,7 +451,7 @@ func TestWhatABridgeMayWriteElsewhere(t *testing.T) {
 			o := metav1.PatchOptions{FieldManager: "m1"}
 			_, err := own.CoordinationV1().Leases(bridgeNamespace).Patch(ctx, "n1", types.ApplyPatchType, body, o)
 			return err
-		}(), "applies nothing"},
+		}(), "server-side apply"},
 		{"its load again", load(bridgeNamespace, "n1", `{"metadata": {"annotations": {"jettison/load": "{1}"}}}`), ""},
 		{"another annotation", load(bridgeNamespace, "n1", `{"metadata": {"annotations": {"a": "b"}}}`), "but jettison/load"},
 		{"a label of its load", load(bridgeNamespace, "n1", `{"metadata": {"labels": {"a": "b"}}}`), "no labels and finalizers"},
@@ -459,15 +459,15 @@ func TestWhatABridgeMayWriteElsewhere(t *testing.T) {
 		{"its node as owner", load(bridgeNamespace, "n1", ownerOf("Node", "n1")), ""},
 		{"an owner of long words", load(bridgeNamespace, "n1", strings.Replace(ownerOf("Node", "n1"), `"u"`, `"`+strings.Repeat("u", 200)+`"`, 1)),
 			"no owner but its node"},
-		{"the beginning of a lease's name", load(bridgeNamespace, "n1", `{"metadata": {"generateName": "_"}}`), "names a lease itself"},
+		{"the beginning of a lease's name", load(bridgeNamespace, "n1", `{"metadata": {"generateName": "_"}}`), "generateName of its Lease"},
 		{"another owner", load(bridgeNamespace, "n1", ownerOf("Node", "n2")), "no owner but its node"},
 		{"a long load", load(bridgeNamespace, "n1", `{"metadata": {"annotations": {"jettison/load": "`+strings.Repeat("1", 5000)+`"}}}`), "no long texts"},
 		{"long notes of a manager", load(bridgeNamespace, "n1", `{"metadata": {"managedFields": `+managed(t, "coordination.k8s.io/v1", notes[0])+`}}`),
-			"no more than the API does"},
+			"may not enlarge managedFields"},
 		{"many notes", load(bridgeNamespace, "n1", `{"metadata": {"managedFields": `+managed(t, "coordination.k8s.io/v1", notes[1])+`}}`),
-			"no more than the API does"},
+			"may not enlarge managedFields"},
 		{"deep notes", load(bridgeNamespace, "n1", `{"metadata": {"managedFields": `+managed(t, "coordination.k8s.io/v1", notes[2])+`}}`),
-			"no more than the API does"},
+			"may not enlarge managedFields"},
 		{"its load after an operator has applied a label", func() error {
 			body := []byte(`{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "n1", "labels": {"a": "b"}, "annotations": {"c": "d"}}}`)
 			o := metav1.PatchOptions{FieldManager: "operator"}
@@ -485,17 +485,17 @@ func TestWhatABridgeMayWriteElsewhere(t *testing.T) {
 			return load(bridgeNamespace, "n1", `{"metadata": {"annotations": {"jettison/load": "{5}"}}}`)
 		}(), ""},
 		{"its load after all that", load(bridgeNamespace, "n1", `{"metadata": {"annotations": {"jettison/load": "{2}"}}}`), ""},
-		{"a holder", load(bridgeNamespace, "n1", `{"spec": {"holderIdentity": "me"}}`), "holds no lease"},
-		{"another's load", createLease(ctx, own, bridgeNamespace, "n2", nil), "of its own node's name"},
+		{"a holder", load(bridgeNamespace, "n1", `{"spec": {"holderIdentity": "me"}}`), "spec of its Lease"},
+		{"another's load", createLease(ctx, own, bridgeNamespace, "n2", nil), "named after its node"},
 		{"an event", event(nil), ""},
 		{"of a pod", event(func(e *v1.Event) { e.InvolvedObject = v1.ObjectReference{Kind: "Pod", Namespace: "default", Name: "p"} }), ""},
-		{"of long notes of a manager", event(func(e *v1.Event) { e.ManagedFields = managedFields("v1", notes[0]) }), "no more than the API does"},
-		{"of many notes", event(func(e *v1.Event) { e.ManagedFields = managedFields("v1", notes[1]) }), "no more than the API does"},
-		{"of deep notes", event(func(e *v1.Event) { e.ManagedFields = managedFields("v1", notes[2]) }), "no more than the API does"},
-		{"named by the API server", event(func(e *v1.Event) { e.Name, e.GenerateName = "", "e-" }), "names an event itself"},
-		{"named for a terminal", event(func(e *v1.Event) { e.Name = "a\x1b[2Jb" }), "names an event itself"},
-		{"as another node", event(func(e *v1.Event) { e.Source.Host = "n2" }), "of which node"},
-		{"as the kubelet", event(func(e *v1.Event) { e.Source.Component = "kubelet" }), "of which node"},
+		{"of long notes of a manager", event(func(e *v1.Event) { e.ManagedFields = managedFields("v1", notes[0]) }), "may not enlarge managedFields"},
+		{"of many notes", event(func(e *v1.Event) { e.ManagedFields = managedFields("v1", notes[1]) }), "may not enlarge managedFields"},
+		{"of deep notes", event(func(e *v1.Event) { e.ManagedFields = managedFields("v1", notes[2]) }), "may not enlarge managedFields"},
+		{"named by the API server", event(func(e *v1.Event) { e.Name, e.GenerateName = "", "e-" }), "valid object name"},
+		{"named for a terminal", event(func(e *v1.Event) { e.Name = "a\x1b[2Jb" }), "valid object name"},
+		{"as another node", event(func(e *v1.Event) { e.Source.Host = "n2" }), "node as its host"},
+		{"as the kubelet", event(func(e *v1.Event) { e.Source.Component = "kubelet" }), "node as its host"},
 		{"about another node", event(func(e *v1.Event) { e.InvolvedObject.Name = "n2" }), "about its own node"},
 		{"that stays", event(func(e *v1.Event) { e.Finalizers = []string{"a.b/c"} }), "no labels, finalizers"},
 		{"of an owner", event(func(e *v1.Event) {

@@ -87,7 +87,7 @@ func withComponent(t *testing.T, component string) *bridged {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = filesys.MakeFsOnDisk().RemoveAll(fs.String()) })
-	copied(t, "..", fs.String())
+	copyManifests(t, "..", fs.String())
 	own := filepath.Join(fs.String(), "own")
 	write(t, filepath.Join(own, "kustomization.yaml"), `apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
@@ -162,7 +162,7 @@ func TestTheBridgesRights(t *testing.T) {
 
 // A policy restricts each write that a role allows a bridge to its node, and denies what it cannot
 // evaluate.
-func TestEveryWriteIsBound(t *testing.T) {
+func TestPoliciesRestrictWrites(t *testing.T) {
 	r := withBridge(t)
 	keepsEvicted(t, r.policies["jettison-evicted"], r.bindings["jettison-evicted"])
 	delete(r.policies, "jettison-evicted")
@@ -228,7 +228,7 @@ func keepsEvicted(t *testing.T, p *admissionv1.ValidatingAdmissionPolicy, b *adm
 
 // In the component for clusters without those policies the bridge writes only events, and has no
 // other rights.
-func TestTheBridgeOfEventsAlone(t *testing.T) {
+func TestBridgeOfEventsOnly(t *testing.T) {
 	r := withComponent(t, "bridge-events")
 	want := []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list", "watch"}},
@@ -243,7 +243,7 @@ func TestTheBridgeOfEventsAlone(t *testing.T) {
 }
 
 // The component for SELinux changes only the bridge's type.
-func TestTheBridgeWhereSELinuxEnforces(t *testing.T) {
+func TestBridgeWithSELinux(t *testing.T) {
 	r, plain := withComponent(t, "bridge-selinux"), withBridge(t)
 	o := r.bridge.Spec.Template.Spec.SecurityContext.SELinuxOptions
 	if o == nil || o.Type != "spc_t" {

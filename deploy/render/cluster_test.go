@@ -60,7 +60,7 @@ func clusterOf(t *testing.T) *clustered {
 	return out
 }
 
-// It has two replicas without privilege, and writes only if configured to.
+// jettison-cluster runs two unprivileged replicas, and writes only if configured to.
 func TestTheCluster(t *testing.T) {
 	r := clusterOf(t)
 	s := &r.nodes.Spec.Template.Spec

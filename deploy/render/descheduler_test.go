@@ -84,8 +84,8 @@ func TestDeschedulersAreUnprivileged(t *testing.T) {
 	}
 }
 
-// It writes only evictions, events about them, and with replicas its Lease.
-func TestWhatADeschedulerMayWrite(t *testing.T) {
+// The descheduler writes only evictions, events about them, and with replicas its Lease.
+func TestDeschedulerRights(t *testing.T) {
 	d := deschedulerOf(t, "deployment")
 	var writes []string
 	for _, rule := range append(d.cluster.Rules, d.own.Rules...) {

@@ -61,9 +61,9 @@ var overlays = map[string]struct {
 	host   string
 	mounts []string
 }{
-	"containerd":      {"/run/containerd", []string{"/run/containerd", "/var/run/containerd"}}, // kubeadm's kubelets name it by the latter
+	"containerd":      {"/run/containerd", []string{"/run/containerd", "/var/run/containerd"}}, // kubeadm's kubelets use the latter
 	"crio":            {"/run/crio", []string{"/run/crio", "/var/run/crio"}},
-	"k3s":             {"/run/k3s/containerd", []string{"/run/containerd", "/run/k3s/containerd"}}, // as with rke2's kubelet
+	"k3s":             {"/run/k3s/containerd", []string{"/run/containerd", "/run/k3s/containerd"}}, // rke2's kubelet uses the latter
 	"least-privilege": {"/run/containerd", []string{"/run/containerd", "/var/run/containerd"}},
 }
 
@@ -107,10 +107,10 @@ func TestOverlays(t *testing.T) {
 					t.Errorf("not true of the agent's pod: %s", what)
 				}
 			}
-			labelled(t, r)
-			probed(t, c)
+			checkLabels(t, r)
+			checkProbes(t, c)
 			node(t, c)
-			hostPaths(t, s, want.host, want.mounts)
+			checkHostPaths(t, s, want.host, want.mounts)
 			if got, want := volume(s, "config").ConfigMap.Name, r.config.Name; got != want || !strings.HasPrefix(want, "jettison-") {
 				t.Errorf("ConfigMap of the pod = %q, of the generator = %q, want the same with a checksum", got, want)
 			}
@@ -118,14 +118,14 @@ func TestOverlays(t *testing.T) {
 	}
 }
 
-func labelled(t *testing.T, r *rendered) {
+func checkLabels(t *testing.T, r *rendered) {
 	t.Helper()
 	for what, labels := range map[string]map[string]string{
 		"DaemonSet": r.set.Labels, "pod": r.set.Spec.Template.Labels, "ConfigMap": r.config.Labels,
 	} {
 		for _, key := range []string{"name", "component", "part-of", "managed-by"} {
 			if labels["app.kubernetes.io/"+key] == "" {
-				t.Errorf("%s has no label app.kubernetes.io/%s", what, key)
+				t.Errorf("labels of the %s lack app.kubernetes.io/%s", what, key)
 			}
 		}
 	}
@@ -136,15 +136,15 @@ func labelled(t *testing.T, r *rendered) {
 	}
 }
 
-func probed(t *testing.T, c *v1.Container) {
+func checkProbes(t *testing.T, c *v1.Container) {
 	t.Helper()
 	for what, p := range map[string]*v1.Probe{"startup": c.StartupProbe, "readiness": c.ReadinessProbe, "liveness": c.LivenessProbe} {
 		want := []string{"/jettison", "health"}
-		if what == "readiness" { // the two probes that end an agent may check only that it lives
+		if what == "readiness" { // a startup or liveness probe ends the agent, so it checks only whether the agent is alive
 			want = append(want, "--ready")
 		}
 		if p == nil || p.Exec == nil || !slices.Equal(p.Exec.Command, want) {
-			t.Errorf("%s probe = %+v, want path %v", what, p, want)
+			t.Errorf("command of the %s probe = %+v, want %v", what, p, want)
 		}
 	}
 	if p := c.StartupProbe; p.PeriodSeconds*p.FailureThreshold < 60 {
@@ -171,10 +171,10 @@ func volume(s *v1.PodSpec, name string) *v1.Volume {
 	return &v1.Volume{}
 }
 
-// written are the node's folders that the agent writes to. All others are mounted read-only.
-var written = []string{"/sys/fs/cgroup", "/run/jettison", "/var/lib/jettison"}
+// writableFolders are the folders of the node that the agent writes to. All others are mounted read-only.
+var writableFolders = []string{"/sys/fs/cgroup", "/run/jettison", "/var/lib/jettison"}
 
-func hostPaths(t *testing.T, s *v1.PodSpec, runtime string, at []string) {
+func checkHostPaths(t *testing.T, s *v1.PodSpec, runtime string, at []string) {
 	t.Helper()
 	var found []string
 	used := map[string]bool{}
@@ -185,7 +185,7 @@ func hostPaths(t *testing.T, s *v1.PodSpec, runtime string, at []string) {
 		if v.HostPath != nil {
 			path = v.HostPath.Path
 		}
-		if m.ReadOnly == slices.Contains(written, path) {
+		if m.ReadOnly == slices.Contains(writableFolders, path) {
 			t.Errorf("read-only flag of mount %s = %v", m.MountPath, m.ReadOnly)
 		}
 		if m.Name != "runtime" {
@@ -214,7 +214,7 @@ var capabilities = []v1.Capability{
 	"CHOWN", "DAC_OVERRIDE", "FOWNER", "IPC_LOCK", "KILL", "SYS_ADMIN", "SYS_CHROOT", "SYS_NICE", "SYS_PTRACE", "SYS_RESOURCE",
 }
 
-func TestWhoIsPrivileged(t *testing.T) {
+func TestPrivilegesByOverlay(t *testing.T) {
 	for name := range overlays {
 		s := overlay(t, name).container().SecurityContext
 		if name != "least-privilege" {
@@ -235,7 +235,7 @@ func TestWhoIsPrivileged(t *testing.T) {
 }
 
 // A user's own configuration uses the same generator, and a change of it changes the pods.
-func TestAConfigurationOfOnesOwn(t *testing.T) {
+func TestUserConfiguration(t *testing.T) {
 	name := func(threshold string) string {
 		fs, err := filesys.NewTmpConfirmedDir()
 		if err != nil {
@@ -243,7 +243,7 @@ func TestAConfigurationOfOnesOwn(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = os.RemoveAll(fs.String()) })
 		own := filepath.Join(fs.String(), "own")
-		copied(t, "..", fs.String())
+		copyManifests(t, "..", fs.String())
 		write(t, filepath.Join(own, "config.yaml"), "apiVersion: jettison/v1alpha1\nkind: AgentConfiguration\nevictionHard: {memory.available: "+threshold+"}\n")
 		write(t, filepath.Join(own, "kustomization.yaml"), `apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
@@ -279,7 +279,7 @@ func TestScrape(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(fs.String()) })
 	own := filepath.Join(fs.String(), "own")
-	copied(t, "..", fs.String())
+	copyManifests(t, "..", fs.String())
 	lines, err := os.ReadFile("../components/scrape/config.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -314,12 +314,12 @@ configMapGenerator:
 			t.Errorf("the rendered configuration lacks %q: %q", want, text)
 		}
 	}
-	probed(t, c)
-	hostPaths(t, r.pod(), overlays["crio"].host, overlays["crio"].mounts)
+	checkProbes(t, c)
+	checkHostPaths(t, r.pod(), overlays["crio"].host, overlays["crio"].mounts)
 }
 
-// copied copies the manifests below a folder.
-func copied(t *testing.T, from, to string) {
+// copyManifests copies the manifests below a folder.
+func copyManifests(t *testing.T, from, to string) {
 	t.Helper()
 	for _, part := range []string{"base", "overlays", "components"} {
 		if err := os.CopyFS(filepath.Join(to, part), os.DirFS(filepath.Join(from, part))); err != nil {
@@ -338,7 +338,7 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-func TestAFolderThatIsNone(t *testing.T) {
+func TestMissingFolder(t *testing.T) {
 	if _, err := render(filesys.MakeFsOnDisk(), "nowhere"); err == nil || !strings.Contains(fmt.Sprint(err), "render nowhere: ") {
 		t.Errorf("render of a missing folder = %v, want an error", err)
 	}

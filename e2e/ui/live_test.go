@@ -63,7 +63,7 @@ func TestLivePage(t *testing.T) {
 	b.shot("live")
 
 	must(agent.Remove(ctx))
-	b.until(contains("#alert", "The agent is unreachable since"))
+	b.until(contains("#alert", "The agent has been unreachable since"))
 	agent, err = n.StartAgent(ctx, settings)
 	must(err)
 	_, err = agent.WaitLog(ctx, time.Minute, "started", 1)

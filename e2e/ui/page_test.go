@@ -61,7 +61,7 @@ func TestThePageSurvivesTheAgent(t *testing.T) {
 	b.until(contains("#eviction-list", "shop/first"))
 	b.until("document.querySelectorAll('svg .curve').length > 0")
 	a.stop()
-	b.until(contains("#alert", "The agent is unreachable since"))
+	b.until(contains("#alert", "The agent has been unreachable since"))
 	if eval[bool](b, "document.querySelector('#alert').hidden") || !eval[bool](b, contains("#eviction-list", "shop/first")) {
 		t.Error("what was known is not shown any more, or not that it is old")
 	}

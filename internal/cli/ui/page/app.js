@@ -103,7 +103,7 @@ function showAgent() {
   if (a.answers) badge(live, `live since ${clock(a.since)}`, 'good');
   else if (a.since) {
     badge(live, `agent unreachable since ${clock(a.since)}`, 'bad');
-    setText($('alert'), `The agent is unreachable since ${clock(a.since, true)} and may evict no pods. The data below is from before. ${a.error}`);
+    setText($('alert'), `The agent has been unreachable since ${clock(a.since, true)}. It may not be evicting pods. The data below is older. ${a.error}`);
   }
   setText($('foot'), `Read-only. All data comes from the agent's socket ${a.socket}. Times are UTC. jettison ui ${a.ui}.`);
 }

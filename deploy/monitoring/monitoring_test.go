@@ -78,11 +78,11 @@ func TestAlertsHaveTheirSection(t *testing.T) {
 	}
 }
 
-// own matches names of the agent's metrics.
-var own = regexp.MustCompile(`\bjettison_[a-z_]+\b`)
+// agentMetric matches names of the agent's metrics.
+var agentMetric = regexp.MustCompile(`\bjettison_[a-z_]+\b`)
 
 // The metrics that alerts and dashboard query are on the page of all metrics.
-func TestMetricsAreThere(t *testing.T) {
+func TestMetricsExist(t *testing.T) {
 	known, err := os.ReadFile("../../docs/reference/metrics.md")
 	if os.IsNotExist(err) {
 		t.Skip("NOT TESTED: docs/reference/metrics.md does not exist")
@@ -91,7 +91,7 @@ func TestMetricsAreThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, file := range []string{"alerts.yaml", "alerts_test.yaml", "alerts_day_test.yaml", "dashboard.json"} {
-		for _, name := range own.FindAllString(read(t, file), -1) {
+		for _, name := range agentMetric.FindAllString(read(t, file), -1) {
 			base := regexp.MustCompile(`_(bucket|sum|count)$`).ReplaceAllString(name, "")
 			if !strings.Contains(string(known), "`"+name+"`") && !strings.Contains(string(known), "`"+base+"`") {
 				t.Errorf("%s queries %s, which is no metric of the agent", file, name)
@@ -100,7 +100,7 @@ func TestMetricsAreThere(t *testing.T) {
 	}
 }
 
-// Grafana can import the dashboard: each panel has an id, a place of its own, a title, and queries
+// Grafana can import the dashboard: each panel has an id, a separate place, a title, and queries
 // the selected source.
 func TestDashboard(t *testing.T) {
 	var d struct {
@@ -155,18 +155,18 @@ func TestDashboard(t *testing.T) {
 }
 
 // The agent accepts the configuration with which a cluster is scraped.
-func TestTheAgentTakesTheScrapedConfiguration(t *testing.T) {
+func TestAgentAcceptsScrapeConfiguration(t *testing.T) {
 	c, err := config.Load(t.Context(), "../components/scrape/config.yaml")
 	if err != nil || c.Listen == "" || len(c.Warnings) > 0 {
 		t.Errorf("load the scraped configuration = %+v, %v", c, err)
 	}
 }
 
-// scrapes matches the scrape configurations of the runbook, and ofPods the part that Debian's
+// scrapes matches the scrape configurations of the runbook, and podDiscovery the part that Debian's
 // promtool is built without.
 var (
-	scrapes = regexp.MustCompile("(?s)```yaml\n(scrape_configs:.*?)```")
-	ofPods  = "    kubernetes_sd_configs:\n      - role: pod\n        namespaces: {names: [kube-system]}\n"
+	scrapes      = regexp.MustCompile("(?s)```yaml\n(scrape_configs:.*?)```")
+	podDiscovery = "    kubernetes_sd_configs:\n      - role: pod\n        namespaces: {names: [kube-system]}\n"
 )
 
 // promtool accepts the rules, and each fires in its case.
@@ -191,7 +191,7 @@ func TestPromtool(t *testing.T) {
 	}
 	for _, text := range found {
 		file := filepath.Join(t.TempDir(), "prometheus.yaml")
-		if err := os.WriteFile(file, []byte(strings.ReplaceAll(text[1], ofPods, "")), 0o600); err != nil {
+		if err := os.WriteFile(file, []byte(strings.ReplaceAll(text[1], podDiscovery, "")), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if out, err := exec.Command(tool, "check", "config", "--syntax-only", file).CombinedOutput(); err != nil {

@@ -57,8 +57,8 @@ func (b *builder) announce(l *loop, refused []error) {
 		b.log.Warn("pressure information unavailable", "reason", text)
 	}
 	if len(thresholds) == 0 {
-		//log: No eviction threshold is configured. The agent evicts only pods that exceed limits of their
-		//  own.
+		//log: No eviction threshold is configured. The agent evicts only pods that exceed their own
+		//  limits.
 		//do: Configure evictionHard, at least for memory.available.
 		b.log.Warn("no eviction threshold configured")
 	} else if !watchesMemory(c.Config) {

@@ -1,6 +1,7 @@
 // Package atomicfile reads and replaces small regular files as a whole. A path to read may name a
-// pipe, a device or a very large file: it waits for none of these and bounds the bytes in memory. A
-// Stream reads pipes too. After a crash, a replaced file has either the old or the new content.
+// pipe, a device or a very large file: the package never waits for these and bounds the bytes in
+// memory. A Stream reads pipes too. After a crash, a replaced file has either the old or the new
+// content.
 //
 // Libraries that replace files (github.com/google/renameio/v2, github.com/natefinch/atomic) do not
 // sync the directory, so the new name may be lost on power failure, and do not remove temporary
@@ -147,7 +148,7 @@ func Clean(path string) {
 	}
 }
 
-// syncDir syncs a directory to disk. It ignores that a file system does not support this.
+// syncDir syncs a directory to disk. It returns no error if the file system does not support this.
 func syncDir(dir *os.Root) error {
 	d, err := dir.Open(".")
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 // client has read them, and Hold counts them.
 type Answer struct {
 	http.ResponseWriter
-	// Hold takes so many bytes from a budget until release is called. !ok: the budget is used.
+	// Hold reserves bytes of a budget until the caller calls release. !ok: the budget is used up.
 	Hold func(bytes int) (release func(), ok bool)
 	// Refuse sends an error in place of the rest of the response.
 	Refuse func(http.ResponseWriter)

@@ -17,7 +17,7 @@ const maxName = 64
 const minPrefix = 2
 
 // Name returns the known name most similar to name, ignoring case: the shortest that begins with
-// name, since it may be incomplete; otherwise one that differs in at most half of the letters.
+// name, because it may be incomplete; otherwise one that differs in at most half of the letters.
 // Empty: no known name is similar. Of equally similar names it returns the alphabetically first.
 func Name(name string, known iter.Seq[string]) string {
 	if len(name) > maxName {

@@ -8,11 +8,11 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// DecodeForAdmission decodes the pod of an admission request. Unlike Pod it accepts unknown fields, because a
-// field of a newer API cannot be a resource that the node lacks; unknown holds the first hundred.
-// Required fields may be missing: see Complete. The pod is not trimmed.
+// DecodeForAdmission decodes the pod of an admission request. Unlike Pod it accepts unknown fields,
+// because a field of a newer API cannot be a resource that the node lacks; unknown holds the first
+// hundred. Required fields may be missing: see Complete. The pod is not trimmed.
 func DecodeForAdmission(raw []byte) (p *v1.Pod, unknown []string, err error) {
-	p, warnings, err := decode(raw, bounds{memory: MaxAsking, once: true})
+	p, warnings, err := decode(raw, bounds{memory: MaxAsking, unique: true})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -57,7 +57,7 @@ func TestFieldsOfDecisionsAreBounded(t *testing.T) {
 				t.Errorf("%d %s: Pod lost all containers", n, c.field)
 			}
 			if _, _, err := Manifest([]byte(text)); err != nil {
-				t.Errorf("Manifest with %d %s: error %v", n, c.field, err)
+				t.Errorf("Manifest() with %d %s = %v, want it accepted", n, c.field, err)
 			}
 		}
 	}

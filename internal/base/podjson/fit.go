@@ -72,16 +72,16 @@ type Reduction struct {
 }
 
 // Fit reduces trimmed pods to FitPods and FitMemory, in the same order. Without it, one author
-// could make a store reject the whole list, since an API server accepts any size. The largest
-// are reduced by Minimal first. Then ended pods are left out, and then the youngest. It changes none of the
-// given pods.
+// could make a store reject the whole list, because an API server accepts any size. The largest are
+// reduced by Minimal first. Then ended pods are left out, and then the youngest. It changes none of
+// the given pods.
 func Fit(all []*v1.Pod) (fit []*v1.Pod, did Reduction) {
 	fit = make([]*v1.Pod, 0, len(all))
 	for _, p := range all {
 		fit = append(fit, FitOne(p))
 	}
 	fit = leaveOut(fit, len(fit)-FitPods, 0)
-	memory, less := lessen(fit)
+	memory, less := minimizeLargest(fit)
 	fit = leaveOut(fit, 0, memory-FitMemory)
 	return fit, Reduction{Minimal: less, Dropped: len(all) - len(fit)}
 }
@@ -111,9 +111,9 @@ func leaveOut(all []*v1.Pod, n, bytes int) []*v1.Pod {
 	return slices.DeleteFunc(all, func(p *v1.Pod) bool { return leave[p] })
 }
 
-// lessen reduces the largest pods by Minimal until all fit, or all are reduced. It returns the memory
-// of all, and the number of reduced pods.
-func lessen(all []*v1.Pod) (memory, less int) {
+// minimizeLargest reduces the largest pods by Minimal until all fit, or all are reduced. It returns
+// the memory of all, and the number of reduced pods.
+func minimizeLargest(all []*v1.Pod) (memory, less int) {
 	sizes, largest := make([]int, len(all)), make([]int, len(all))
 	for i, p := range all {
 		sizes[i], largest[i] = Size(p), i

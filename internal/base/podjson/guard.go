@@ -31,11 +31,11 @@ const maxDepth = 100
 
 // guard walks a pod's text along the types of its fields without decoding it. It rejects values of
 // other types, quantities that are slow to parse, text that would use too much memory or is nested
-// too deep, and unknown fields if may.strict.
-func guard(raw []byte, may bounds) error {
+// too deep, and unknown fields if allowed.strict.
+func guard(raw []byte, allowed bounds) error {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
-	g := guarding{dec: dec, may: may}
+	g := guarding{dec: dec, allowed: allowed}
 	if err := g.value(reflect.TypeFor[v1.Pod]()); err != nil {
 		return err
 	}
@@ -49,16 +49,16 @@ func guard(raw []byte, may bounds) error {
 type bounds struct {
 	memory int  // bytes when decoded
 	strict bool // unknown fields are rejected
-	// once: duplicate fields are rejected. The decoder reports only the first hundred unknown or
+	// unique: duplicate fields are rejected. The decoder reports only the first hundred unknown or
 	// duplicate fields.
-	once bool
+	unique bool
 }
 
 type guarding struct {
-	dec  *json.Decoder
-	path []string
-	cost int // bytes
-	may  bounds
+	dec     *json.Decoder
+	path    []string
+	cost    int // bytes
+	allowed bounds
 }
 
 var (
@@ -81,7 +81,7 @@ func (g *guarding) value(t reflect.Type) error {
 	if err != nil {
 		return syntax(err)
 	}
-	if err := g.fits(t, tok); err != nil {
+	if err := g.checkToken(t, tok); err != nil {
 		return err
 	}
 	switch tok := tok.(type) {
@@ -117,7 +117,7 @@ func (g *guarding) object(t reflect.Type) error {
 		elem = t.Elem()
 	}
 	var seen map[string]bool
-	if g.may.once && t != nil {
+	if g.allowed.unique && t != nil {
 		seen = map[string]bool{}
 	}
 	for g.dec.More() {
@@ -130,7 +130,7 @@ func (g *guarding) object(t reflect.Type) error {
 		g.path = append(g.path, "."+key)
 		if fields != nil {
 			known := false
-			if fieldType, known = fields[key]; !known && g.may.strict {
+			if fieldType, known = fields[key]; !known && g.allowed.strict {
 				return fmt.Errorf("unknown field %q", g.at())
 			}
 		} else if elem != nil {
@@ -179,7 +179,7 @@ func (g *guarding) text(t reflect.Type, text string) error {
 	}
 	// trimmed, like its own decoder does
 	if _, err := ParseQuantity(strings.TrimSpace(text)); err != nil {
-		return g.wrong(err)
+		return g.wrongValue(err)
 	}
 	return nil
 }
@@ -190,8 +190,8 @@ func (g *guarding) at() string {
 }
 
 func (g *guarding) pay(bytes int) error {
-	if g.cost += bytes; g.cost > g.may.memory {
-		return fmt.Errorf("%w: more than %d bytes of memory when decoded", ErrTooLarge, g.may.memory)
+	if g.cost += bytes; g.cost > g.allowed.memory {
+		return fmt.Errorf("%w: more than %d bytes of memory when decoded", ErrTooLarge, g.allowed.memory)
 	}
 	return nil
 }

@@ -74,11 +74,11 @@ func Manifest(raw []byte) (p *v1.Pod, warnings []error, err error) {
 }
 
 // decode applies the guard first, and then the decoder.
-func decode(raw []byte, may bounds) (p *v1.Pod, warnings []error, err error) {
+func decode(raw []byte, allowed bounds) (p *v1.Pod, warnings []error, err error) {
 	if len(raw) > MaxPod {
 		return nil, nil, errPodTooLarge
 	}
-	if err := guard(raw, may); err != nil {
+	if err := guard(raw, allowed); err != nil {
 		return nil, nil, anotherKind(raw, err)
 	}
 	p = &v1.Pod{}

@@ -253,7 +253,7 @@ func TestTrim(t *testing.T) {
 }
 
 func FuzzList(f *testing.F) {
-	// Short ones, since the fuzzer spends its time minimizing longer ones.
+	// The texts are short, because the fuzzer spends its time minimizing long ones.
 	f.Add([]byte(`[{` + meta + `,"spec":{"containers":[{"name":"c","resources":{"limits":{"memory":"1Gi"},"requests":{"cpu":1e3}}}]}}]`))
 	f.Add([]byte(`[{` + meta + `,"spec":{"volumes":[{"name":"v","emptyDir":{"sizeLimit":"1.5Gi"}}],"priority":7}},{}]`))
 	for _, s := range []string{`{"items":[{` + meta + `}],"kind":"List"}`, `[{` + meta + `,"spec":{"overhead":{"cpu":"1e-99990000"}}}]`, `[[[{}]]]`, `{"items":[null]}`} {
@@ -279,7 +279,7 @@ func FuzzList(f *testing.F) {
 			}
 			again, err := Pod(out)
 			if err != nil {
-				t.Fatalf("encoded pod rejected: %v\n%s", err, out)
+				t.Fatalf("Pod() of an encoded pod = %v, want it accepted:\n%s", err, out)
 			}
 			if more, _ := json.Marshal(again); string(more) != string(out) {
 				t.Fatalf("encoding changed from %s to %s", out, more)
@@ -337,11 +337,11 @@ func TestTrimKeepsWhatAdmissionNeeds(t *testing.T) {
 		text := []byte(`{"metadata":{"uid":"u","namespace":"default","name":"p"},"spec":{` + spec + `}}`)
 		var whole v1.Pod
 		if err := json.Unmarshal(text, &whole); err != nil {
-			t.Fatalf("unmarshal pod with %s: %v", spec, err)
+			t.Fatalf("json.Unmarshal of a pod with spec %s = %v", spec, err)
 		}
 		trimmed, err := Pod(text)
 		if err != nil {
-			t.Fatalf("decode pod with %s: %v", spec, err)
+			t.Fatalf("Pod() of a pod with spec %s = %v, want it accepted", spec, err)
 		}
 		for form, p := range map[string]*v1.Pod{"whole": &whole, "trimmed": trimmed} {
 			if got := admit.Failures(admit.PodAttributes{Pod: p}, n); len(got) != 1 || got[0].Reason != want {

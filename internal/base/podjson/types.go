@@ -29,14 +29,14 @@ type misplaced struct {
 // Unwrap returns the error of the field.
 func (e *misplaced) Unwrap() error { return e.FieldError }
 
-// wrong returns an error for the current field.
-func (g *guarding) wrong(cause error) error {
+// wrongValue returns an error for the current field.
+func (g *guarding) wrongValue(cause error) error {
 	field := &strict.FieldError{Field: cmp.Or(g.at(), "the pod"), Err: cause}
 	return &misplaced{FieldError: field, path: slices.Clone(g.path), end: g.dec.InputOffset()}
 }
 
-// Line returns the line, from 1, of the field that an error of DecodeForAdmission is about, in JSON or YAML
-// text; 0: unknown, or no field.
+// Line returns the line, from 1, of the field that an error of DecodeForAdmission is about, in JSON
+// or YAML text; 0: unknown, or no field.
 func Line(text []byte, err error) int {
 	var e *misplaced
 	if !errors.As(err, &e) {
@@ -82,9 +82,9 @@ var special = map[reflect.Type]string{
 		strict.DescribeType(reflect.TypeFor[int32]())),
 }
 
-// fits returns an error for a token that cannot begin a value of type t. The decoder's own error
-// would name Go types.
-func (g *guarding) fits(t reflect.Type, tok json.Token) error {
+// checkToken returns an error for a token that cannot begin a value of type t. The decoder's own
+// error would name Go types.
+func (g *guarding) checkToken(t reflect.Type, tok json.Token) error {
 	if t == nil || tok == nil {
 		return nil
 	}
@@ -103,16 +103,16 @@ func (g *guarding) fits(t reflect.Type, tok json.Token) error {
 	case reflect.PointerTo(t).Implements(unmarshaler):
 		ok = true
 	default:
-		want, ok = strict.DescribeType(t), begins(t, tok)
+		want, ok = strict.DescribeType(t), canBegin(t, tok)
 	}
 	if ok {
 		return nil
 	}
-	return g.wrong(fmt.Errorf("want %s, got %s", want, got(tok)))
+	return g.wrongValue(fmt.Errorf("want %s, got %s", want, describeToken(tok)))
 }
 
-// begins reports whether a value of a type may begin with a token.
-func begins(t reflect.Type, tok json.Token) bool {
+// canBegin reports whether a value of a type may begin with a token.
+func canBegin(t reflect.Type, tok json.Token) bool {
 	switch tok := tok.(type) {
 	case json.Delim:
 		return tok == '{' && (t.Kind() == reflect.Struct || t.Kind() == reflect.Map) || tok == '[' &&
@@ -136,8 +136,8 @@ func begins(t reflect.Type, tok json.Token) bool {
 	return true
 }
 
-// got describes a token for an error.
-func got(tok json.Token) string {
+// describeToken describes a token for an error.
+func describeToken(tok json.Token) string {
 	switch tok := tok.(type) {
 	case json.Delim:
 		if tok == '{' {

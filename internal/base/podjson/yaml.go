@@ -21,8 +21,8 @@ const (
 )
 
 // YAML converts the YAML of one pod to JSON, like kubectl. It rejects text that is not one document
-// with content, duplicate keys, and aliases, since a few of these expand to more text than fits in
-// memory. Errors have the line.
+// with content, duplicate keys, and aliases, because a few aliases can expand to more text than
+// fits in memory. Errors have the line.
 func YAML(text []byte) ([]byte, error) {
 	if len(text) > MaxYAML {
 		return nil, fmt.Errorf("%w: more than %d bytes of YAML for one pod: send it as JSON (kubectl "+
@@ -36,7 +36,7 @@ func YAML(text []byte) ([]byte, error) {
 		return nil, fmt.Errorf("%w: more than about %d values of YAML for one pod: send it as JSON "+
 			"(kubectl ... -o json)", ErrTooLarge, maxYAMLs)
 	}
-	pod, before, err := document(text)
+	pod, preceded, err := document(text)
 	if err != nil {
 		return nil, err
 	}
@@ -44,8 +44,8 @@ func YAML(text []byte) ([]byte, error) {
 		return nil, fmt.Errorf("line %d: alias *%s not supported: write its content instead", a.Line,
 			clip(a.Value))
 	}
-	if before {
-		if text = from(text, pod.Line); text == nil {
+	if preceded {
+		if text = textFrom(text, pod.Line); text == nil {
 			return nil, fmt.Errorf("line %d: document without --- at its beginning: want one pod",
 				pod.Line)
 		}
@@ -57,9 +57,10 @@ func YAML(text []byte) ([]byte, error) {
 	return raw, nil
 }
 
-// document returns the one document of a text that has content. Tools leave documents without:
-// after a --- at the end, or with a comment in front (Helm). before: some precede it.
-func document(text []byte) (pod *yaml.Node, before bool, err error) {
+// document returns the one document of a text that has content. Tools write further documents
+// without content: after a --- at the end, or with a comment in front (Helm). preceded reports
+// whether a document without content precedes the returned one.
+func document(text []byte) (pod *yaml.Node, preceded bool, err error) {
 	dec := yaml.NewDecoder(bytes.NewReader(text))
 	for {
 		var next yaml.Node
@@ -67,7 +68,7 @@ func document(text []byte) (pod *yaml.Node, before bool, err error) {
 		case errors.Is(err, io.EOF) && pod == nil:
 			return nil, false, errors.New("empty text: want one pod")
 		case errors.Is(err, io.EOF):
-			return pod, before, nil
+			return pod, preceded, nil
 		case err != nil:
 			return nil, false, notYAML(err)
 		}
@@ -79,14 +80,14 @@ func document(text []byte) (pod *yaml.Node, before bool, err error) {
 		case !empty:
 			pod = &next
 		case pod == nil:
-			before = true
+			preceded = true
 		}
 	}
 }
 
-// from returns the text from the document that begins on a line, with the same line numbers. nil:
-// the line does not begin with ---, or YAML counts lines differently, by Unicode line breaks.
-func from(text []byte, line int) []byte {
+// textFrom returns the text from the document that begins on a line, with the same line numbers.
+// nil: the line does not begin with ---, or YAML counts lines differently, by Unicode line breaks.
+func textFrom(text []byte, line int) []byte {
 	at := 0
 	for range line - 1 {
 		n := bytes.IndexByte(text[at:], '\n')

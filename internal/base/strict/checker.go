@@ -83,7 +83,7 @@ func (c *Checker) list(n *yaml.Node, elem reflect.Type, path []string) {
 		return
 	}
 	for i, item := range n.Content {
-		c.Check(item, elem, below(path, strconv.Itoa(i)))
+		c.Check(item, elem, childPath(path, strconv.Itoa(i)))
 	}
 }
 
@@ -124,7 +124,7 @@ func (c *Checker) mapping(n *yaml.Node, path []string, do func(key, value *yaml.
 			continue
 		}
 		seen[key.Value] = true
-		at := below(path, key.Value)
+		at := childPath(path, key.Value)
 		c.Lines[strings.Join(at, ".")] = key.Line
 		do(key, value, at)
 	}

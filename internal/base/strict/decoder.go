@@ -31,7 +31,8 @@ type Decoder struct {
 	Special func(n *yaml.Node, into reflect.Value) (want string, fits bool)
 	// BoolAsText: text fields accept true and false.
 	BoolAsText bool
-	// OnDuplicate is called for a duplicate key. nil, or an error that it returns, ends the decoding.
+	// OnDuplicate is called for a duplicate key. nil, or an error that it returns, ends the
+	// decoding.
 	OnDuplicate func(field string, line, before int) error
 	// IgnoreUnknown reports whether an unknown field is ignored; nil: it is an error.
 	IgnoreUnknown func(path []string) bool
@@ -56,7 +57,7 @@ func (d *Decoder) Mapping(n *yaml.Node, path []string,
 		if d.PlainKeys && (key.Kind != yaml.ScalarNode || key.Tag == "!!merge") {
 			return &FieldError{Line: key.Line, Err: errors.New("want a plain field name")}
 		}
-		field := strings.Join(below(path, key.Value), separator)
+		field := strings.Join(childPath(path, key.Value), separator)
 		if before, twice := d.Lines[field]; twice {
 			if err := d.duplicate(field, key.Line, before); err != nil {
 				return err
@@ -86,7 +87,7 @@ func DuplicateError(field string, line, before int) *FieldError {
 // Member decodes one pair of a mapping into the struct's field with the index in known.
 func (d *Decoder) Member(key, value *yaml.Node, into reflect.Value, known map[string]int,
 	path []string) error {
-	at := below(path, key.Value)
+	at := childPath(path, key.Value)
 	index, ok := known[key.Value]
 	switch {
 	case ok:
@@ -103,5 +104,5 @@ func unknownField[V any](name string, known map[string]V) error {
 	return fmt.Errorf("unknown field %q%s", name, nearest.Question(name, maps.Keys(known)))
 }
 
-// below returns path with name appended.
-func below(path []string, name string) []string { return append(slices.Clone(path), name) }
+// childPath returns path with name appended.
+func childPath(path []string, name string) []string { return append(slices.Clone(path), name) }

@@ -46,14 +46,14 @@ func (f *Document) Root(text []byte) (*yaml.Node, error) {
 	if notMapping != nil && !f.FurtherFirst {
 		return nil, notMapping
 	}
-	if err := f.further(d); err != nil {
+	if err := f.rejectFurther(d); err != nil {
 		return nil, err
 	}
 	return root, notMapping
 }
 
-// further rejects documents with content after the first. A trailing "---" has no content.
-func (f *Document) further(d *yaml.Decoder) error {
+// rejectFurther rejects documents with content after the first. A trailing "---" has no content.
+func (f *Document) rejectFurther(d *yaml.Decoder) error {
 	for {
 		var more yaml.Node
 		switch err := d.Decode(&more); {

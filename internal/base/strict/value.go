@@ -54,7 +54,7 @@ func (d *Decoder) mapOf(n *yaml.Node, into reflect.Value, path []string) error {
 	into.Set(reflect.MakeMap(into.Type()))
 	return d.Mapping(n, path, func(key, value *yaml.Node) error {
 		v := reflect.New(into.Type().Elem()).Elem()
-		if err := d.Value(value, v, below(path, key.Value)); err != nil {
+		if err := d.Value(value, v, childPath(path, key.Value)); err != nil {
 			return err
 		}
 		into.SetMapIndex(reflect.ValueOf(key.Value), v)
@@ -68,7 +68,7 @@ func (d *Decoder) list(n *yaml.Node, into reflect.Value, path []string) error {
 	}
 	list := reflect.MakeSlice(into.Type(), len(n.Content), len(n.Content))
 	for i, item := range n.Content {
-		if err := d.Value(item, list.Index(i), below(path, strconv.Itoa(i))); err != nil {
+		if err := d.Value(item, list.Index(i), childPath(path, strconv.Itoa(i))); err != nil {
 			return err
 		}
 	}

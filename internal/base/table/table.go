@@ -86,8 +86,8 @@ func (t *Table) cells() [][]terminal.Span {
 	return out
 }
 
-// full returns the width of a column's longest text.
-func (t *Table) full(cells [][]terminal.Span, at int) int {
+// fullWidth returns the width of a column's longest text.
+func (t *Table) fullWidth(cells [][]terminal.Span, at int) int {
 	w := utf8.RuneCountInString(t.Columns[at].Name)
 	for _, row := range cells {
 		w = max(w, utf8.RuneCountInString(row[at].Text))
@@ -95,9 +95,9 @@ func (t *Table) full(cells [][]terminal.Span, at int) int {
 	return w
 }
 
-// smallest returns the least width of a column.
-func (t *Table) smallest(cells [][]terminal.Span, at int) int {
-	full := t.full(cells, at)
+// minWidth returns the least width of a column.
+func (t *Table) minWidth(cells [][]terminal.Span, at int) int {
+	full := t.fullWidth(cells, at)
 	name := utf8.RuneCountInString(t.Columns[at].Name)
 	switch c := &t.Columns[at]; {
 	case c.Cut:
@@ -118,7 +118,7 @@ func (t *Table) fit(cells [][]terminal.Span, width int, wide bool) (shown []int)
 	for width > 0 {
 		needed, next := -gap, -1
 		for at, i := range shown {
-			needed += t.smallest(cells, i) + gap
+			needed += t.minWidth(cells, i) + gap
 			if drop := t.Columns[i].Drop; drop > 0 && (next < 0 || drop < t.Columns[shown[next]].Drop) {
 				next = at
 			}
@@ -137,13 +137,13 @@ func (t *Table) widths(cells [][]terminal.Span, shown []int, width int) []int {
 	out := make([]int, len(shown))
 	total := -gap
 	for at, i := range shown {
-		out[at] = t.full(cells, i)
+		out[at] = t.fullWidth(cells, i)
 		total += out[at] + gap
 	}
 	for width > 0 && total > width {
 		widest := -1
 		for at, i := range shown {
-			if out[at] > t.smallest(cells, i) && (widest < 0 || out[at] > out[widest]) {
+			if out[at] > t.minWidth(cells, i) && (widest < 0 || out[at] > out[widest]) {
 				widest = at
 			}
 		}
@@ -188,13 +188,13 @@ func (t *Table) row(out []terminal.Line, cells []terminal.Span, shown,
 			line = append(line, terminal.Span{Text: before},
 				terminal.Span{Text: text, Style: cells[i].Style}, terminal.Span{Text: after})
 		}
-		out = append(out, trimmed(line))
+		out = append(out, trimTrailing(line))
 	}
 	return out
 }
 
-// trimmed returns a line without trailing white space.
-func trimmed(l terminal.Line) terminal.Line {
+// trimTrailing returns a line without trailing white space.
+func trimTrailing(l terminal.Line) terminal.Line {
 	for len(l) > 0 {
 		last := &l[len(l)-1]
 		if last.Text = strings.TrimRight(last.Text, " "); last.Text != "" {

@@ -19,8 +19,8 @@ const (
 var arrows = map[byte]string{'A': "up", 'B': "down", 'C': KeyRight, 'D': KeyLeft}
 
 // Keys reads typed keys from a terminal without echo. It has a goroutine that ends with the input.
-// If nothing more is typed it ends with the process, since a read of a terminal cannot be
-// cancelled.
+// If nothing more is typed it ends with the process, because a read of a terminal cannot
+// be cancelled.
 type Keys struct {
 	C        <-chan string // closed at the end of the input
 	file     *os.File

@@ -24,8 +24,7 @@ import (
 // ErrRejected reports that the node rejects the pod. The answer was printed.
 var ErrRejected = errors.New("the node rejects the pod")
 
-// preemptTimeout bounds a query that waits for preempted pods to end. The agent answers within 60
-// s.
+// preemptTimeout bounds a query with --preempt. The agent answers it within 60 s.
 const preemptTimeout = 65 * time.Second
 
 // options of run.

@@ -17,7 +17,7 @@ import (
 // agentTimeout bounds a query to the agent of this node.
 const agentTimeout = 2 * time.Second
 
-// countUnknown adds notes on the pods of unknown priority and what to do about them. It prefers the
+// countUnknown adds notes on the pods of unknown priority, with the remedy. It prefers the
 // agent's count, because the agent has the pod objects of clients and this command does not.
 func (r *Result) countUnknown(ctx context.Context, look *observe.Look, self string,
 	o observe.Options) {

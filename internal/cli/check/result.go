@@ -20,7 +20,7 @@ type Result struct {
 	Failure string             `json:"failure,omitempty"` // reason for exit code 1
 }
 
-// Probe is a kernel feature and whether this kernel has it.
+// Probe is a kernel feature, and the answer whether this kernel has it.
 type Probe struct {
 	Name    string `json:"name"`
 	Answer  string `json:"answer"` // yes, no or unknown
@@ -95,8 +95,8 @@ func (r *Result) print(out *terminal.Screen, wide bool) error {
 	return nil
 }
 
-// answer colours an answer by whether it is good.
-func answer(text string) terminal.Span {
+// answerSpan returns an answer in the colour of its meaning: good, bad, or a warning.
+func answerSpan(text string) terminal.Span {
 	switch text {
 	case "yes", "works", "ok":
 		return terminal.Span{Text: text, Style: terminal.Good}
@@ -110,7 +110,7 @@ func (r *Result) probes() *table.Table {
 	t := &table.Table{Columns: []table.Column{{Name: "PROBE"}, {Name: "ANSWER"},
 		{Name: "DETAIL", Fold: true}, {Name: "PURPOSE", Fold: true}}}
 	for _, p := range r.Probes {
-		t.Rows = append(t.Rows, []terminal.Span{{Text: p.Name}, answer(p.Answer), {Text: p.Detail},
+		t.Rows = append(t.Rows, []terminal.Span{{Text: p.Name}, answerSpan(p.Answer), {Text: p.Detail},
 			{Text: p.WhatFor}})
 	}
 	return t
@@ -124,7 +124,7 @@ func (r *Result) sources() *table.Table {
 		if !s.OK {
 			state = "failed"
 		}
-		t.Rows = append(t.Rows, []terminal.Span{{Text: s.Name}, answer(state), {Text: s.Detail}})
+		t.Rows = append(t.Rows, []terminal.Span{{Text: s.Name}, answerSpan(state), {Text: s.Detail}})
 	}
 	return t
 }
@@ -135,7 +135,7 @@ func (r *Result) steps() *table.Table {
 		{Name: "PURPOSE", Fold: true},
 	}}
 	for _, s := range r.Rungs {
-		t.Rows = append(t.Rows, []terminal.Span{{Text: s.Name}, answer(s.Answer), {Text: s.Took},
+		t.Rows = append(t.Rows, []terminal.Span{{Text: s.Name}, answerSpan(s.Answer), {Text: s.Took},
 			{Text: s.Detail}, {Text: s.WhatFor}})
 	}
 	return t

@@ -56,9 +56,9 @@ func run(ctx context.Context, o options, out *terminal.Screen, stderr io.Writer)
 		return o.format.EncodeIndented(out, answer)
 	}
 	if o.signal == "" {
-		return summary(answer, out, o.format == output.AsWide)
+		return printSummary(answer, out, o.format == output.AsWide)
 	}
-	return rankings(answer, out, o.format == output.AsWide)
+	return printRankings(answer, out, o.format == output.AsWide)
 }
 
 // selectSignal removes the thresholds of other signals from answer.

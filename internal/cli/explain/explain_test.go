@@ -47,14 +47,14 @@ func TestOutput(t *testing.T) {
 	for _, width := range []int{80, 100, 120} {
 		var out bytes.Buffer
 		screen := terminal.Fixed(&out, width)
-		if err := summary(answer(), screen, false); err != nil {
+		if err := printSummary(answer(), screen, false); err != nil {
 			t.Fatal(err)
 		}
 		all := answer()
 		if err := selectSignal(all, "memory.available"); err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(screen.Print(nil), rankings(all, screen, false)); err != nil {
+		if err := errors.Join(screen.Print(nil), printRankings(all, screen, false)); err != nil {
 			t.Fatal(err)
 		}
 		nodetest.Golden(t, fmt.Sprintf("explain-%d.txt", width), out.String())

@@ -14,8 +14,8 @@ import (
 	"jettison/internal/cli/show"
 )
 
-// summary prints a line for each threshold, then the protected and held-off pods.
-func summary(o *api.Outlook, out *terminal.Screen, wide bool) error {
+// printSummary prints a line for each threshold, then the protected and held-off pods.
+func printSummary(o *api.Outlook, out *terminal.Screen, wide bool) error {
 	t := &table.Table{Columns: []table.Column{
 		{Name: "THRESHOLD"}, {Name: "AVAILABLE", Right: true}, {Name: "MET"},
 		{Name: "VICTIM", Cut: true}, {Name: "WHY", Fold: true},
@@ -33,7 +33,7 @@ func summary(o *api.Outlook, out *terminal.Screen, wide bool) error {
 	if err := t.Print(out, wide); err != nil || len(o.Thresholds) == 0 {
 		return err
 	}
-	return excluded(o, out, wide)
+	return printExcluded(o, out, wide)
 }
 
 // victim returns the pod that would be evicted for a threshold and why, or "none" and why.
@@ -56,8 +56,8 @@ func observed(x *api.ThresholdOutlook) string {
 	return show.Amount(x.Signal, *x.Observed)
 }
 
-// rankings prints the ranking for each threshold, then the protected and held-off pods.
-func rankings(o *api.Outlook, out *terminal.Screen, wide bool) error {
+// printRankings prints the ranking for each threshold, then the protected and held-off pods.
+func printRankings(o *api.Outlook, out *terminal.Screen, wide bool) error {
 	for i := range o.Thresholds {
 		x := &o.Thresholds[i]
 		if i > 0 {
@@ -65,19 +65,19 @@ func rankings(o *api.Outlook, out *terminal.Screen, wide bool) error {
 				return err
 			}
 		}
-		if err := ranking(o, x, out, wide); err != nil {
+		if err := printRanking(o, x, out, wide); err != nil {
 			return err
 		}
 	}
 	if len(o.Thresholds) == 0 {
 		return nil
 	}
-	return excluded(o, out, wide)
+	return printExcluded(o, out, wide)
 }
 
-// excluded prints the pods that are not candidates: protected and held-off ones.
-func excluded(o *api.Outlook, out *terminal.Screen, wide bool) error {
-	if err := protected(&o.Thresholds[0], out, wide); err != nil || len(o.HeldOff) == 0 {
+// printExcluded prints the pods that are not candidates: protected and held-off ones.
+func printExcluded(o *api.Outlook, out *terminal.Screen, wide bool) error {
+	if err := printProtected(&o.Thresholds[0], out, wide); err != nil || len(o.HeldOff) == 0 {
 		return err
 	}
 	if err := out.Print(nil); err != nil {
@@ -106,8 +106,8 @@ func heldOffName(h *api.HoldState) string {
 	return h.Owner.Namespace + "/" + h.Owner.Pod
 }
 
-// ranking prints the victim and the ranked pods for one threshold.
-func ranking(o *api.Outlook, x *api.ThresholdOutlook, out *terminal.Screen, wide bool) error {
+// printRanking prints the victim and the ranked pods for one threshold.
+func printRanking(o *api.Outlook, x *api.ThresholdOutlook, out *terminal.Screen, wide bool) error {
 	state := "not met"
 	if x.Met {
 		state = "MET"
@@ -145,8 +145,8 @@ func ranking(o *api.Outlook, x *api.ThresholdOutlook, out *terminal.Screen, wide
 	return out.Print(terminal.Text(terminal.Dim, "and %d more", x.More))
 }
 
-// protected prints the pods that are never evicted, by reason.
-func protected(x *api.ThresholdOutlook, out *terminal.Screen, wide bool) error {
+// printProtected prints the pods that are never evicted, by reason.
+func printProtected(x *api.ThresholdOutlook, out *terminal.Screen, wide bool) error {
 	if len(x.Protected) == 0 {
 		return out.Print(nil, terminal.Text(terminal.Plain, "no pod is protected"))
 	}

@@ -62,7 +62,7 @@ func run(ctx context.Context, o options, stdout *terminal.Screen) error {
 			os.Geteuid())
 	}
 	p := &pass{o: o}
-	r, err := p.make(ctx)
+	r, err := p.execute(ctx)
 	if err != nil {
 		return err
 	}
@@ -74,8 +74,8 @@ func run(ctx context.Context, o options, stdout *terminal.Screen) error {
 	return errors.Join(err, failure(&r))
 }
 
-// make makes the pass, or plans it.
-func (p *pass) make(ctx context.Context) (r garbage.Result, err error) {
+// execute makes the pass, or plans it.
+func (p *pass) execute(ctx context.Context) (r garbage.Result, err error) {
 	listing, err := firstListing(ctx, p.o.runtime)
 	if err != nil {
 		return r, err
@@ -85,7 +85,7 @@ func (p *pass) make(ctx context.Context) (r garbage.Result, err error) {
 		return r, fmt.Errorf("gc: %w: name the node's root directory with --host-root", err)
 	}
 	defer host.Close()
-	known := p.known(ctx, read.NewIndex(listing))
+	known := p.knownPods(ctx, read.NewIndex(listing))
 	places := kubeletdetect.PresenceOptions{ProcMount: p.o.procMount, StateDir: p.o.stateDir,
 		ReadOnly: p.o.dryRun}
 	presence, err := kubeletdetect.OpenPresence(places)

@@ -15,8 +15,9 @@ import (
 	"jettison/stats/read"
 )
 
-// known returns the pods of static manifests. If a manifest cannot be read, no pod counts as gone.
-func (p *pass) known(ctx context.Context, index read.Index) garbage.Known {
+// knownPods returns the pods of static manifests. If a manifest cannot be read, no pod counts as
+// gone.
+func (p *pass) knownPods(ctx context.Context, index read.Index) garbage.Known {
 	out := garbage.Known{Pods: map[string]reclaim.Phase{}, Synced: true}
 	path := p.o.config.StaticPodPath
 	if path == "" {
@@ -33,10 +34,10 @@ func (p *pass) known(ctx context.Context, index read.Index) garbage.Known {
 	return out
 }
 
-// checkAgent queries the agent for the number of pods that its clients named. This command does not
-// know those pods, so that with any of them no pod counts as gone here; the agent's own passes
-// collect them. An agent that does not answer may know any pod; no agent runs only if no process
-// listens on the socket.
+// checkAgent queries the agent for the number of pods that it knows only from clients. This command
+// cannot read their objects. If the agent has any, no pod counts as gone here, and the agent's own
+// passes remove the leftovers. An agent that does not answer may have objects of any pod. Only a
+// socket without a listener proves that no agent runs.
 func (p *pass) checkAgent(ctx context.Context, locked bool, known *garbage.Known) {
 	clients, err := agentClients(ctx, p.o.config.Socket)
 	noAgent := p.o.config.Socket == "" || errors.Is(err, os.ErrNotExist) ||

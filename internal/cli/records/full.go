@@ -73,7 +73,7 @@ func (l lines) times(r *api.Record) {
 	}
 	reading := func(name string, v *api.Reading) {
 		if v != nil {
-			l.add(name, "%-10s %s", offset(zero, v.Stamp), observed(v, r.Signal))
+			l.add(name, "%-10s %s", offset(zero, v.Stamp), readingText(v, r.Signal))
 		}
 	}
 	reading("crossed", r.Crossed)
@@ -171,8 +171,8 @@ func stampText(s api.Stamp) string {
 	return text
 }
 
-// observed describes a reading.
-func observed(v *api.Reading, signal stats.Signal) string {
+// readingText describes a reading.
+func readingText(v *api.Reading, signal stats.Signal) string {
 	if v.Available == nil {
 		return "not observed: " + cmp.Or(v.Reason, "no reason recorded")
 	}

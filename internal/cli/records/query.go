@@ -28,7 +28,7 @@ type query struct {
 	file      string
 	mustExist bool          // a missing file is an error
 	id        string        // ID of one record, or a prefix of it; empty: all
-	last      int           // only the newest so many; 0: all
+	last      int           // number of newest records; 0: all
 	since     time.Time     // oldest start; zero: all
 	pod       string        // UID, name or namespace/name of a pod; empty: all pods
 	follow    bool          // continue with new records until the context ends

@@ -57,7 +57,7 @@ func run(ctx context.Context, o options, w io.Writer) error {
 		errs = append(errs, r.Err)
 	}
 	s := sweep{FS: o.fs, kubelet: o.kubelet(), files: r.Restored, buf: make([]byte, 32<<10)}
-	errs = append(errs, s.below(ctx, "", maxDepth))
+	errs = append(errs, s.visit(ctx, "", maxDepth))
 	for _, line := range s.lines {
 		if _, err := fmt.Fprintln(w, line); err != nil {
 			return err
@@ -105,8 +105,8 @@ type sweep struct {
 	errs    []error
 }
 
-// below visits a cgroup and its descendants. It returns an error if some were not visited.
-func (s *sweep) below(ctx context.Context, name string, depth int) error {
+// visit visits a cgroup and its descendants. It returns an error if some were not visited.
+func (s *sweep) visit(ctx context.Context, name string, depth int) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -114,10 +114,10 @@ func (s *sweep) below(ctx context.Context, name string, depth int) error {
 		return fmt.Errorf("cgroups below /%s not visited: nested too deeply, or too many", name)
 	}
 	if kill.IsScratch(path.Base(name)) {
-		s.scratch(name)
+		s.removeScratch(name)
 		return nil
 	}
-	s.group(name)
+	s.restoreGroup(name)
 	var names []string
 	if err := s.Children(name, s.buf,
 		func(child string) { names = append(names, child) }); err != nil {
@@ -128,13 +128,13 @@ func (s *sweep) below(ctx context.Context, name string, depth int) error {
 	}
 	var errs []error
 	for _, child := range names {
-		errs = append(errs, s.below(ctx, path.Join(name, child), depth-1))
+		errs = append(errs, s.visit(ctx, path.Join(name, child), depth-1))
 	}
 	return errors.Join(errs...)
 }
 
-// scratch removes a cgroup of the self-test.
-func (s *sweep) scratch(name string) {
+// removeScratch removes a cgroup of the self-test.
+func (s *sweep) removeScratch(name string) {
 	if err := s.RemoveEmpty(name); err != nil {
 		s.errs = append(s.errs, err)
 		return
@@ -142,17 +142,17 @@ func (s *sweep) scratch(name string) {
 	s.lines = append(s.lines, "/"+name+": removed, leftover of a self-test")
 }
 
-// group restores the settings that are noted for one cgroup.
-func (s *sweep) group(name string) {
+// restoreGroup restores the settings that are noted for one cgroup.
+func (s *sweep) restoreGroup(name string) {
 	g, err := s.Group(name)
 	if err != nil {
-		s.failed(name, err)
+		s.addError(name, err)
 		return
 	}
 	defer g.Close()
 	notes, err := g.Notes()
 	if err != nil || len(notes) == 0 {
-		s.failed(name, err)
+		s.addError(name, err)
 		return
 	}
 	var actions []string
@@ -164,27 +164,28 @@ func (s *sweep) group(name string) {
 		actions = s.unprotect(g, name)
 	}
 	mended, err := kill.Restore(s.FS, []string{name})
-	s.failed(name, err)
+	s.addError(name, err)
 	if len(mended) > 0 {
 		actions = append(actions, "CPU limits restored, processes thawed")
 	}
 	if notes, err = g.Notes(); err != nil {
-		s.failed(name, err)
+		s.addError(name, err)
 		return
 	}
 	for _, note := range notes {
 		if note == formerFrozen {
-			s.failed(name, g.RemoveNote(note))
+			s.addError(name, g.RemoveNote(note))
 			actions = append(actions, "note "+note+" removed: written by an older agent or the owner")
 			continue
 		}
-		// A running kubelet owns the limits above pods; their former values are void (limits.Restore).
+		// A running kubelet owns the limits above pods; their former values are void
+		// (limits.Restore).
 		if s.kubelet && strings.HasPrefix(note, limitNotes) {
-			s.failed(name, g.RemoveNote(note))
+			s.addError(name, g.RemoveNote(note))
 			actions = append(actions, "note "+note+" removed: the running kubelet owns the value")
 			continue
 		}
-		s.failed(name, fmt.Errorf("unknown note %s kept", note))
+		s.addError(name, fmt.Errorf("unknown note %s kept", note))
 	}
 	if len(actions) == 0 {
 		actions = append(actions, "notes removed")
@@ -198,7 +199,7 @@ func (s *sweep) unprotect(g *cgroup.Group, name string) (actions []string) {
 		"memory.min": selfprotect.Restore, "memory.oom.group": selfprotect.RestoreOOMGroup,
 	} {
 		changed, err := restore(g)
-		if s.failed(name, err); changed {
+		if s.addError(name, err); changed {
 			actions = append(actions, file+" restored")
 		}
 	}
@@ -223,15 +224,15 @@ func (s *sweep) untrusted(name string) bool {
 func (s *sweep) removeUntrusted(g *cgroup.Group, name string, notes []string) (removed bool) {
 	for _, note := range notes {
 		if !strings.HasPrefix(note, cgroup.Trusted) {
-			s.failed(name, g.RemoveNote(note))
+			s.addError(name, g.RemoveNote(note))
 			removed = true
 		}
 	}
 	return removed
 }
 
-// failed records an error of a cgroup, unless the cgroup has vanished.
-func (s *sweep) failed(name string, err error) {
+// addError records an error of a cgroup, unless the cgroup has vanished.
+func (s *sweep) addError(name string, err error) {
 	if err != nil && !errors.Is(err, cgroup.ErrVanished) {
 		s.errs = append(s.errs, fmt.Errorf("restore cgroup /%s: %w", name, err))
 	}

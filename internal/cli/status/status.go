@@ -4,7 +4,7 @@
 //	command.go   Command: jettison status
 //	status.go    run: queries the agent and builds the report
 //	node.go      reads the node if no agent answers
-//	problems.go  problems, and what to do about them
+//	problems.go  problems and their remedies
 //	screen.go    the report formatted for a terminal
 package status
 

@@ -36,8 +36,8 @@ func (v *view) rows() []row {
 		r := row{
 			Pod: api.Title(p.PodRef), UID: p.PodRef.UID, QOSClass: p.QOSClass,
 			WorkingSet:    pointer(p.Memory.WorkingSetBytes),
-			MemoryStalled: some(p.MemoryPressure), IOStalled: some(p.IOPressure),
-			CPUStalled: some(p.CPUPressure),
+			MemoryStalled: someStalled(p.MemoryPressure), IOStalled: someStalled(p.IOPressure),
+			CPUStalled: someStalled(p.CPUPressure),
 			NanoCores:  pointer(p.CPU.NanoCores), Threads: pointer(p.Threads),
 		}
 		if freed := p.Memory.FreedBytes; freed.OK {
@@ -61,8 +61,8 @@ func pointer(v stats.Opt[uint64]) *uint64 {
 	return &v.V
 }
 
-// some returns the share of time in which some task of a pod stalled, in percent.
-func some(p stats.Opt[stats.PSIStats]) *float64 {
+// someStalled returns the share of time in which some task of a pod stalled, in percent.
+func someStalled(p stats.Opt[stats.PSIStats]) *float64 {
 	if !p.OK || !p.V.HasSome {
 		return nil
 	}

@@ -34,13 +34,13 @@ func TestHistory(t *testing.T) {
 	h.add(stateAt(noon.Add(9*time.Second), 0))
 	const want = `{"most":3600,"signals":["memory.available","pid.available"],"samples":[` +
 		`[1784548800000,500,7],[1784548801000,null,7],[1784548801001],[1784548809000,0,7]]}`
-	if got := string(h.after(0)); got != want {
+	if got := string(h.samplesFrom(0)); got != want {
 		t.Errorf("history is %s\nwant %s", got, want)
 	}
-	if got := string(h.after(3)); !strings.HasSuffix(got, `"samples":[[1784548809000,0,7]]}`) {
+	if got := string(h.samplesFrom(3)); !strings.HasSuffix(got, `"samples":[[1784548809000,0,7]]}`) {
 		t.Errorf("samples from number 3 on = %s, want the last one", got)
 	}
-	if got := string(h.after(h.next())); !strings.HasSuffix(got, `"samples":[]}`) || !json.Valid([]byte(got)) {
+	if got := string(h.samplesFrom(h.next())); !strings.HasSuffix(got, `"samples":[]}`) || !json.Valid([]byte(got)) {
 		t.Errorf("samples after the last = %s, want none", got)
 	}
 	for i := range 2 * maxSamples {

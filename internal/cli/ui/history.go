@@ -82,9 +82,9 @@ func (h *history) push(s sample) {
 // next returns the number of the next sample.
 func (h *history) next() uint64 { return h.dropped + uint64(len(h.samples)) }
 
-// after returns the samples from number from on as JSON: the signals, and for each sample its time
-// and values, null if unknown. Later answers may have more signals, in the same order.
-func (h *history) after(from uint64) []byte {
+// samplesFrom returns the samples from number from on as JSON: the signals, and for each sample its
+// time and values, null if unknown. Later answers may have more signals, in the same order.
+func (h *history) samplesFrom(from uint64) []byte {
 	names, _ := json.Marshal(h.signals) // cannot fail
 	out := append([]byte(`{"most":`), strconv.Itoa(maxSamples)...)
 	out = append(append(out, `,"signals":`...), names...)

@@ -9,7 +9,8 @@ import (
 
 const (
 	maxStreams = 16
-	// keepAlive is the longest silence of a stream, so that the server notices a disconnected browser.
+	// keepAlive is the longest silence of a stream, so that the server notices a disconnected
+	// browser.
 	keepAlive = 15 * time.Second
 	// minInterval is the shortest time between two writes, so that a burst of events is one write.
 	minInterval = 50 * time.Millisecond
@@ -39,9 +40,9 @@ func (b *board) frames(c *cursor) (out []byte, change <-chan struct{}) {
 	h := &b.history
 	switch {
 	case !c.started || c.epoch != h.epoch || c.sample < h.dropped:
-		out = frame(out, "history", h.after(0))
+		out = frame(out, "history", h.samplesFrom(0))
 	case c.sample < h.next():
-		out = frame(out, "samples", h.after(c.sample))
+		out = frame(out, "samples", h.samplesFrom(c.sample))
 	}
 	c.started, c.epoch, c.sample = true, h.epoch, h.next()
 	return out, b.change

@@ -19,7 +19,7 @@ type Rival struct {
 	Name string `json:"name"`
 	PID  int    `json:"pid"`
 	Pod  string `json:"pod,omitempty"` // UID of its pod; empty: not in a pod
-	Why  string `json:"why"`           // why it matters
+	Why  string `json:"why"`           // reason to act
 	Do   string `json:"do"`            // action for the operator
 }
 
@@ -57,7 +57,7 @@ var secondAgent = Rival{
 // inPod is the advice for a process of a pod with the name of a killer. Any pod can use any name.
 var inPod = Rival{
 	Why: "a process of this pod has this name: it kills only if the pod has the privileges",
-	Do:  "find out what the pod is and who runs it",
+	Do:  "identify the pod and its owner",
 }
 
 // maxHead is the largest part of a command line, and of a cgroup's path, that is read in bytes. The
@@ -65,7 +65,7 @@ var inPod = Rival{
 const maxHead = 4 << 10
 
 // Find returns the killers among a node's processes. A single agent is not a rival; several are all
-// returned. It returns an error if the processes cannot be listed.
+// returned. Find returns an error if the processes cannot be listed.
 func Find(procMount string) ([]Rival, error) {
 	if procMount == "" {
 		procMount = "/proc"

@@ -259,7 +259,7 @@ func output(t *testing.T, args ...string) string {
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("go %s failed: %v", strings.Join(args, " "), err)
+		t.Fatalf("run the command go %s: %v", strings.Join(args, " "), err)
 	}
 	return string(out)
 }

@@ -55,9 +55,9 @@ func (p *PodAttributes) preparedOrNew() *preparedPod {
 // incomingPod is the pod to admit, in the form in which an API server would store it.
 type incomingPod struct {
 	*v1.Pod
-	requests Amounts
-	ports    []Port
-	doubted  bool
+	requests          Amounts
+	ports             []Port
+	untrustedPriority bool
 }
 
 func incoming(p PodAttributes) *incomingPod {

@@ -121,7 +121,7 @@ func portsConflict(ports []Port, others []*Held) bool {
 
 // portSet holds the ports that a pod requests.
 type portSet struct {
-	numbers, anywhere numbers           // of all ports, and of the ports on all IPs
+	numbers, wildcard numbers           // of all ports, and of the ports on all IPs
 	ports             map[Port]struct{} // each port twice: with its IP and without
 }
 
@@ -135,7 +135,7 @@ func (n *numbers) has(port int32) bool { return n[uint16(port)/64]&(1<<(uint16(p
 func (w *portSet) add(p Port) {
 	w.numbers.add(p.Port)
 	if p.IP == anyIP {
-		w.anywhere.add(p.Port)
+		w.wildcard.add(p.Port)
 	}
 	w.ports[p] = struct{}{}
 	w.ports[Port{Protocol: p.Protocol, Port: p.Port}] = struct{}{}
@@ -152,5 +152,5 @@ func (w *portSet) collides(o *Port) bool {
 	if o.IP == anyIP {
 		return has(unique.Handle[string]{})
 	}
-	return has(o.IP) || w.anywhere.has(o.Port) && has(anyIP)
+	return has(o.IP) || w.wildcard.has(o.Port) && has(anyIP)
 }

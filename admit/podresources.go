@@ -89,7 +89,7 @@ func (n *NodeState) others(incoming *incomingPod) []*Held {
 	}
 	for i := range n.Reservations {
 		h := &n.Reservations[i]
-		if (incoming.UID == "" || h.UID != incoming.UID) && !incoming.ignoresPromise(h) &&
+		if (incoming.UID == "" || h.UID != incoming.UID) && !incoming.mayUseReservation(h) &&
 			!n.hasPod(h.UID) {
 			out = append(out, h)
 		}

@@ -18,14 +18,14 @@ type Amounts map[v1.ResourceName]int64
 
 // Largest quantities that fit into an int64.
 var (
-	mostMilli = resource.NewMilliQuantity(math.MaxInt64, resource.DecimalSI)
-	most      = resource.NewQuantity(math.MaxInt64, resource.DecimalSI)
+	maxMilliAmount = resource.NewMilliQuantity(math.MaxInt64, resource.DecimalSI)
+	maxAmount      = resource.NewQuantity(math.MaxInt64, resource.DecimalSI)
 )
 
 func amount(name v1.ResourceName, q quantity) int64 {
-	limit, value := most, q.Value
+	limit, value := maxAmount, q.Value
 	if name == v1.ResourceCPU {
-		limit, value = mostMilli, q.MilliValue
+		limit, value = maxMilliAmount, q.MilliValue
 	}
 	if q.Cmp(*limit) >= 0 { // the value would wrap
 		return math.MaxInt64

@@ -18,10 +18,10 @@ const ReservationPeriod = 30 * time.Second
 // Reservations holds the reservations for pods that do not run yet. The zero value is empty. It is
 // not safe for concurrent use.
 type Reservations struct {
-	kept map[types.UID]promise
+	kept map[types.UID]reservedPod
 }
 
-type promise struct {
+type reservedPod struct {
 	pod   Held
 	until time.Time
 }
@@ -34,13 +34,13 @@ func (p *Reservations) Reserve(now time.Time, pod Held) bool {
 		return false
 	}
 	if p.kept == nil {
-		p.kept = map[types.UID]promise{}
+		p.kept = map[types.UID]reservedPod{}
 	}
-	maps.DeleteFunc(p.kept, func(uid types.UID, old promise) bool {
+	maps.DeleteFunc(p.kept, func(uid types.UID, old reservedPod) bool {
 		return uid != pod.UID && old.pod.hasName(pod.Namespace, pod.Name)
 	})
 	pod.Reserved = true
-	p.kept[pod.UID] = promise{pod, now.Add(ReservationPeriod)}
+	p.kept[pod.UID] = reservedPod{pod, now.Add(ReservationPeriod)}
 	return true
 }
 
@@ -75,13 +75,13 @@ func (h *Held) Outranks(other *Held) bool {
 		h.Priority.V > other.Priority.V
 }
 
-// ignoresPromise reports whether the pod may use the resources of reservation h: it is critical,
+// mayUseReservation reports whether the pod may use the resources of reservation h: it is critical,
 // and h belongs to an earlier attempt at the same pod or is outranked.
-func (p *incomingPod) ignoresPromise(h *Held) bool {
+func (p *incomingPod) mayUseReservation(h *Held) bool {
 	if !h.Reserved || !critical(p.Pod) {
 		return false
 	}
-	return h.hasName(p.Namespace, p.Name) || !p.doubted && p.rank().Outranks(h)
+	return h.hasName(p.Namespace, p.Name) || !p.untrustedPriority && p.rank().Outranks(h)
 }
 
 // rank returns the pod with the fields that Outranks reads.
@@ -98,7 +98,7 @@ func (p *incomingPod) rank() *Held {
 // and ports, and no other reason to reject the pod.
 func Outranked(p PodAttributes, n NodeState) (out []Held) {
 	pod := incoming(p)
-	if pod.doubted || !critical(pod.Pod) {
+	if pod.untrustedPriority || !critical(pod.Pod) {
 		return nil
 	}
 	rank, ports, lower := pod.rank(), pod.ports, []Held(nil)

@@ -10,7 +10,7 @@ import (
 // whole list exceeds one answer, sandboxes are listed in parts (see sandboxesInParts), and left
 // describes the missing ones. known holds the IDs of sandboxes listed earlier.
 func (c *Client) Sandboxes(ctx context.Context, known []string,
-	each func(*PodSandbox)) (left Untold, err error) {
+	each func(*PodSandbox)) (left Unlisted, err error) {
 	ctx, done := c.link.exclusive(ctx, c.timeouts.list)
 	defer done()
 	// sandboxes already passed to each, perhaps from a stream that became too large
@@ -32,15 +32,15 @@ func (c *Client) Sandboxes(ctx context.Context, known []string,
 	return left, err
 }
 
-// Told holds the callbacks of AllContainers.
-type Told struct {
+// ContainerCallbacks holds the callbacks of AllContainers.
+type ContainerCallbacks struct {
 	Again     func()            // discard all containers passed so far: the listing restarts
 	Container func(*Container)  // without details from a status
 	Sandbox   func(*PodSandbox) // a sandbox that is not in known
-	// Untold is called for each state in which the containers of one sandbox exceed one answer. One
+	// Unlisted is called for each state in which the containers of one sandbox exceed one answer. One
 	// tenant's containers must not prevent the listing of others.
-	Untold func(sandboxID string, of ContainerState)
-	Left   func(Untold) // a later list omitted sandboxes, so their containers were not listed
+	Unlisted func(sandboxID string, of ContainerState)
+	Left     func(Unlisted) // a later list omitted sandboxes, so their containers were not listed
 }
 
 // listRounds limits how often sandboxes are listed again because new ones appeared.
@@ -51,7 +51,7 @@ const listRounds = 10
 // and those of a large sandbox state by state. Sandboxes may appear meanwhile, so it lists the
 // sandboxes again until all were visited. Ready sandboxes, in which a container may start, are
 // visited last. known holds the IDs of sandboxes listed just before.
-func (c *Client) AllContainers(ctx context.Context, known []string, to Told) error {
+func (c *Client) AllContainers(ctx context.Context, known []string, to ContainerCallbacks) error {
 	within, done := c.link.exclusive(ctx, c.timeouts.list)
 	_, err := c.listContainers(within, nil,
 		func(one *Container) bool { to.Container(one); return false })
@@ -82,7 +82,7 @@ func (c *Client) AllContainers(ctx context.Context, known []string, to Told) err
 		if err != nil {
 			return err
 		}
-		if left != (Untold{}) {
+		if left != (Unlisted{}) {
 			to.Left(left)
 		}
 		if len(over)+len(ready) == 0 {
@@ -99,7 +99,7 @@ func (c *Client) AllContainers(ctx context.Context, known []string, to Told) err
 }
 
 // allOf calls to.Container with each container of one sandbox.
-func (c *Client) allOf(ctx context.Context, sandboxID string, to Told) error {
+func (c *Client) allOf(ctx context.Context, sandboxID string, to ContainerCallbacks) error {
 	own, err := c.Containers(ctx, sandboxID)
 	var large []ContainerState
 	if errors.Is(err, ErrTooLarge) {
@@ -112,7 +112,7 @@ func (c *Client) allOf(ctx context.Context, sandboxID string, to Told) error {
 		to.Container(&own[i])
 	}
 	for _, state := range large {
-		to.Untold(sandboxID, state)
+		to.Unlisted(sandboxID, state)
 	}
 	return nil
 }

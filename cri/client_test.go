@@ -316,7 +316,7 @@ func TestEndpoints(t *testing.T) {
 	}
 	for _, good := range []string{"/run/x.sock", "unix:/run/x.sock", "unix:///run/x.sock"} {
 		if c := dial(t, good); c.Endpoint() != "unix:///run/x.sock" {
-			t.Errorf("Endpoint() after Dial(%q) = %s", good, c.Endpoint())
+			t.Errorf("endpoint of a client of %q = %s, want unix:///run/x.sock", good, c.Endpoint())
 		}
 	}
 }

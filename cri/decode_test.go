@@ -50,7 +50,7 @@ func FuzzParseVerbose(f *testing.F) {
 func possible(t interface{ Errorf(string, ...any) }, l resources) {
 	for _, n := range []*uint64{l.memory, l.cpuShares} {
 		if n != nil && (*n == 0 || *n >= math.MaxInt64) {
-			t.Errorf("impossible limit decoded: %d", *n)
+			t.Errorf("decoded an impossible container limit: %d", *n)
 		}
 	}
 }

@@ -15,7 +15,7 @@ var everything = map[string]func(context.Context, *Client) error{
 		return err
 	},
 	"AllContainers": func(ctx context.Context, c *Client) error {
-		return c.AllContainers(ctx, nil, Told{Container: func(*Container) {}})
+		return c.AllContainers(ctx, nil, ContainerCallbacks{Container: func(*Container) {}})
 	},
 	"List":       func(ctx context.Context, c *Client) error { _, err := NewLister(c).List(ctx); return err },
 	"ListImages": func(ctx context.Context, c *Client) error { _, err := c.ListImages(ctx); return err },
@@ -86,7 +86,7 @@ func TestSandboxesOfWhileListsHang(t *testing.T) {
 	asking, waited := Waited(t.Context())
 	of, err := c.SandboxesOf(asking, "u")
 	if err != nil || len(of) == 0 {
-		t.Errorf("SandboxesOf() = %v, %v", of, err)
+		t.Errorf("sandboxes of the pod = %v, error %v, want some", of, err)
 	}
 	for range 2 {
 		if _, err := c.ContainersOf(asking, "s"); err != nil {

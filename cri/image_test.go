@@ -120,7 +120,7 @@ func TestCgroupDriver(t *testing.T) {
 	for driver, want := range map[runtimev1.CgroupDriver]string{0: "systemd", 1: "cgroupfs", 7: ""} {
 		r.Change(func() { r.CgroupDriver = driver })
 		if got, err := c.CgroupDriver(t.Context()); got != want || (err == nil) != (want != "") {
-			t.Errorf("CgroupDriver() for %v = %q, %v", driver, got, err)
+			t.Errorf("cgroup driver for %v = %q, error %v", driver, got, err)
 		}
 	}
 	r.Change(func() {

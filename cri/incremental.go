@@ -69,7 +69,7 @@ func (a *answer[T]) readIncremental(ctx context.Context, l *link, name string,
 			"received message larger than max (%d vs. %d)", n, maxMessage)
 	}
 	p := pruner{from: io.LimitReader(res.Body, int64(n)), room: make([]byte, 16<<10)}
-	err = p.eachItem(n, a.of, a.take)
+	err = p.eachItem(n, a.schema, a.take)
 	a.bytes, a.seen = n, p.items
 	switch {
 	case err == nil:

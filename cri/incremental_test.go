@@ -122,7 +122,7 @@ func TestSlowRejectionLeavesTimeForParts(t *testing.T) {
 	r.Delay["ListContainers"] = c.timeouts.list * 6 / 10
 	r.Fail["ListContainers"] = status.Error(codes.ResourceExhausted, "grpc: trying to send message larger than max (17777216 vs. 16777216)")
 	count := 0
-	err := c.AllContainers(t.Context(), nil, Told{
+	err := c.AllContainers(t.Context(), nil, ContainerCallbacks{
 		Again:     func() { r.Change(func() { clear(r.Delay); clear(r.Fail) }) },
 		Container: func(*Container) { count++ }, Sandbox: func(*PodSandbox) {},
 	})

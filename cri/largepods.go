@@ -10,9 +10,9 @@ import (
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Untold describes the sandboxes that a list omits because they exceed the answers of the runtime.
+// Unlisted describes the sandboxes that a list omits because they exceed the answers of the runtime.
 // A sandbox in which a container may run is never omitted.
-type Untold struct {
+type Unlisted struct {
 	Ready bool // more ready sandboxes may exist
 	Over  bool // more sandboxes that are not ready may exist
 	// Dead: the omitted sandboxes may have containers, which have exited. Otherwise they have no
@@ -23,10 +23,10 @@ type Untold struct {
 // anySandboxes lists all sandboxes, in parts if they exceed one answer. A pod may have 256 KiB of
 // annotations, and each of its sandboxes repeats them, even after the pod has finished: 65 such
 // sandboxes exceed maxMessage.
-func (c *Client) anySandboxes(ctx context.Context, known []string) ([]PodSandbox, Untold, error) {
+func (c *Client) anySandboxes(ctx context.Context, known []string) ([]PodSandbox, Unlisted, error) {
 	out, err := c.listSandboxes(ctx, nil, nil)
 	if !errors.Is(err, ErrTooLarge) {
-		return out, Untold{}, err
+		return out, Unlisted{}, err
 	}
 	return c.sandboxesInParts(ctx, known)
 }
@@ -35,7 +35,7 @@ func (c *Client) anySandboxes(ctx context.Context, known []string) ([]PodSandbox
 // answer, it lists the sandboxes that containers name, and the sandboxes in known, one by one. It
 // returns ErrTooLarge if a sandbox with a running container may be missing. It omits ended
 // sandboxes if the time does not suffice.
-func (c *Client) sandboxesInParts(ctx context.Context, known []string) (_ []PodSandbox, left Untold,
+func (c *Client) sandboxesInParts(ctx context.Context, known []string) (_ []PodSandbox, left Unlisted,
 	err error) {
 	p := largePods{c: c, seen: map[string]bool{}}
 	ready, err := p.state(ctx, runtimev1.PodSandboxState_SANDBOX_READY)
@@ -51,8 +51,8 @@ func (c *Client) sandboxesInParts(ctx context.Context, known []string) (_ []PodS
 	within, cancel := halfOf(ctx)
 	defer cancel()
 	over, err := p.state(within, runtimev1.PodSandboxState_SANDBOX_NOTREADY)
-	left = Untold{Ready: !ready, Over: !over}
-	if err == nil && left != (Untold{}) {
+	left = Unlisted{Ready: !ready, Over: !over}
+	if err == nil && left != (Unlisted{}) {
 		if err = p.each(within, known); err == nil || errors.Is(err, ErrTooLarge) {
 			err = p.namedBy(within, Exited)
 		}
@@ -152,7 +152,7 @@ func (c *Client) SandboxesOf(ctx context.Context, uid string) (of []PodSandbox, 
 		return of, err
 	}
 	all, left, err := c.sandboxesInParts(ctx, nil)
-	if err == nil && left != (Untold{}) {
+	if err == nil && left != (Unlisted{}) {
 		err = fmt.Errorf("list pod sandboxes of pod %s of runtime %s: %w: some may be missing (check "+
 			"for pods with large annotations)",
 			uid, c.link.endpoint, ErrTooLarge)

@@ -72,7 +72,7 @@ func TestSandboxesExceedOneAnswer(t *testing.T) {
 				t.Errorf("%s, streams %v: %d containers, want %d", name, streams, len(got.Containers), len(r.Containers))
 			}
 			if own, err := dial(t, r.Endpoint()).SandboxesOf(t.Context(), "uplain0"); err != nil || len(own) != 1 {
-				t.Errorf("%s, streams %v: SandboxesOf() = %v, %v", name, streams, own, err)
+				t.Errorf("%s, streams %v: sandboxes of uplain0 = %v, error %v, want one", name, streams, own, err)
 			}
 		}
 	}
@@ -155,8 +155,8 @@ func TestListedPodWithoutContainersStays(t *testing.T) {
 	}
 }
 
-// SandboxesOf lists all sandboxes of a pod or fails: the caller removes the pod's volumes if there
-// are none. If all sandboxes exceed one answer it selects by the kubelet's label; a client that
+// SandboxesOf lists all sandboxes of a pod or fails: the caller removes the volumes of a pod without
+// sandboxes. If all sandboxes exceed one answer it selects by the kubelet's label; a client that
 // creates pods without the label may have one that is missing.
 func TestSandboxesOfAmongLargePods(t *testing.T) {
 	const ready, running = runtimev1.PodSandboxState_SANDBOX_READY, runtimev1.ContainerState_CONTAINER_RUNNING

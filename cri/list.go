@@ -73,11 +73,11 @@ func NewLister(c *Client) *Lister {
 	return &Lister{client: c, now: time.Now}
 }
 
-// SetEvents sets whether the runtime reports each change of its objects (told), and the containers
+// SetEvents sets whether the runtime reports each change of its objects, and the containers
 // changed since the last List. If changes are reported, List refreshes the details of changed
 // containers first, and those of other containers only every five minutes.
-func (l *Lister) SetEvents(told bool, changed map[string]bool) {
-	l.changesReported = told
+func (l *Lister) SetEvents(reported bool, changed map[string]bool) {
+	l.changesReported = reported
 	for id := range changed {
 		if k := l.containers[id]; k != nil {
 			k.changed = true

@@ -89,8 +89,8 @@ type pruner struct {
 	items int // number of items of the answer's lists
 }
 
-// more ensures that cur is not empty. It returns false at the end of the data.
-func (p *pruner) more() bool {
+// fill ensures that cur is not empty. It returns false at the end of the data.
+func (p *pruner) fill() bool {
 	for len(p.cur) == 0 {
 		if len(p.chunks) == 0 {
 			if !p.read() {
@@ -126,7 +126,7 @@ func (p *pruner) step(n int) {
 }
 
 func (p *pruner) varint() (v uint64, ok bool) {
-	for shift := 0; shift < 64 && p.more(); shift += 7 {
+	for shift := 0; shift < 64 && p.fill(); shift += 7 {
 		b := p.cur[0]
 		p.step(1)
 		v |= uint64(b&0x7f) << shift
@@ -140,7 +140,7 @@ func (p *pruner) varint() (v uint64, ok bool) {
 // appendNext appends the next n bytes.
 func (p *pruner) appendNext(n int, out []byte) ([]byte, bool) {
 	for n > 0 {
-		if !p.more() {
+		if !p.fill() {
 			return out, false
 		}
 		here := min(n, len(p.cur))
@@ -153,7 +153,7 @@ func (p *pruner) appendNext(n int, out []byte) ([]byte, bool) {
 
 func (p *pruner) skip(n int) bool {
 	for n > 0 {
-		if !p.more() {
+		if !p.fill() {
 			return false
 		}
 		here := min(n, len(p.cur))

@@ -50,7 +50,7 @@ type jsonPruner struct {
 
 // rest returns the remaining text within cur; empty: the text has ended.
 func (j *jsonPruner) rest() []byte {
-	if j.at >= j.end || !j.more() {
+	if j.at >= j.end || !j.fill() {
 		return nil
 	}
 	return j.cur[:min(len(j.cur), j.end-j.at)]

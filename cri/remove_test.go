@@ -80,13 +80,13 @@ func TestSandboxStatus(t *testing.T) {
 	} {
 		r.Change(func() { r.Config = config })
 		if got, err := c.SandboxImages(t.Context()); err != nil || !slices.Equal(got, want) {
-			t.Errorf("SandboxImages() with config %s = %v, %v", config, got, err)
+			t.Errorf("sandbox images with config %s = %v, error %v", config, got, err)
 		}
 	}
 	var got []PodSandbox
 	left, err := c.Sandboxes(t.Context(), nil, func(s *PodSandbox) { got = append(got, *s) })
-	if err != nil || len(got) != 1 || got[0].UID != "u" || left != (Untold{}) {
-		t.Errorf("sandboxes = %+v, missing %+v, error %v", got, left, err)
+	if err != nil || len(got) != 1 || got[0].UID != "u" || left != (Unlisted{}) {
+		t.Errorf("sandboxes = %+v, missing %+v, error %v, want one of pod u", got, left, err)
 	}
 }
 
@@ -106,10 +106,10 @@ func TestImagesByRuntimeHandler(t *testing.T) {
 // all returns the containers of all sandboxes.
 func all(t *testing.T, c *Client) (out []Container, err error) {
 	var large error
-	err = c.AllContainers(t.Context(), nil, Told{
+	err = c.AllContainers(t.Context(), nil, ContainerCallbacks{
 		Again: func() { out = nil }, Container: func(one *Container) { out = append(out, *one) }, Sandbox: func(*PodSandbox) {},
-		Left:   func(left Untold) { t.Errorf("sandboxes are missing: %+v, want none", left) },
-		Untold: func(id string, of ContainerState) { large = fmt.Errorf("sandbox %s, %v: %w", id, of, ErrTooLarge) },
+		Left:     func(left Unlisted) { t.Errorf("sandboxes are missing: %+v, want none", left) },
+		Unlisted: func(id string, of ContainerState) { large = fmt.Errorf("sandbox %s, %v: %w", id, of, ErrTooLarge) },
 	})
 	return out, errors.Join(err, large)
 }
@@ -171,10 +171,10 @@ func TestSandboxExceedsOneAnswer(t *testing.T) {
 		r.Containers = append(r.Containers, &runtimev1.Container{Id: id, PodSandboxId: sandbox, State: runtimev1.ContainerState_CONTAINER_RUNNING})
 	}
 	var got, untold, came []string
-	err := dial(t, r.Endpoint()).AllContainers(t.Context(), []string{"large"}, Told{
+	err := dial(t, r.Endpoint()).AllContainers(t.Context(), []string{"large"}, ContainerCallbacks{
 		Again: func() { got = nil }, Container: func(one *Container) { got = append(got, one.ID) }, Sandbox: func(s *PodSandbox) { came = append(came, s.ID) },
-		Left:   func(left Untold) { t.Errorf("sandboxes are missing: %+v, want none", left) },
-		Untold: func(id string, state ContainerState) { untold = append(untold, id+" "+state.String()) },
+		Left:     func(left Unlisted) { t.Errorf("sandboxes are missing: %+v, want none", left) },
+		Unlisted: func(id string, state ContainerState) { untold = append(untold, id+" "+state.String()) },
 	})
 	if err != nil || !slices.Equal(got, []string{"runs", "c"}) || !slices.Equal(untold, []string{"large exited"}) || !slices.Equal(came, []string{"s"}) {
 		t.Errorf("containers %v, too large %v, new sandboxes %v, error %v", got, untold, came, err)

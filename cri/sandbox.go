@@ -82,7 +82,7 @@ func sandboxDetailOf(res *runtimev1.PodSandboxStatusResponse) sandboxDetail {
 	v := parseVerbose(res.GetInfo())
 	d := sandboxDetail{cgroupParent: v.Config.Linux.CgroupParent, pid: v.pid(),
 		owner: ownerOf(res.GetStatus().GetLabels())}
-	overhead, fromCRIO := v.RuntimeSpec.Annotations.of(res.GetStatus().GetAnnotations())
+	overhead, fromCRIO := v.RuntimeSpec.Annotations.decode(res.GetStatus().GetAnnotations())
 	if r := cmp.Or(v.Config.Linux.Resources, fromCRIO); r != nil {
 		d.resources.memory, d.resources.cpuShares = firstSet(r.MemoryLimit), firstSet(r.CPUShares)
 	}

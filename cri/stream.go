@@ -68,7 +68,7 @@ func (t *listCall[T]) list(ctx context.Context) ([]T, error) {
 		}
 		t.hints.noStream.Store(epoch + 1)
 	}
-	a := answer[T]{of: schemaOf(t.plain), item: t.item}
+	a := answer[T]{schema: schemaOf(t.plain), item: t.item}
 	answered, err := false, error(nil)
 	if t.all && !t.hints.small.Load() {
 		answered, err = a.readIncremental(ctx, t.link, t.plainName, t.plainRequest)
@@ -106,7 +106,7 @@ func (t *listCall[T]) drain(ctx context.Context) (out []T, begun bool, err error
 		return nil, false, err
 	}
 	items, bytes := 0, 0
-	a := answer[T]{of: schemaOf(t.streamed), item: t.item}
+	a := answer[T]{schema: schemaOf(t.streamed), item: t.item}
 	for {
 		a.seen, a.bytes = 0, 0
 		err := stream.RecvMsg(&a)
@@ -130,18 +130,18 @@ func (t *listCall[T]) drain(ctx context.Context) (out []T, begun bool, err error
 
 // answer collects the decoded items of one message, or of several successive messages, of a list.
 type answer[T any] struct {
-	of    *schema
-	item  func(text []byte) (T, bool, error)
-	items []T
-	seen  int // items of the message, including omitted ones
-	bytes int // encoded size of the message
+	schema *schema
+	item   func(text []byte) (T, bool, error)
+	items  []T
+	seen   int // items of the message, including omitted ones
+	bytes  int // encoded size of the message
 }
 
 // decode decodes the items of a message.
 func (a *answer[T]) decode(data mem.BufferSlice) error {
 	a.bytes = data.Len()
 	p := pruner{chunks: data, frees: true}
-	err := p.eachItem(a.bytes, a.of, a.take)
+	err := p.eachItem(a.bytes, a.schema, a.take)
 	a.seen = p.items
 	return err
 }

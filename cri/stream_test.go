@@ -87,7 +87,7 @@ func TestSilentSocketCostsTheTimeout(t *testing.T) {
 	for _, call := range calls {
 		start := time.Now()
 		if err := call.do(t.Context(), hasty(dial(t, path))); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > patience {
-			t.Errorf("error of %s = %v after %v", call.plain, err, time.Since(start))
+			t.Errorf("error of %s = %v after %v, want a timeout", call.plain, err, time.Since(start))
 		}
 	}
 }
@@ -142,7 +142,7 @@ func TestMissingStreamIsCachedUntilRestart(t *testing.T) {
 	expect := func(when string, streams, lists int) {
 		t.Helper()
 		if images, err := c.ListImages(t.Context()); err != nil || len(images) != 3 {
-			t.Fatalf("%s: %d images, error %v", when, len(images), err)
+			t.Fatalf("%s: listed %d images, error %v, want 3", when, len(images), err)
 		}
 		if s, l := r.Calls("StreamImages"), r.Calls("ListImages"); s != streams || l != lists {
 			t.Fatalf("%s: %d streams and %d lists, want %d and %d", when, s, l, streams, lists)

@@ -53,9 +53,9 @@ type crioAnnotations struct {
 	Resources    string `json:"pod-linux-resources.crio.io"`
 }
 
-// of returns the overhead and resources in the annotations; nil: none. It ignores an annotation
+// decode returns the overhead and resources in the annotations; nil: none. It ignores an annotation
 // that the pod itself has too, because a tenant may have written it.
-func (a *crioAnnotations) of(pod map[string]string) (overhead, fromCRIO *criResources) {
+func (a *crioAnnotations) decode(pod map[string]string) (overhead, fromCRIO *criResources) {
 	for _, entry := range []struct {
 		name, text string
 		to         **criResources

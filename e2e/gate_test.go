@@ -23,7 +23,7 @@ func TestAnEvictedPodIsKeptOut(t *testing.T) {
 	if _, err := n.Run(n.ctx, victim.Object); err == nil || !strings.Contains(err.Error(), "jettison") || !strings.Contains(err.Error(), "low on resource: memory") {
 		t.Fatalf("start directly after the eviction = %v, want the gate's rejection", err)
 	}
-	n.agentLogs("evicted pod refused", 1)
+	n.agentLogs("evicted pod rejected", 1)
 	victim.Object.Spec.Containers[0].Args = []string{"sleep"}
 	n.until("it is let in again", func() error {
 		_, err := n.Run(n.ctx, victim.Object)
@@ -50,7 +50,7 @@ evictionMaxPodGracePeriod: 20`))
 	if err := holder.AddContainer(n.ctx, side); err == nil || !strings.Contains(err.Error(), "jettison holds pod default/holder off") {
 		t.Errorf("add a container during the eviction = %v, want the gate's rejection", err)
 	}
-	n.agentLogs("evicted pod refused", 1)
+	n.agentLogs("evicted pod rejected", 1)
 	n.dies(holder)
 }
 

@@ -123,7 +123,7 @@ func (g *garbage) gc(args ...string) (out gcOutput, code int, stderr string) {
 		g.t.Fatal(err)
 	}
 	if err := json.Unmarshal(res.Stdout, &out); err != nil && res.Code == 0 {
-		g.t.Fatalf("jettison gc failed: %v: %s%s", err, res.Stdout, res.Stderr)
+		g.t.Fatalf("decode the output of jettison gc: %v: %s%s", err, res.Stdout, res.Stderr)
 	}
 	return out, res.Code, string(res.Stderr)
 }

@@ -172,7 +172,7 @@ func TestASystemdNode(t *testing.T) {
 	if line.Fields["victim"] != "default/leaker" {
 		t.Errorf("evicted pod in the agent's log = %v, want the leaker", line.Fields["victim"])
 	}
-	s.awaitLog("evicted pod refused", 1)
+	s.awaitLog("evicted pod rejected", 1)
 	if out := s.shell("dmesg | grep 'jettison: evict' || true"); !strings.Contains(out, "default/leaker") {
 		t.Errorf("kernel log lines of the eviction = %q, want one", out)
 	}

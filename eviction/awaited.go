@@ -92,7 +92,7 @@ func (es *evictions) expectReturns(l *Life, ws *watchlist, shmem stats.Opt[uint6
 		l.expected[k] = amountOf(&l.e.Pod, kind(k))
 	}
 	if w := ws.watchedBy(&l.e, &l.met.Threshold); w != nil {
-		l.podTotals = w.podTotals.without(&l.e.Pod, w.info.kind)
+		l.podTotals = w.podTotals.withoutPod(&l.e.Pod, w.info.kind)
 	}
 	l.expectReturned()
 	es.expectShmem(l, shmem)

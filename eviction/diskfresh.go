@@ -7,13 +7,13 @@ import "time"
 // long.
 const freshLimit = 20 * time.Second
 
-// diskFresh returns the time since which pods' disk usage must have been measured, or zero.
+// measuredSince returns the time since which pods' disk usage must have been measured, or zero.
 //
 // The result is the latest of three times: when a disk became short, when the last victim's files
 // were removed, and when pods were found not to explain the shortage. While no disk is short, the
 // time at which a look at quiet disks became due counts too: that look delays no eviction. The
 // result is zero after freshLimit, because a walk may take long.
-func (e *diskExplainer) diskFresh(now time.Time, all []watched, cleaned time.Time) time.Time {
+func (e *diskExplainer) measuredSince(now time.Time, all []watched, cleaned time.Time) time.Time {
 	since := cleaned
 	if e.remeasureSince.After(since) {
 		since = e.remeasureSince

@@ -30,7 +30,7 @@ func (d *fileSystems) sameDisk(a, b fileSystem) bool {
 //	dedicated imagefs logs, volumes           layers            layers
 //	split             layers, logs, volumes   nothing           as nodefs
 //
-// It is absent if no counted part was measured; where the table says nothing, if no part at all was
+// It is absent if no counted part was measured; in rows with "nothing", if no part was
 // measured.
 func (d *fileSystems) namedUsage(c *Candidate, w *watched) (total stats.Opt[uint64]) {
 	countsNothing := d.layout.V.DedicatedImageFs && d.layout.V.SplitContainerFs && w.info.fs == imageFs

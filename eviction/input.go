@@ -33,7 +33,7 @@ type Input struct {
 // object returns the object of a pod; nil if it is unknown, or if the runtime reports another pod
 // with that UID.
 func (in *Input) object(p *stats.PodStats) *Pod {
-	if object := in.Pods[p.PodRef.UID]; object != nil && object.of(p) {
+	if object := in.Pods[p.PodRef.UID]; object != nil && object.belongsTo(p) {
 		return object
 	}
 	return nil

@@ -208,8 +208,8 @@ func (l *Life) terminated() bool { return l.Dead() || l.recreated }
 // terminating reports whether the victim may have processes that will end soon.
 func (l *Life) terminating() bool { return !l.terminated() && !l.undying && !l.settled }
 
-// gracious reports whether the victim got a grace period, for which no hard threshold waits.
-func (l *Life) gracious() bool { return !l.e.hard && !l.e.Local() && !l.hastened() }
+// hasGracePeriod reports whether the victim got a grace period, for which no hard threshold waits.
+func (l *Life) hasGracePeriod() bool { return !l.e.hard && !l.e.Local() && !l.hastened() }
 
 // hastened reports whether a victim for a disk was killed, for another shortage or for the disk's
 // own hard threshold. The runtime stops all other victims for a disk, so the saved time of the kill

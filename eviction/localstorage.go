@@ -32,7 +32,7 @@ func (m *Manager) offenders(now time.Time, in Input) (evictions []Eviction) {
 		}
 		signal, message := m.watch.disks.exceeds(pod, object)
 		dying := m.evictions.terminating(pod.PodRef.UID)
-		if signal == "" || dying != nil && !dying.gracious() ||
+		if signal == "" || dying != nil && !dying.hasGracePeriod() ||
 			now.Before(m.evictions.history.aside[pod.PodRef.UID].until) {
 			continue
 		}

@@ -117,9 +117,9 @@ func (p *Pod) Names(runtime stats.PodReference) bool {
 	return same(p.Ref.Namespace, runtime.Namespace) && same(p.Ref.Name, runtime.Name)
 }
 
-// of reports whether the object belongs to a pod. A pod that the runtime has not announced matches
+// belongsTo reports whether the object belongs to a pod. A pod that the runtime has not announced matches
 // any object.
-func (p *Pod) of(pod *stats.PodStats) bool { return !pod.Announced || p.Names(pod.PodRef) }
+func (p *Pod) belongsTo(pod *stats.PodStats) bool { return !pod.Announced || p.Names(pod.PodRef) }
 
 func newContainer(c *v1.Container, regular bool) podContainer {
 	requests := c.Resources.Requests

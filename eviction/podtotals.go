@@ -80,8 +80,8 @@ func (ws *watchlist) splitTotals(now time.Time, in Input) {
 	}
 }
 
-// without returns t without the usage of a victim.
-func (t podTotals) without(p *stats.PodStats, k kind) podTotals {
+// withoutPod returns t without the usage of a victim.
+func (t podTotals) withoutPod(p *stats.PodStats, k kind) podTotals {
 	t.eligible -= min(t.eligible, countedUse(p, k))
 	return t
 }

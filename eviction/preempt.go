@@ -34,7 +34,7 @@ func Descheduled(pod *stats.PodStats, object *Pod, message string) Eviction {
 
 func planned(signal stats.Signal, pod *stats.PodStats, object *Pod, reason,
 	message string) Eviction {
-	if object != nil && !object.of(pod) {
+	if object != nil && !object.belongsTo(pod) {
 		object = nil
 	}
 	e := Eviction{
@@ -58,7 +58,7 @@ func (e *Eviction) Planned() bool {
 // protections from evictions apply, except that a critical pod may be preempted for one of a higher
 // priority. object may be nil.
 func (p *Policy) PreemptionProtected(pod *stats.PodStats, object *Pod) string {
-	if object != nil && !object.of(pod) {
+	if object != nil && !object.belongsTo(pod) {
 		object = nil
 	}
 	c := p.candidate(pod, object)

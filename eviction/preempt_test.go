@@ -250,8 +250,8 @@ func TestPreemptedPodDelaysNoHardThreshold(t *testing.T) {
 			w.setLeft(s, 900)
 			evicted := w.look(time.Second)
 			w.wantVictim(evicted, want)
-			if hastened := want == "going"; (evicted == l) != hastened || l.gracious() == hastened || l.e.Planned() == hastened {
-				t.Errorf("%s: preempted pod now for %s, in its grace period %v, want hastened %v", s, l.e.Signal, l.gracious(), hastened)
+			if hastened := want == "going"; (evicted == l) != hastened || l.hasGracePeriod() == hastened || l.e.Planned() == hastened {
+				t.Errorf("%s: preempted pod now for %s, in its grace period %v, want hastened %v", s, l.e.Signal, l.hasGracePeriod(), hastened)
 			}
 		}
 	}
@@ -337,7 +337,7 @@ func TestPreemptedPodsOutliveARestart(t *testing.T) {
 		t.Fatal("preempted pod has no eviction after a restart")
 	}
 	if e := restored.Eviction(); !e.Planned() || e.kind != kindRoom || e.Hard() || e.GracePeriodSeconds != grace || !restored.Deadline().Equal(l.Deadline()) ||
-		e.Reason != "Preempting" || !restored.gracious() || restored.Record != "r" {
+		e.Reason != "Preempting" || !restored.hasGracePeriod() || restored.Record != "r" {
 		t.Errorf("restored eviction %+v until %v, want the saved one", e, restored.Deadline())
 	}
 	saved := SavedEviction{Signal: SignalPreempted, Hard: true, GracePeriodSeconds: 7, Pod: SavedPod{UID: "u", SandboxIDs: []string{"s"}}}

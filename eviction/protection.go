@@ -39,8 +39,8 @@ type Policy struct {
 
 // protection is a reason for protection that contains a detail of the pod.
 type protection struct {
-	kind, of string
-	priority int32
+	kind, detail string
+	priority     int32
 }
 
 // maxTexts bounds the number of cached texts.
@@ -53,13 +53,13 @@ func (p *Policy) protectionText(of protection) string {
 	var text string
 	switch of.kind {
 	case "static":
-		text = "static pod (source " + of.of + ")"
+		text = "static pod (source " + of.detail + ")"
 	case "class":
-		text = "critical pod (class " + of.of + ")"
+		text = "critical pod (class " + of.detail + ")"
 	case "critical":
 		text = "critical pod (priority " + strconv.Itoa(int(of.priority)) + ")"
 	default:
-		text = "namespace " + of.of + " is protected and the pod's priority is unknown"
+		text = "namespace " + of.detail + " is protected and the pod's priority is unknown"
 	}
 	if p.texts != nil && len(p.texts) < maxTexts {
 		p.texts[of] = text
@@ -160,7 +160,7 @@ func (p *Policy) candidate(pod *stats.PodStats, object *Pod) Candidate {
 // empty if it may be a victim. object may be nil.
 func (p *Policy) PriorityAndProtection(pod *stats.PodStats, object *Pod) (priority stats.Opt[int32],
 	protected string) {
-	if object != nil && !object.of(pod) {
+	if object != nil && !object.belongsTo(pod) {
 		object = nil
 	}
 	c := p.candidate(pod, object)
@@ -176,7 +176,7 @@ func (p *Policy) protected(c *Candidate) string {
 	case pod.Self:
 		return "the agent runs in this pod"
 	case hasSource && source != "api":
-		return p.protectionText(protection{kind: "static", of: source})
+		return p.protectionText(protection{kind: "static", detail: source})
 	case mirror:
 		return "mirror pod"
 	case priority.OK && priority.V >= systemCriticalPriority:
@@ -184,13 +184,13 @@ func (p *Policy) protected(c *Candidate) string {
 	case !priority.OK && pod.NodeCritical:
 		return "critical pod (oom_score_adj -997)"
 	case c.Object != nil && c.Object.class != "":
-		return p.protectionText(protection{kind: "class", of: c.Object.class})
+		return p.protectionText(protection{kind: "class", detail: c.Object.class})
 	case p.ownAnnotation(c, annotationNeverEvict) == "true":
 		return "annotated " + annotationNeverEvict
 	case !pod.Announced && staticUID(pod.PodRef.UID): // no client can provide such a UID
 		return "static pod (its UID is a hash)"
 	case !priority.OK && slices.Contains(p.ProtectedNamespaces, c.namespace()):
-		return p.protectionText(protection{kind: "namespace", of: c.namespace()})
+		return p.protectionText(protection{kind: "namespace", detail: c.namespace()})
 	}
 	return ""
 }

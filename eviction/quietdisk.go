@@ -30,11 +30,11 @@ func (q *quietDisk) growthUnknown(now time.Time, p *stats.PodStats) bool {
 		!p.StartTime.After(q.at.Add(-justStarted)))
 }
 
-// startedSinceAsked reports whether a pod started just before a look was requested, or later. Such
+// startedSinceRequest reports whether a pod started just before a look was requested, or later. Such
 // a pod counts as having used nothing, because it had no time to write much. If it counted as
 // unmeasured, it could fill the disk and explain nothing. A pod with a recreated sandbox, or with a
 // start time in the future, is not new.
-func (e *diskExplainer) startedSinceAsked(now time.Time, p *stats.PodStats) bool {
+func (e *diskExplainer) startedSinceRequest(now time.Time, p *stats.PodStats) bool {
 	return len(p.SandboxIDs) <= 1 && p.StartTime.After(e.quietLookSince.Add(-justStarted)) &&
 		!p.StartTime.After(now)
 }
@@ -47,10 +47,10 @@ func (q *quietDisk) sum() (all uint64) {
 	return all
 }
 
-// isQuiet reports whether a disk is quiet and a look at it is due. A disk is quiet if none of its
+// needsQuietLook reports whether a disk is quiet and a look at it is due. A disk is quiet if none of its
 // thresholds is met, however near it is to them: a pod that fills the disk slowly must not hide one
 // that fills it fast. A disk that was recently short without an explanation is not quiet.
-func (e *diskExplainer) isQuiet(now time.Time, target *watched, all []watched) bool {
+func (e *diskExplainer) needsQuietLook(now time.Time, target *watched, all []watched) bool {
 	if !target.info.kind.disk() || !target.observed.OK {
 		return false
 	}
@@ -91,7 +91,7 @@ func (e *diskExplainer) scheduleQuietLook(now time.Time, ws *watchlist, observe 
 	retry := !e.quietLookDue && elapsed(now, e.lastQuietLook, quietRetry)
 	for i := range ws.all {
 		w := &ws.all[i]
-		if !e.isQuiet(now, w, ws.all) {
+		if !e.needsQuietLook(now, w, ws.all) {
 			continue
 		}
 		if q := e.quiet[w.Signal]; q.pods == nil && elapsed(now, q.at, quietEvery) {
@@ -122,7 +122,7 @@ func (e *diskExplainer) recordQuiet(now time.Time, in Input, ws *watchlist) {
 	e.quietLookDue = false
 	for i := range ws.all {
 		w := &ws.all[i]
-		if !e.isQuiet(now, w, ws.all) {
+		if !e.needsQuietLook(now, w, ws.all) {
 			continue
 		}
 		e.lastQuietLook = now
@@ -150,7 +150,7 @@ func (e *diskExplainer) measureQuiet(now time.Time, in Input, w *watched,
 				!st.Time.Before(e.quietLookSince)); st.Cut {
 				q.unmeasured[p.PodRef.UID] = true
 			}
-		case e.startedSinceAsked(now, p):
+		case e.startedSinceRequest(now, p):
 			q.pods[p.PodRef.UID], complete = 0, false
 		default:
 			_, unmeasuredBefore := before.unmeasured[p.PodRef.UID]

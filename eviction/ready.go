@@ -116,8 +116,8 @@ func (m *Manager) Ready(now time.Time) Ready {
 	r := Ready{
 		Met: m.watch.met(&m.readyMet), BreakerOpen: m.breakers.anyOpen(),
 		NeedsGrowth:       m.breakers.anyFutile(breakerLimit - 1),
-		DiskMeasuredSince: m.explain.diskFresh(now, m.watch.all, m.evictions.diskCleaned),
-		DiskWalkedSince:   m.explain.diskWhole(&m.watch),
+		DiskMeasuredSince: m.explain.measuredSince(now, m.watch.all, m.evictions.diskCleaned),
+		DiskWalkedSince:   m.explain.walkedSince(&m.watch),
 		Conditions:        m.conditions.current, Near: m.watch.near(&m.lastCheap.Node), Within: pollCalm,
 		Periodic: m.looks.periodic(now, m.explain.quietLookDue, m.causes.uses != nil,
 			m.config.LocalStorage),

@@ -25,9 +25,9 @@ func (e *diskExplainer) orUnfinished(in Input, w *watched, d *fileSystems) strin
 	return "; no pod is evicted before "
 }
 
-// diskWhole returns the time before which no walk that was cut off may have begun, or it must be
+// walkedSince returns the time before which no walk that was cut off may have begun, or it must be
 // repeated; zero if no doubt requires a repetition.
-func (e *diskExplainer) diskWhole(ws *watchlist) time.Time {
+func (e *diskExplainer) walkedSince(ws *watchlist) time.Time {
 	for signal, d := range e.doubts {
 		if d.ended.IsZero() && ws.short(signal) {
 			return e.remeasureSince

@@ -17,7 +17,7 @@ import (
 type lie struct {
 	name   string
 	change func(leaker *stats.PodStats, object *v1.Pod)
-	// victim is the name of the evicted pod: leaker, innocent, or "nobody".
+	// victim is the name of the evicted pod: leaker, innocent, or none.
 	victim string
 	static bool // the object is from a manifest, not from a client
 }

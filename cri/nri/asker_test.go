@@ -26,7 +26,7 @@ type asker struct {
 	heldOff []bool
 }
 
-func (a *asker) Refuse(_ time.Time, p *cri.PodSandbox, container string) string {
+func (a *asker) Reject(_ time.Time, p *cri.PodSandbox, container string) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.noted = append(a.noted, strings.TrimSpace("ask "+p.Name+" "+p.CgroupParent+" "+container))
@@ -62,7 +62,7 @@ func (a *asker) take() []string {
 	return noted
 }
 
-// The runtime gets the rejection as an error. Refuse is called once per sandbox: before the sandbox
+// The runtime gets the rejection as an error. Reject is called once per sandbox: before the sandbox
 // runs, or, for a sandbox older than the plugin, before its first container is created.
 func TestAskerIsCalledOncePerSandbox(t *testing.T) {
 	socket, ctx, a := socketIn(t), context.Background(), &asker{refused: map[string]bool{"pod-2": true, "pod-9": true}}
@@ -110,7 +110,7 @@ func TestAskerIsCalledOncePerSandbox(t *testing.T) {
 			t.Errorf("%s: noted %q, want %q", c.what, got, c.noted)
 		}
 	}
-	// Refuse is not called for a pod in its hold-off.
+	// Reject is not called for a pod in its hold-off.
 	holds.Set(time.Now(), "uid-11", Hold{Until: time.Now().Add(time.Hour), Reason: "memory.available"})
 	if err := run(11); err == nil || !strings.Contains(err.Error(), "memory.available") {
 		t.Error(err)
@@ -228,6 +228,6 @@ func TestEndsArePublishedBeforeNextDecision(t *testing.T) {
 // refusing is an Asker that signals when it is called.
 type refusing func()
 
-func (r refusing) Refuse(time.Time, *cri.PodSandbox, string) string { r(); return "" }
+func (r refusing) Reject(time.Time, *cri.PodSandbox, string) string { r(); return "" }
 func (r refusing) SandboxRemoved(string)                            {}
 func (r refusing) RecordAnswer(time.Duration, bool)                 {}

@@ -137,7 +137,7 @@ func TestRuntimeRestartsAThousandTimes(t *testing.T) {
 	tid := make(chan int, 1)
 	p, err := New(Options{Socket: socket, Thread: func() { tid <- unix.Gettid() }})
 	check(t, err)
-	p.first, p.slow = time.Microsecond, time.Microsecond
+	p.firstRetry, p.maxRetry = time.Microsecond, time.Microsecond
 	t.Run("", func(t *testing.T) {
 		run(t, p)
 		before := 0

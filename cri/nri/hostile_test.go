@@ -144,7 +144,7 @@ func TestMalformedRequestsAreAdmitted(t *testing.T) {
 			continue
 		}
 		if err != nil {
-			t.Errorf("request %s was rejected: %v", name, err)
+			t.Errorf("request %s was rejected, want it decoded: %v", name, err)
 		}
 	}
 	for _, body := range [][]byte{rawRequest(service, "Fly", nil), rawRequest("other", "RunPodSandbox", nil), rawRequest(strings.Repeat("s", maxName), "X", nil)} {
@@ -299,7 +299,7 @@ func TestRuntimeBreaksHandshake(t *testing.T) {
 	r := &peer{t: t, l: l, stream: 1}
 	p, err := New(Options{Socket: socket})
 	check(t, err)
-	p.first, p.slow = time.Millisecond, time.Millisecond
+	p.firstRetry, p.maxRetry = time.Millisecond, time.Millisecond
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {

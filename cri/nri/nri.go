@@ -51,11 +51,11 @@ type Options struct {
 // Asker decides on pods that the runtime is about to start. Run's goroutine calls its methods while
 // the runtime is blocked, so they must not wait for anything.
 type Asker interface {
-	// Refuse returns the reason to reject a pod; empty: the pod is admitted. It is called once per
+	// Reject returns the reason to reject a pod; empty: the pod is admitted. It is called once per
 	// sandbox, before the sandbox runs; container is then empty. For a sandbox without containers
 	// that is older than the plugin, it is called before the first container is created; container is
 	// then the name of that container. The caller owns pod.
-	Refuse(now time.Time, pod *cri.PodSandbox, container string) (why string)
+	Reject(now time.Time, pod *cri.PodSandbox, container string) (why string)
 	// SandboxRemoved reports that no sandbox or container of a pod is alive.
 	SandboxRemoved(uid string)
 	// RecordAnswer reports the time that the runtime waited, from reading its request to writing the
@@ -66,7 +66,7 @@ type Asker interface {
 // admitAll is the Asker that admits all pods.
 type admitAll struct{}
 
-func (admitAll) Refuse(time.Time, *cri.PodSandbox, string) string { return "" }
+func (admitAll) Reject(time.Time, *cri.PodSandbox, string) string { return "" }
 func (admitAll) SandboxRemoved(string)                            {}
 func (admitAll) RecordAnswer(time.Duration, bool)                 {}
 
@@ -116,8 +116,8 @@ type Plugin struct {
 	o       Options
 	updates chan Update
 
-	first, slow time.Duration // firstRetry and maxRetry, except in tests
-	share       *cpuShare     // of Run's thread; nil: no separate thread and no limit
+	firstRetry, maxRetry time.Duration // firstRetry and maxRetry, except in tests
+	share                *cpuShare     // of Run's thread; nil: no separate thread and no limit
 
 	// Used only by Run's goroutine.
 	state     State
@@ -146,7 +146,7 @@ func New(o Options) (*Plugin, error) {
 	if o.Asker == nil {
 		o.Asker = admitAll{}
 	}
-	p := &Plugin{o: o, updates: make(chan Update, 1), first: firstRetry, slow: maxRetry,
+	p := &Plugin{o: o, updates: make(chan Update, 1), firstRetry: firstRetry, maxRetry: maxRetry,
 		index: newIndex()}
 	if o.Thread != nil {
 		p.share = newShare()
@@ -169,7 +169,7 @@ func (p *Plugin) Run(ctx context.Context) {
 		goruntime.LockOSThread()
 		p.o.Thread()
 	}
-	wait, everConnected := p.first, false
+	wait, everConnected := p.firstRetry, false
 	for {
 		c, err := dial(ctx, p.o.Socket, 3*time.Second)
 		if err == nil {
@@ -177,10 +177,10 @@ func (p *Plugin) Run(ctx context.Context) {
 			began := time.Now()
 			err = p.session(ctx, c)
 			if p.state.Synced && time.Since(began) >= stableAfter {
-				wait = p.first
+				wait = p.firstRetry
 			}
 		} else if !everConnected && notListening(err) {
-			wait = p.slow
+			wait = p.maxRetry
 		}
 		if ctx.Err() != nil {
 			return
@@ -193,7 +193,7 @@ func (p *Plugin) Run(ctx context.Context) {
 			timer.Stop()
 			return
 		}
-		wait = min(2*wait, p.slow)
+		wait = min(2*wait, p.maxRetry)
 	}
 }
 
@@ -451,12 +451,12 @@ func (p *Plugin) findHold(now time.Time, e *event) (hold Hold, held bool) {
 	return hold, held
 }
 
-// askToAdmit calls Asker.Refuse, once per sandbox.
+// askToAdmit calls Asker.Reject, once per sandbox.
 func (p *Plugin) askToAdmit(now time.Time, kind uint64, e *event) string {
 	if s := p.index.sandboxes[e.pod.ID]; kind == eventCreate && s != nil && s.asked || !e.hasPod {
 		return ""
 	}
-	return p.o.Asker.Refuse(now, &e.pod, e.container.Name)
+	return p.o.Asker.Reject(now, &e.pod, e.container.Name)
 }
 
 // veto rejects a pod.

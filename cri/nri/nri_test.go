@@ -68,7 +68,7 @@ func start(t testing.TB, o Options) *Plugin {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.first, p.slow = time.Millisecond, 10*time.Millisecond
+	p.firstRetry, p.maxRetry = time.Millisecond, 10*time.Millisecond
 	run(t, p)
 	return p
 }
@@ -329,7 +329,7 @@ func TestOptions(t *testing.T) {
 		}
 	}
 	if p, err := New(Options{Socket: "unix:///run/x.sock"}); err != nil || p.o.Socket != "/run/x.sock" {
-		t.Errorf("New() with defaults = %+v, %v", p, err)
+		t.Errorf("plugin with default options = %+v, error %v", p, err)
 	}
 }
 
@@ -339,7 +339,7 @@ func TestSocketAppearsLate(t *testing.T) {
 	socket := socketIn(t)
 	p, err := New(Options{Socket: socket})
 	check(t, err)
-	p.first, p.slow = time.Millisecond, time.Millisecond
+	p.firstRetry, p.maxRetry = time.Millisecond, time.Millisecond
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {

@@ -68,7 +68,7 @@ func open(t *testing.T, address string) *browser {
 			if err != nil {
 				return
 			}
-			b.hear(m)
+			b.collect(m)
 		}
 	}()
 	t.Cleanup(func() {
@@ -83,9 +83,9 @@ func open(t *testing.T, address string) *browser {
 	return b
 }
 
-// hear collects console errors: those of the page, exceptions, and resources that the browser
+// collect collects console errors: those of the page, exceptions, and resources that the browser
 // blocks (the policy) or cannot load.
-func (b *browser) hear(m chromedp.ConsoleMessage) {
+func (b *browser) collect(m chromedp.ConsoleMessage) {
 	switch m.Type {
 	case chromedp.ConsoleError, chromedp.ConsoleException, chromedp.ConsoleWarning:
 		b.mu.Lock()

@@ -22,7 +22,7 @@ const memoryOnly = "evictionHard: {memory.available: 100Mi}\n"
 func (l *testLoop) refusal(name, class string) string {
 	now := time.Now()
 	l.admission(now)
-	return l.b.admission.Refuse(now, &cri.PodSandbox{
+	return l.b.admission.Reject(now, &cri.PodSandbox{
 		ID: "s-" + name, UID: name, Namespace: "default", Name: name, CgroupParent: "/kubepods/" + class + "pod" + name,
 	}, "")
 }

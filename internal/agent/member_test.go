@@ -40,7 +40,7 @@ func TestAMembersObjectPreemptsNobody(t *testing.T) {
 		l := fullLoop(t, "", nil)
 		l.provide(t, by, `[{"metadata": {"uid": "mine", "namespace": "tenant", "name": "mine"},
 			"spec": {"priority": 2000000000, "containers": [{"name": "c"}]}}]`)
-		why := l.b.admission.Refuse(time.Now(), &cri.PodSandbox{
+		why := l.b.admission.Reject(time.Now(), &cri.PodSandbox{
 			ID: "s", UID: "mine", Namespace: "tenant", Name: "mine", CgroupParent: "/kubepods/besteffort/podmine",
 		}, "")
 		if !strings.Contains(why, "OutOfpods") || len(l.gate.preempting.Requests()) != wants {

@@ -44,7 +44,7 @@ func criticalPod(uid string) *cri.PodSandbox {
 func (l *testLoop) criticalRefusal(uid string) string {
 	now := time.Now()
 	l.admission(now)
-	return l.b.admission.Refuse(now, criticalPod(uid), "")
+	return l.b.admission.Reject(now, criticalPod(uid), "")
 }
 
 // handleRequest processes the pending request for preemption.

@@ -14,6 +14,7 @@ var (
 	htmlTag  = regexp.MustCompile(`<[^>]*>`)
 	quote    = regexp.MustCompile(`^\s*>\s?`)
 	sentence = regexp.MustCompile("[.!?][)\"'*_]*\\s+")
+	label    = regexp.MustCompile(`^[a-z_]+: `) // begins a sentence of a list of values
 )
 
 // page reads a page of Markdown. Code is skipped; each table cell, list item and heading is a separate text.
@@ -158,7 +159,7 @@ func sentences(text string) (out [][2]int) {
 			break
 		}
 		next := text[m[1]]
-		if next >= 'a' && next <= 'z' {
+		if next >= 'a' && next <= 'z' && !label.MatchString(text[m[1]:]) {
 			continue
 		}
 		words := strings.Fields(text[from : m[0]+1])

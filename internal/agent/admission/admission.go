@@ -2,7 +2,7 @@
 // state as a Snapshot. The gate, while the runtime waits, and clients on the socket read that
 // snapshot and decide by the rules of package admit. They never call the runtime or the loop.
 //
-//	admission.go     Admission: Refuse, for the gate
+//	admission.go     Admission: Reject, for the gate
 //	clients.go       Ask and Preempt, for clients
 //	snapshot.go      Snapshot, and Part, with which the loop publishes it
 //	podresources.go  the resources that the runtime's pods hold
@@ -124,9 +124,9 @@ func (a *Admission) state(now time.Time, s *Snapshot) admit.NodeState {
 	return n
 }
 
-// Refuse returns why the runtime must not start a pod, or a container of one; empty if it may. The
+// Reject returns why the runtime must not start a pod, or a container of one; empty if it may. The
 // gate calls it once for each sandbox.
-func (a *Admission) Refuse(now time.Time, sandbox *cri.PodSandbox, container string) string {
+func (a *Admission) Reject(now time.Time, sandbox *cri.PodSandbox, container string) string {
 	s := a.fresh(now)
 	if s == nil {
 		a.counts.unknown.Add(1)

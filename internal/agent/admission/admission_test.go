@@ -61,7 +61,7 @@ func sandbox(t testing.TB, line string, args ...any) *cri.PodSandbox {
 // Before the first snapshot the gate admits each pod, and clients get an error.
 func TestUnknownNodeAdmitsPods(t *testing.T) {
 	a, part := gate(t, nil, Options{})
-	if why := a.Refuse(time.Now(), sandbox(t, "default/p be"), ""); why != "" {
+	if why := a.Reject(time.Now(), sandbox(t, "default/p be"), ""); why != "" {
 		t.Errorf("refusal before the first snapshot = %q, want none", why)
 	}
 	if _, err := a.Ask(t.Context(), &v1.Pod{}, podstore.ByRoot); !errors.Is(err, ErrUnknown) {
@@ -102,7 +102,7 @@ func TestWhatIsLetInFits(t *testing.T) {
 					sum += v
 				}
 				fits := sum+int(r.V.Min) <= cpu && len(running) < pods
-				why := a.Refuse(now, p, "")
+				why := a.Reject(now, p, "")
 				if (why == "") != fits {
 					rt.Fatalf("pod requesting %d of %d while %v run: refusal %q, want one: %v", r.V.Min, cpu, running, why, !fits)
 				}
@@ -190,7 +190,7 @@ func TestConcurrentRequests(t *testing.T) {
 		wg.Go(func() {
 			for j := range 200 {
 				name := fmt.Sprintf("p%d-%d", i, j)
-				a.Refuse(time.Now(), sandbox(t, "default/%s bu cpu=1m", name), "")
+				a.Reject(time.Now(), sandbox(t, "default/%s bu cpu=1m", name), "")
 				if _, err := a.Ask(context.Background(), &v1.Pod{}, podstore.ByMember); err != nil {
 					t.Error(err)
 				}
@@ -249,12 +249,12 @@ func TestPromises(t *testing.T) {
 	now := time.Now()
 	part.Publish(now, nil, false)
 	for line, in := range map[string]bool{"default/other bu cpu=300m": false, "default/p bu cpu=900m": true} {
-		if why := a.Refuse(now, sandbox(t, "%s", line), ""); (why == "") != in {
+		if why := a.Reject(now, sandbox(t, "%s", line), ""); (why == "") != in {
 			t.Errorf("%s: refusal %q, want admitted: %v", line, why, in)
 		}
 	}
 	// An admitted pod counts once: its promise does not count in addition.
-	if why := a.Refuse(now, sandbox(t, "default/other bu cpu=150m"), ""); why != "" {
+	if why := a.Reject(now, sandbox(t, "default/other bu cpu=150m"), ""); why != "" {
 		t.Errorf("promise and admitted pod are counted twice: %s", why)
 	}
 }
@@ -268,7 +268,7 @@ func TestMedianAnswerTime(t *testing.T) {
 	p, took := sandbox(t, "default/another bu cpu=1m"), make([]time.Duration, 501)
 	for i := range took {
 		began := time.Now()
-		why := a.Refuse(began, p, "")
+		why := a.Reject(began, p, "")
 		if took[i] = time.Since(began); why != "" {
 			t.Fatal(why)
 		}
@@ -278,9 +278,9 @@ func TestMedianAnswerTime(t *testing.T) {
 	}
 }
 
-// BenchmarkRefuse measures the time that the runtime waits, without the protocol, for numbers of
+// BenchmarkReject measures the time that the runtime waits, without the protocol, for numbers of
 // pods that each have an object.
-func BenchmarkRefuse(b *testing.B) {
+func BenchmarkReject(b *testing.B) {
 	for _, n := range []int{2, 110, 1000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			a, part := gate(b, list("10", "10Gi", "2000"), Options{})
@@ -293,7 +293,7 @@ func BenchmarkRefuse(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				if why := a.Refuse(now, p, ""); why != "" {
+				if why := a.Reject(now, p, ""); why != "" {
 					b.Fatal(why)
 				}
 			}

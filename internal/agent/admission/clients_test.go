@@ -47,13 +47,13 @@ func TestPreemptionRequests(t *testing.T) {
 			"default/tenant bu cpu=2 jettison/priority=2000000000", "default/fits bu cpu=1m",
 		} {
 			before := len(by.wanted)
-			if why := a.Refuse(now, sandbox(t, "%s", line), ""); strings.HasSuffix(why, "; noted") != (len(by.wanted) > before) {
+			if why := a.Reject(now, sandbox(t, "%s", line), ""); strings.HasSuffix(why, "; noted") != (len(by.wanted) > before) {
 				t.Errorf("%s: refusal %q does not match the request for preemption", line, why)
 			}
 		}
 	}
 	part.Publish(now, []eviction.Condition{"DiskPressure"}, false)
-	a.Refuse(now, sandbox(t, "kube-system/pressed bu cpu=2 jettison/priority=1"), "")
+	a.Reject(now, sandbox(t, "kube-system/pressed bu cpu=2 jettison/priority=1"), "")
 	if want := []types.UID{"known", "low"}; !slices.Equal(by.wanted, want) {
 		t.Errorf("pods that requested preemption = %v, want %v", by.wanted, want)
 	}

@@ -19,7 +19,7 @@ func TestMoreRefusalsThanQueued(t *testing.T) {
 	now := time.Now()
 	part.Publish(now, nil, false)
 	for i := range 3 * maxQueuedRefusals {
-		a.Refuse(now, sandbox(t, "default/p%d bu cpu=2", i), "")
+		a.Reject(now, sandbox(t, "default/p%d bu cpu=2", i), "")
 	}
 	if s := part.State(true); s.Refused != 3*maxQueuedRefusals || len(part.Refusals()) != maxQueuedRefusals {
 		t.Errorf("%d refused, %d queued for the log, want %d and %d", s.Refused, len(part.Refusals()), 3*maxQueuedRefusals, maxQueuedRefusals)

@@ -30,7 +30,7 @@ func TestSandboxWithoutUID(t *testing.T) {
 		s.publish()
 		shares, memory := uint64(100*1024), uint64(100<<30)
 		p := &cri.PodSandbox{ID: "s", Namespace: "default", Name: "x", CgroupParent: c.parent, CPUShares: &shares, MemoryLimit: &memory}
-		if got := s.a.Refuse(s.now, p, ""); !strings.Contains(got, ": "+c.want+": ") {
+		if got := s.a.Reject(s.now, p, ""); !strings.Contains(got, ": "+c.want+": ") {
 			t.Errorf("%s under %q: %q, want %s", c.parent, c.under, got, c.want)
 		}
 		if n, err := s.a.State(s.now); err != nil || len(n.Reservations) > 0 {

@@ -119,7 +119,7 @@ func TestNoPreemptionWithoutEffect(t *testing.T) {
 		asked := &preemptRecorder{}
 		var by Preemptor = asked
 		s.a.preemptor.Store(&by)
-		s.a.Refuse(s.now, sandbox, "")
+		s.a.Reject(s.now, sandbox, "")
 		if asked.asked != want {
 			t.Errorf("memory request %s: preemption requested: %v, want %v", memory, asked.asked, want)
 		}

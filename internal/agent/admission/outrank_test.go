@@ -68,10 +68,10 @@ func TestAMoreCriticalPodDoesNotWait(t *testing.T) {
 			checkAsk(t, a, member, name, c.letIn)
 			checkAsk(t, a, root, name, true)
 		}
-		if why := a.Refuse(now, sandbox(t, "%s", c.line), ""); (why == "") != c.letIn || len(by.uids) > 0 != c.letIn {
+		if why := a.Reject(now, sandbox(t, "%s", c.line), ""); (why == "") != c.letIn || len(by.uids) > 0 != c.letIn {
 			t.Errorf("%s: refusal %q, admitted %v, want admitted: %v", what, why, by.uids, c.letIn)
 		}
-		first := a.Refuse(now, sandbox(t, "kube-system/first bu jettison/priority=2000000000"), "")
+		first := a.Reject(now, sandbox(t, "kube-system/first bu jettison/priority=2000000000"), "")
 		if (first == "") == c.letIn || c.letIn && !strings.Contains(first, "OutOfpods: Pod was rejected: Node didn't have enough resource: pods") {
 			t.Errorf("%s: refusal of the reservation's pod afterwards = %q", what, first)
 		}
@@ -133,13 +133,13 @@ func TestUsedReservationIsNotOutranked(t *testing.T) {
 	for _, other := range []string{"kube-system/next bu jettison/priority=2000000001", "kube-system/first bu jettison/priority=2000000000 uid=again"} {
 		a, _, _ := gateWithReservation(t)
 		now := time.Now()
-		if why := a.Refuse(now, sandbox(t, "kube-system/first bu jettison/priority=2000000000"), ""); why != "" {
+		if why := a.Reject(now, sandbox(t, "kube-system/first bu jettison/priority=2000000000"), ""); why != "" {
 			t.Fatal(why)
 		}
-		if why := a.Refuse(now, sandbox(t, "%s", other), ""); !strings.Contains(why, "OutOfpods") {
+		if why := a.Reject(now, sandbox(t, "%s", other), ""); !strings.Contains(why, "OutOfpods") {
 			t.Errorf("%s: refusal %q, want OutOfpods", other, why)
 		}
-		if a.SandboxRemoved("first"); a.Refuse(now, sandbox(t, "%s", other), "") != "" {
+		if a.SandboxRemoved("first"); a.Reject(now, sandbox(t, "%s", other), "") != "" {
 			t.Errorf("%s: refused because of a pod that did not start", other)
 		}
 	}

@@ -226,7 +226,7 @@ func (s *script) asks(d *datadriven.TestData) (string, error) {
 			if err != nil {
 				return "", err
 			}
-			why := s.a.Refuse(s.now, p, "")
+			why := s.a.Reject(s.now, p, "")
 			if why == "" {
 				why = p.Name + " is let in"
 			}

@@ -71,7 +71,7 @@ func TestLargestObject(t *testing.T) {
 	best, now := time.Hour, time.Now()
 	for range 20 {
 		began := time.Now()
-		if why := a.Refuse(now, box, ""); !strings.Contains(why, "TaintToleration") {
+		if why := a.Reject(now, box, ""); !strings.Contains(why, "TaintToleration") {
 			t.Fatalf("refusal of the largest object = %q", why)
 		}
 		best = min(best, time.Since(began))
@@ -82,11 +82,11 @@ func TestLargestObject(t *testing.T) {
 	}
 }
 
-func BenchmarkRefuseTheWorst(b *testing.B) {
+func BenchmarkRejectTheWorst(b *testing.B) {
 	a, _, box := worstGate(b)
 	now := time.Now()
 	b.ReportAllocs()
 	for b.Loop() {
-		a.Refuse(now, box, "")
+		a.Reject(now, box, "")
 	}
 }

@@ -131,7 +131,7 @@ func (g *Gate) OnUpdate(u nri.Update) (all bool) {
 		g.o.Log.Repeat("veto "+v.UID, func() {
 			//log: The runtime asked to start a pod, or a container of one, that was evicted lately. The gate
 			//  refused it until the end of its hold-off.
-			g.o.Log.Info("evicted pod refused", api.EventGate.Attr(), "pod", g.o.Name(pod),
+			g.o.Log.Info("evicted pod rejected", api.EventGate.Attr(), "pod", g.o.Name(pod),
 				"container", v.Container,
 				"reason", v.Reason)
 		})

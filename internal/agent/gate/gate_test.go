@@ -37,7 +37,7 @@ func TestPluginUpdatesAreLogged(t *testing.T) {
 			t.Errorf("update %+v: all pods reported %v, evicted pods refused %v", u, all, g.Enforces())
 		}
 	}
-	for line, want := range map[string]int{"runtime events unavailable": 2, "runtime events connected": 1, "refused\" eventKind=gate pod=default/p": 1} {
+	for line, want := range map[string]int{"runtime events unavailable": 2, "runtime events connected": 1, "rejected\" eventKind=gate pod=default/p": 1} {
 		if got := strings.Count(text.String(), line); got != want {
 			t.Errorf("%q is logged %d times, want %d:\n%s", line, got, want, text)
 		}

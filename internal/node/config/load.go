@@ -262,7 +262,7 @@ type parser struct {
 	names    []string     // of files, by the number in a line
 	sourceOf func(file int) Source
 	flags    map[string]string // of a kubelet, by field
-	lenient  bool              // a kubelet's file: accept what a kubelet accepts, with a warning
+	lenient  bool              // a kubelet's file: values that a kubelet accepts yield warnings
 	ignored  []string          // fields of a kubelet's file that the agent lacks
 	warnings []string          // warnings about values that a kubelet accepts and should not
 }

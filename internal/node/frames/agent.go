@@ -7,7 +7,7 @@ import (
 )
 
 // Agent has the data that a Summary cannot hold. All fields are optional; absent is unknown. Values
-// are bytes unless the name says otherwise.
+// are bytes unless the name has another unit.
 type Agent struct {
 	// Recorded: jettison run wrote the frame, and absent values were unknown. Otherwise they are
 	// computed from the rest as a kubelet does.

@@ -164,7 +164,7 @@ func TestPodsWithObjectOnly(t *testing.T) {
 		f.Agent.Recorded = recorded
 		o := NewPlayer(policy(t, "evictionHard: {memory.available: 100Mi}")).Play(f)
 		if len(o.ThresholdsMet) != 1 || (len(o.Evictions) == 0) != recorded {
-			t.Errorf("with recorded %v, output = %s", recorded, written(t, o))
+			t.Errorf("with a recorded eviction (%v), output = %s", recorded, written(t, o))
 		}
 	}
 }

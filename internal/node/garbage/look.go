@@ -118,7 +118,7 @@ func (c *Collector) lists(ctx context.Context, v *view) error {
 		known = append(known, l.Sandboxes[i].ID)
 	}
 	texts := newTexts(l.Sandboxes)
-	if err := c.o.Runtime.AllContainers(listCtx, known, cri.Told{
+	if err := c.o.Runtime.AllContainers(listCtx, known, cri.ContainerCallbacks{
 		Again: func() { l.Containers = l.Containers[:0] },
 		Container: func(one *cri.Container) {
 			if it := texts.container(one); c.includesContainer(v, texts.sandboxes[one.SandboxID], &it) {
@@ -133,8 +133,8 @@ func (c *Collector) lists(ctx context.Context, v *view) error {
 			came := sandboxOf(s)
 			l.Sandboxes, texts.sandboxes[s.ID] = append(l.Sandboxes, came), &came
 		},
-		Untold: func(id string, of cri.ContainerState) { v.addUnlisted(texts.sandboxes[id], id, of) },
-		Left:   v.addUnlistedSandboxes,
+		Unlisted: func(id string, of cri.ContainerState) { v.addUnlisted(texts.sandboxes[id], id, of) },
+		Left:     v.addUnlistedSandboxes,
 	}); err != nil {
 		return err
 	}
@@ -186,7 +186,7 @@ func sandboxOf(s *cri.PodSandbox) reclaim.Sandbox {
 // unlisted ones have no container that may run. A ready one counts as alive and may be about to get
 // a container. Exited containers in unlisted sandboxes may belong to a pod between two starts,
 // which needs its image: any image may be in use.
-func (v *view) addUnlistedSandboxes(left cri.Untold) {
+func (v *view) addUnlistedSandboxes(left cri.Unlisted) {
 	add := func(which, effect string) {
 		text := "the runtime cannot list all sandboxes that " + which +
 			", the answer is too large (look for pods with large annotations): " + effect

@@ -124,7 +124,9 @@ func TestHangingListLeavesTheGracePeriod(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	for range 3 {
-		go func() { _ = c.AllContainers(ctx, nil, cri.Told{Container: func(*cri.Container) {}, Again: func() {}}) }()
+		go func() {
+			_ = c.AllContainers(ctx, nil, cri.ContainerCallbacks{Container: func(*cri.Container) {}, Again: func() {}})
+		}()
 	}
 	await(t, r, "ListContainers", 1)
 	r.Change(func() { r.Hang["ListContainers"] = false })

@@ -67,7 +67,7 @@ func (l *life) look(after time.Duration, here bool) bool {
 	}
 	found, why := l.p.Look()
 	if found != (why != "") {
-		l.t.Errorf("found = %v with evidence %q", found, why)
+		l.t.Errorf("kubelet found = %v with evidence %q, want both or neither", found, why)
 	}
 	if l.p.Save(); l.p.SaveError() != nil {
 		l.t.Error(l.p.SaveError())

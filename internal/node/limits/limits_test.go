@@ -63,7 +63,7 @@ func TestTargets(t *testing.T) {
 		"nothing is left":  {list("cpu", "0", "memory", "0", "pid", "0"), Targets{CPUWeight: stats.Some[uint64](1)}},
 	} {
 		if got := TargetsOf(c.enforced); got != c.want {
-			t.Errorf("TargetsOf where %s: got %+v", name, got)
+			t.Errorf("targets of a node with %s = %+v, want %+v", name, got, c.want)
 		}
 	}
 }

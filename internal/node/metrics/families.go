@@ -79,11 +79,11 @@ var Families = []Family{
 	{"kill_step_errors_total", "counter", "step",
 		"Steps of the kill ladder that failed, completely or in part."},
 	{"pods", "gauge", "state",
-		"Pods by state. listed: listed by the runtime. with_object: with a pod object. " +
+		"Pods by state. listed: the runtime lists them. with_object: with a pod object. " +
 			"with_client_object: with an object from a client only. with_stale_object: the " +
-			"client of the object was silent for five minutes. priority_unknown: running, with " +
-			"unknown priority. unprotected: those of unknown priority that no other rule " +
-			"protects. protected: running, never evicted. held_off: in a hold-off. " +
+			"client of the object was silent for five minutes. priority_unknown: running pods " +
+			"of unknown priority. unprotected: such pods that no other rule protects. " +
+			"protected: running pods that are never evicted. held_off: in a hold-off. " +
 			"at_own_limit: hit their own memory limit a moment ago."},
 	{"breaker_open", "gauge", "",
 		"1 while the circuit breaker is open: evictions are stopped because they did not " +

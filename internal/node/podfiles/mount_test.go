@@ -76,7 +76,7 @@ func (b *box) mount(source, at, kind string, flags uintptr) {
 		b.t.FailNow()
 	}
 	if err != nil {
-		b.t.Fatalf("mount %s on %s: %v", source, at, err)
+		b.t.Fatalf("mount the file system %s on %s: %v", source, at, err)
 	}
 	b.t.Cleanup(func() {
 		if unix.Unmount(at, unix.MNT_DETACH) != nil {
@@ -155,43 +155,43 @@ func mountAttacks() []attack {
 		{name: "inside memory", attack: func(b *box) {
 			b.memory(b.pod + "/" + empty + "cache")
 			b.bind(b.outside, b.pod+"/"+empty+"cache/d/in side")
-		}, says: `in side" is mounted inside`, stays: []string{empty + "cache/d/file", empty + "cache/d/in side/precious"}},
+		}, wantError: `in side" is mounted inside`, stays: []string{empty + "cache/d/file", empty + "cache/d/in side/precious"}},
 		{name: "inside", attack: func(b *box) { b.bind(b.outside, b.volume+"/sub/in") },
-			says: "data/sub/in\": " + errMounted.Error(), stays: []string{empty + "data/sub/in/precious"}},
+			wantError: "data/sub/in\": " + errMounted.Error(), stays: []string{empty + "data/sub/in/precious"}},
 		{name: "a file inside", attack: func(b *box) { b.mount(b.outside+"/precious", b.volume+"/file", "", unix.MS_BIND) },
-			says: "data/file\": " + errMounted.Error(), stays: []string{empty + "data/file"}},
+			wantError: "data/file\": " + errMounted.Error(), stays: []string{empty + "data/file"}},
 		{name: "of its own file system inside", attack: func(b *box) { b.bind(b.volume, b.volume+"/sub") },
-			says: "data/sub\": " + errMounted.Error(), stays: []string{empty + "data/sub"}},
+			wantError: "data/sub\": " + errMounted.Error(), stays: []string{empty + "data/sub"}},
 		{name: "memory inside", attack: func(b *box) { b.memory(b.volume + "/sub") },
-			says: "data/sub\": " + errMounted.Error(), stays: []string{empty + "data/sub/d/file"}},
+			wantError: "data/sub\": " + errMounted.Error(), stays: []string{empty + "data/sub/d/file"}},
 		{name: "a bind of a disk", attack: func(b *box) { b.bind(b.outside, b.volume) },
-			says: "is not an emptyDir", stays: []string{empty + "data/precious"}},
+			wantError: "is not an emptyDir", stays: []string{empty + "data/precious"}},
 		{name: "a part of another memory", attack: func(b *box) {
 			b.memory(b.root + "/elsewhere")
 			b.bind(b.root+"/elsewhere/d", b.volume)
-		}, says: "is not an emptyDir", stays: []string{empty + "data/file"}},
+		}, wantError: "is not an emptyDir", stays: []string{empty + "data/file"}},
 		{name: "all of another memory", attack: func(b *box) {
 			b.memory(b.root + "/elsewhere")
 			b.bind(b.root+"/elsewhere", b.volume)
-		}, says: "/elsewhere\" is a mount of the same file system", stays: []string{empty + "data/d/file"}},
+		}, wantError: "/elsewhere\" is a mount of the same file system", stays: []string{empty + "data/d/file"}},
 		{name: "the volumes", attack: func(b *box) { b.bind(b.outside, filepath.Dir(b.volume)) },
-			says: "empty-dir\": " + errMounted.Error(), stays: []string{empty + "precious"}},
+			wantError: "empty-dir\": " + errMounted.Error(), stays: []string{empty + "precious"}},
 		{name: "the pod", attack: func(b *box) { b.bind(b.outside, b.pod) },
-			says: "pods/u-1\": " + errMounted.Error(), stays: []string{"precious"}},
+			wantError: "pods/u-1\": " + errMounted.Error(), stays: []string{"precious"}},
 		{name: "etc-hosts", attack: func(b *box) { b.mount(b.outside+"/precious", b.pod+"/etc-hosts", "", unix.MS_BIND) },
-			says: "etc-hosts\": " + errMounted.Error(), left: []string{"etc-hosts"}, stays: []string{"etc-hosts"}},
+			wantError: "etc-hosts\": " + errMounted.Error(), left: []string{"etc-hosts"}, stays: []string{"etc-hosts"}},
 		{name: "containers", attack: func(b *box) { b.bind(b.outside, b.pod+"/containers") },
-			says: "containers\": " + errMounted.Error(), stays: []string{"containers/precious"}},
+			wantError: "containers\": " + errMounted.Error(), stays: []string{"containers/precious"}},
 		{name: "another plugin", attack: func(b *box) {
 			b.memory(b.pod + "/volumes/kubernetes.io~secret")
 			b.bind(b.outside, b.pod+"/volumes/kubernetes.io~csi/pvc/mount")
 			b.bind(b.outside, b.pod+"/volume-subpaths")
-		}, says: errMounted.Error(), left: []string{"volume-subpaths", "volumes/kubernetes.io~csi", "volumes/kubernetes.io~secret"},
+		}, wantError: errMounted.Error(), left: []string{"volume-subpaths", "volumes/kubernetes.io~csi", "volumes/kubernetes.io~secret"},
 			stays: []string{"volumes/kubernetes.io~csi/pvc/mount/precious", "volumes/kubernetes.io~secret/d/file", "volume-subpaths/precious"}},
 		{name: "an empty one", attack: func(b *box) { // only the check before rmdir protects an empty mount point
 			must(b.t, os.Mkdir(b.outside+"/empty", 0o755))
 			b.bind(b.outside+"/empty", b.volume+"/sub/in")
-		}, says: "sub/in\": " + errMounted.Error(), stays: []string{empty + "data/sub/in"}},
+		}, wantError: "sub/in\": " + errMounted.Error(), stays: []string{empty + "data/sub/in"}},
 	}
 }
 

@@ -111,7 +111,7 @@ func (b *box) check(context string) {
 		}
 		for path := range now {
 			if _, ok := b.before[path]; !ok {
-				b.t.Errorf("%s: unexpected new file %s", context, path)
+				b.t.Errorf("%s: file %s is new, want no new file", context, path)
 			}
 		}
 	}
@@ -243,13 +243,13 @@ func TestNamesThatAreNoPods(t *testing.T) {
 	b.check("bad names")
 }
 
-// attack is a set of hostile leftovers. says is a part of the expected error; empty: no error.
+// attack is a set of hostile leftovers. wantError is a part of the expected error; empty: no error.
 type attack struct {
-	name   string
-	attack func(b *box)
-	says   string
-	left   []string
-	stays  []string // below the pod's directory
+	name      string
+	attack    func(b *box)
+	wantError string
+	left      []string
+	stays     []string // below the pod's directory
 }
 
 func attacks() []attack {
@@ -264,16 +264,16 @@ func attacks() []attack {
 		}},
 		{name: "a volume is a link", attack: func(b *box) { link(b, b.outside, b.volume) }},
 		{name: "the volumes are a link", attack: func(b *box) { link(b, b.outside, filepath.Dir(b.volume)) },
-			says: "volumes/kubernetes.io~empty-dir\": not a directory", stays: []string{"volumes"}},
+			wantError: "volumes/kubernetes.io~empty-dir\": not a directory", stays: []string{"volumes"}},
 		{name: "all volumes are a link", attack: func(b *box) { link(b, "../u-2/volumes", b.pod+"/volumes") },
-			says: "u-1/volumes\": not a directory", stays: []string{"volumes"}},
-		{name: "the pod is a link", attack: func(b *box) { link(b, "u-2", b.pod) }, says: "pods/u-1\": not a directory", stays: []string{"."}},
-		{name: "containers is a link", attack: func(b *box) { link(b, b.outside, b.pod+"/containers") }, says: "/containers\": not a directory", stays: []string{"containers"}},
-		{name: "plugins is a link", attack: func(b *box) { link(b, b.outside, b.pod+"/plugins") }, says: "/plugins\": not a directory", stays: []string{"plugins"}},
+			wantError: "u-1/volumes\": not a directory", stays: []string{"volumes"}},
+		{name: "the pod is a link", attack: func(b *box) { link(b, "u-2", b.pod) }, wantError: "pods/u-1\": not a directory", stays: []string{"."}},
+		{name: "containers is a link", attack: func(b *box) { link(b, b.outside, b.pod+"/containers") }, wantError: "/containers\": not a directory", stays: []string{"containers"}},
+		{name: "plugins is a link", attack: func(b *box) { link(b, b.outside, b.pod+"/plugins") }, wantError: "/plugins\": not a directory", stays: []string{"plugins"}},
 		{name: "etc-hosts is a directory", attack: func(b *box) {
 			must(b.t, os.Remove(b.pod+"/etc-hosts"))
 			write(b.t, b.pod+"/etc-hosts/x")
-		}, says: "/etc-hosts\": not a regular file", left: []string{"etc-hosts"}, stays: []string{"etc-hosts/x"}},
+		}, wantError: "/etc-hosts\": not a regular file", left: []string{"etc-hosts"}, stays: []string{"etc-hosts/x"}},
 		{name: "hard links", attack: func(b *box) { must(b.t, os.Link(b.outside+"/precious", b.volume+"/mine")) }},
 		{name: "other plugins", attack: func(b *box) {
 			write(b.t, b.pod+"/volumes/kubernetes.io~csi/pvc-1/mount/precious")
@@ -308,8 +308,8 @@ func TestAttacksByWhatAPodLeft(t *testing.T) {
 func (a attack) verify(b *box, got Result, err error) {
 	b.t.Helper()
 	slices.Sort(got.Left)
-	if (err == nil) != (a.says == "") || err != nil && (!strings.Contains(err.Error(), a.says) || strings.Contains(err.Error(), "\n")) || !slices.Equal(got.Left, a.left) {
-		b.t.Errorf("left %v, %v; want %v, %q", got.Left, err, a.left, a.says)
+	if (err == nil) != (a.wantError == "") || err != nil && (!strings.Contains(err.Error(), a.wantError) || strings.Contains(err.Error(), "\n")) || !slices.Equal(got.Left, a.left) {
+		b.t.Errorf("left %v, %v; want %v, %q", got.Left, err, a.left, a.wantError)
 	}
 	for _, path := range a.stays {
 		_, err := os.Lstat(filepath.Join(b.pod, path))

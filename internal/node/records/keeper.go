@@ -53,7 +53,7 @@ func StartKeeper(now time.Time, o KeeperOptions) (k *Keeper, state State, runnin
 		Report: func(n Notice) {
 			if n.Err != nil {
 				//log: The agent could not write eviction records, its state, or a line of the kernel log.
-				//  The key what names the target. The agent retries, and evictions continue. Records are
+				//  The key `what` names the target. The agent retries, and evictions continue. Records are
 				//  kept in memory, and the oldest are lost if there are too many.
 				//do: Fix the cause in the key error, for example a full disk below stateDir.
 				log.Warn("record keeping failed, will retry", "what", n.What, "error", n.Err)

@@ -35,7 +35,7 @@ func TestFirstAnswer(t *testing.T) {
 		r.Change(func() { clear(r.Fail); r.Fail[c.fail] = errors.New("broken") })
 		_, _, err = FirstAnswer(t.Context(), only(client), 200*time.Millisecond, func(string) {})
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-			t.Errorf("where %s, error = %v", name, err)
+			t.Errorf("first answer of a runtime with %s = error %v, want %q", name, err, c.want)
 		}
 		client.Close()
 	}

@@ -14,7 +14,7 @@ import (
 	"jettison/stats"
 )
 
-// A round trip keeps the values that the API has; the others stay absent.
+// A round trip keeps the values that the API type has; the others stay absent.
 func TestRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var s stats.Summary
@@ -23,7 +23,7 @@ func TestRoundTrip(t *testing.T) {
 		v := From(&s, "")
 		back := To(&v)
 		again := From(&back, "")
-		for i := range v.Pods { // containers do not have it, so the sum that the API has cannot be made again
+		for i := range v.Pods { // containers do not have it, so the sum of the API type cannot be made again
 			v.Pods[i].ProcessStats, again.Pods[i].ProcessStats = nil, nil
 		}
 		if !reflect.DeepEqual(v, again) {
@@ -79,7 +79,7 @@ func anything(t *rapid.T, v reflect.Value) {
 	}
 }
 
-// truthful removes values that a node cannot have, or that the API has no field for.
+// truthful removes values that a node cannot have, or that the API type has no field for.
 func truthful(s *stats.Summary) {
 	n := &s.Node
 	n.Memory.CapacityBytes.V = max(n.Memory.CapacityBytes.V, n.Memory.WorkingSetBytes.V)

@@ -66,7 +66,7 @@ func parse(t *testing.T, text string) (out []api.Event) {
 	for line := range strings.Lines(text) {
 		var e api.Event
 		if err := json.Unmarshal([]byte(line), &e); err != nil {
-			t.Fatalf("decode event from %s: %v", line, err)
+			t.Fatalf("decode an event from line %s: %v", line, err)
 		}
 		out = append(out, e)
 	}

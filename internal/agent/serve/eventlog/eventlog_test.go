@@ -20,7 +20,7 @@ func read(t *testing.T, r *Ring, since uint64) (out []api.Event) {
 	for i, line := range b.Lines {
 		var e api.Event
 		if err := json.Unmarshal(Append(nil, b.First+uint64(i), line), &e); err != nil {
-			t.Fatalf("decode event from %s: %v", line, err)
+			t.Fatalf("decode an event from line %s: %v", line, err)
 		}
 		out = append(out, e)
 	}

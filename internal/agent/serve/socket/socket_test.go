@@ -101,12 +101,12 @@ func ask(t *testing.T, c *http.Client, method, target, body string, header ...st
 	}
 	res, err := c.Do(req)
 	if err != nil {
-		t.Fatalf("request %s %s failed: %v", method, target, err)
+		t.Fatalf("send request %s %s to the socket: %v", method, target, err)
 	}
 	defer res.Body.Close()
 	text, err := io.ReadAll(res.Body)
 	if err != nil {
-		t.Fatalf("request %s %s failed: %v", method, target, err)
+		t.Fatalf("read the answer to %s %s: %v", method, target, err)
 	}
 	return answer{res.StatusCode, strings.TrimSuffix(string(text), "\n"), res.Header}
 }

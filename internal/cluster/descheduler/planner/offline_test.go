@@ -117,7 +117,7 @@ func TestText(t *testing.T) {
 		"██████████████████░░  90%  ████████░░░░░░░░░░░░  40%",
 	} {
 		if !strings.Contains(text, want) {
-			t.Errorf("output lacks %q:\n%s", want, text)
+			t.Errorf("output does not have %q:\n%s", want, text)
 		}
 	}
 }

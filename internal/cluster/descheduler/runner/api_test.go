@@ -63,7 +63,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodGet:
 		a.list(w, r.URL.Path, last)
 	default:
-		a.t.Errorf("unexpected request: %s %s", r.Method, r.URL)
+		a.t.Errorf("unexpected request to the API server: %s %s", r.Method, r.URL)
 	}
 }
 

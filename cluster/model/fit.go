@@ -160,7 +160,7 @@ const (
 	reasonPort         = "host port is in use by %s"
 	reasonVolume       = "node cannot reach the volume of claim %s"
 	reasonAntiAffinity = "anti-affinity conflicts with %s"
-	reasonAffinity     = "no pod in the topology of the node matches the pod affinity"
+	reasonAffinity     = "no pod matches its pod affinity in the node's topology"
 	reasonTopologyKey  = "node has no topology label %s"
 	reasonMaxSkew      = "maxSkew of topology key %s would be exceeded"
 )

@@ -9,7 +9,8 @@ import (
 	"jettison/stats"
 )
 
-// ReasonEvicted rejects pods under pressure (pkg/kubelet/eviction/eviction_manager.go Reason).
+// ReasonEvicted is the reason of a rejection while the node is under pressure
+// (pkg/kubelet/eviction/eviction_manager.go Reason).
 const ReasonEvicted = "Evicted"
 
 // memoryPressure is the only condition under which pods with requests are admitted.

@@ -55,7 +55,7 @@ func Open(mount string) (*FS, error) {
 	return fs, nil
 }
 
-// OpenTree opens a directory on any file system, for recorded trees.
+// OpenTree opens a directory on any file system. Tests and replays use it to read recorded trees.
 func OpenTree(dir string) (*FS, error) {
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -249,8 +249,8 @@ func (k *remembered[D]) appendDue(asks []statusRequest, state ContainerState, al
 	}})
 }
 
-// recordTimeout records a timeout. After the second timeout of the verbose status the plain one is
-// requested instead: a slow runtime needs seconds for a status that a tenant has made large.
+// recordTimeout records a timeout. After the second timeout of a verbose request, the caller requests
+// the plain status, because a slow runtime needs seconds for a status that a tenant has enlarged.
 func (k *remembered[D]) recordTimeout(now time.Time, verbose bool) {
 	k.notBefore = now.Add(retryAge)
 	if !verbose {

@@ -62,7 +62,7 @@
 //	wait.go            which evictions a threshold waits for
 //	history.go         pods that were evicted or set aside
 //	recovery.go        the outcome of an eviction
-//	breakers.go        the circuit breakers of all thresholds
+//	breakerset.go      the circuit breakers of all thresholds
 //	circuitbreaker.go  the circuit breaker of one threshold
 //	cause.go           which pods cause a pressure
 //	explain.go         whether the growth of pods explains a disk's loss

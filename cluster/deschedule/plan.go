@@ -31,8 +31,8 @@ type planner struct {
 	perNamespace map[string]uint
 	// time of the last eviction of a pod of the owner
 	perOwner map[owner]time.Time
-	// pods by owner, minus those the plan evicts without replacement; nil: no evictor needs the
-	// counts
+	// number of pods per owner, without the pods that the plan evicts and that no owner replaces;
+	// nil: no evictor needs these numbers
 	replicas map[owner]uint
 	// a limit or a pause kept a pod: a later plan may evict more
 	capped bool

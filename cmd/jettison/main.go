@@ -115,8 +115,9 @@ systems and computes the kubelet's eviction signals. When a signal crosses its t
 evicts the pod that a kubelet would evict: immediately for memory and tasks; for disks only if
 garbage collection did not free enough.
 
-By default the agent acts on memory, disks and inodes. It acts on swap, tasks and pressure only if a
-threshold is configured. Alongside a kubelet it leaves disks to the kubelet.
+By default the agent responds to shortages of memory, disk space and inodes. It responds to swap,
+tasks and pressure only if a threshold is configured. On a node with a kubelet, the kubelet handles
+disk shortages.
 
 Exit codes: 0 done; 1 failed; 2 bad usage or configuration; 3 pod rejected (admit). An error is one
 line on stderr, in JSON with --log-format json.`,

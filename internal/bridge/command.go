@@ -58,7 +58,7 @@ be unreachable, also at the start. The bridge retries and then writes all pendin
 	f.StringVar(&o.LeaseNamespace, "lease-namespace", kube.DefaultLeaseNamespace,
 		"namespace of load Lease; empty: off")
 	f.DurationVar(&o.TransitionPeriod, "transition-period", 5*time.Minute,
-		"evictionPressureTransitionPeriod of the kubelet")
+		"time until a pressure condition is cleared; as the kubelet's evictionPressureTransitionPeriod")
 	log.Add(f)
 	return cmd
 }

@@ -11,7 +11,8 @@ import (
 	"jettison/stats"
 )
 
-// Node is the node's data that only the configuration changes. The zero value knows nothing.
+// Node has the data of the node that changes only with the configuration. In the zero value all of
+// it is unknown.
 type Node struct {
 	Name       string            // empty: unknown
 	Arch       string            // in Go's notation (GOARCH)

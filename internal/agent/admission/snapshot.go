@@ -20,7 +20,7 @@ import (
 // publication.
 type Snapshot struct {
 	Node admit.NodeState // its pods are in no order
-	// Observe: the gate refuses no pod, because of a kubelet on this node or a dry run.
+	// Observe: the gate admits every pod, because a kubelet runs on this node or because of a dry run.
 	Observe   bool
 	self      string // the cgroup of this process; empty: unknown
 	runtime   read.Index

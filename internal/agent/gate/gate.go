@@ -2,9 +2,9 @@
 // pods during their hold-off. A kubelet that does not know of an eviction starts the pod's
 // containers again; without the gate they would be back within seconds.
 //
-//	gate.go     Gate: the runtime's plugin, for the loop
-//	holdoff.go  HoldOffs: evicted pods and the ends of their hold-offs
-//	owner.go    Owner: the controller that brings a pod back under another UID
+//	gate.go            Gate: the runtime's plugin, for the loop
+//	restartholdoff.go  HoldOffs: evicted pods and the ends of their hold-offs
+//	owner.go           Owner: the controller that brings a pod back under another UID
 //
 // The plugin answers from memory: the runtime waits for its plugins and must never wait for the
 // loop.

@@ -1,77 +1,86 @@
-// Package pace computes when the next cheap look at the node is due: before the headroom above the
-// nearest threshold can be exhausted.
-//
-//	pace.go   one signal: its headroom and how fast that recently fell
-//	due.go    Pacer: signals that may be exhausted within a second, and events that speed up looks
-//	trend.go  the rate over longer times, for actions that take longer than a look
-//	fill.go   how fast the processes of this machine can fill memory
-//
-// The assumed rate is the fill rate measured at start (at least 3 GiB/s per core), or the recently
-// observed rate if that is greater. So a look finds a process that allocates as fast as the machine
-// permits in time, and a calm node is read once a second.
 package pace
 
 import (
 	"math"
 	"time"
 
-	"jettison/stats"
+	"jettison/eviction"
 )
 
-// Bounds of the interval between two cheap looks.
+// forkFloor is the lower bound of the number of tasks that one core can create in a second.
+const forkFloor = 10_000
+
+// Intervals between two cheap looks while tasks stall. eviction.Ready gives the interval for
+// evictions.
 const (
-	MinInterval = 2 * time.Millisecond
-	maxInterval = time.Second
+	pollPressed = 20 * time.Millisecond  // memory may be short
+	pollStalled = 200 * time.Millisecond // memory is plentiful: tasks stall at their own limits
 )
 
-// slopeHalfLife is the half-life of an observed slope.
-const slopeHalfLife = time.Second
+// StallWindow is the window of the pressure triggers, and the time for which looks stay fast after
+// one fired.
+const StallWindow = time.Second
 
-// pace computes when the next cheap look for one signal is due.
-type pace struct {
-	floor    float64 // bytes, or tasks, per second that this machine can use up
-	slope    float64 // the recently observed rate
-	last     stats.Observation
-	lastFall time.Time // when the signal last fell faster than a hundredth of the floor
+// Pacer computes when the next cheap look is due. It belongs to the loop.
+type Pacer struct {
+	paces   [len(eviction.Quick)]pace // of the signals that may be exhausted in less than a second
+	trends  [len(eviction.Quick)]trend
+	pressed time.Time // when a pressure trigger last fired
+	fill    float64
 }
 
-// A signal that did not fall for quietAfter is read at most once per pollQuiet, however near its
-// threshold is.
-const (
-	quietAfter = 5 * time.Second
-	pollQuiet  = 10 * time.Millisecond
-)
+// minFillPerCore is the lower bound of a core's fill rate in bytes a second. Without it looks could
+// come late, because the measurement was disturbed or throttled, or because the host of a virtual
+// machine first had to find the memory.
+const minFillPerCore = 3 << 30
 
-// observe records an observation.
-func (p *pace) observe(o stats.Observation) {
-	if !o.OK {
-		return
-	}
-	if span := o.Time.Sub(p.last.Time); p.last.OK && span > 0 {
-		p.slope *= math.Exp2(-span.Seconds() / slopeHalfLife.Seconds())
-		if fell := float64(p.last.Value) - float64(o.Value); fell > 0 {
-			p.slope = max(p.slope, fell/span.Seconds())
-			if fell/span.Seconds() > p.floor/100 {
-				p.lastFall = o.Time
-			}
-		}
-	}
-	p.last = o
+// New creates a Pacer for a machine on which all processes together fill the given bytes per
+// second; see MeasureFill.
+func New(fill float64, cores int) *Pacer {
+	p := &Pacer{fill: fill}
+	floor := max(fill, minFillPerCore*float64(cores))
+	p.paces[0].floor, p.paces[1].floor, p.paces[2].floor = floor, floor, forkFloor*float64(cores)
+	return p
 }
 
-// next returns the time until the next look for a headroom above the nearest threshold.
-func (p *pace) next(headroom uint64) time.Duration {
-	rate := max(p.floor, p.slope)
-	if !(rate > 0) {
-		return MinInterval
+// Fill returns the fill rate given to New, in bytes a second.
+func (p *Pacer) Fill() float64 { return p.fill }
+
+// Trend returns the recent rate at which the i-th signal of eviction.Quick fell, in its unit per
+// second. The rate covers at least half a second, or the last large fall.
+func (p *Pacer) Trend(i int) float64 { return p.trends[i].perSecond() }
+
+// Observe records the manager's latest observations.
+func (p *Pacer) Observe(r *eviction.Ready) {
+	for i := range p.paces {
+		p.paces[i].observe(r.Headroom[i].Observed)
+		p.trends[i].observe(r.Headroom[i].Observed)
 	}
-	seconds := float64(headroom) / rate
-	if seconds >= maxInterval.Seconds() {
-		return maxInterval
-	}
-	due := max(MinInterval, time.Duration(seconds*float64(time.Second)))
-	if p.last.Time.Sub(p.lastFall) > quietAfter { // a node may stay just above a threshold for long
-		due = max(due, pollQuiet)
-	}
-	return due
 }
+
+// OnPressure records that a pressure trigger fired: a shortage that the headroom does not show.
+func (p *Pacer) OnPressure(now time.Time) { p.pressed = now }
+
+// Due returns the time until the next cheap look.
+func (p *Pacer) Due(now time.Time, r *eviction.Ready) time.Duration {
+	due := r.Within
+	for i := range p.paces {
+		due = min(due, p.paces[i].next(r.Headroom[i].Left))
+	}
+	return min(due, p.stalled(now, r.Near >= eviction.Enough))
+}
+
+// stalled returns the time until the next look while tasks stall.
+func (p *Pacer) stalled(now time.Time, near bool) time.Duration {
+	switch {
+	case now.Sub(p.pressed) >= StallWindow:
+		return math.MaxInt64
+	case near:
+		return pollPressed
+	}
+	return pollStalled
+}
+
+// WaitAfter returns how long a wake must wait for its look. It keeps looks at least MinInterval
+// apart, however many wakes occur.
+func WaitAfter(now, lastLook time.Time) time.Duration { return MinInterval - now.Sub(lastLook) }

@@ -164,7 +164,7 @@ func (d *Deliverer) postponeDenied(e *entry, request string, err error) {
 	})
 }
 
-// postponeFailed delays an entry after a server error, which may concern this pod only.
+// postponeFailed delays an entry after a server error, because the error may affect only this pod.
 func (d *Deliverer) postponeFailed(e *entry, request string, err error) {
 	retryAfter, _ := kube.RetryAfter(err)
 	maxDelay := maxBackoff

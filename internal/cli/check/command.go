@@ -28,8 +28,8 @@ func Command(stdout *terminal.Screen, stderr io.Writer) *cobra.Command {
   - the number of pods of unknown priority, and what to do about them. The count comes from the
     agent; without an agent, from annotations and static manifests
 
-Exit code 1: something that jettison run needs is missing, or a step of the kill ladder is refused;
-the line on stderr names it.`,
+Exit code 1: a requirement of "jettison run" is not met, or the kernel refuses a step of the kill
+ladder. The message on stderr names the requirement or the step.`,
 		Example: "  jettison check\n  jettison check --watch 10s\n  jettison check -o json | jq .rivals",
 		Args:    commandline.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {

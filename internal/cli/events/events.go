@@ -104,7 +104,7 @@ const maxValue = 120
 // quoter escapes a value for quotation marks.
 var quoter = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
-// fieldsText formats an event's fields like the log, sorted by key.
+// fieldsText formats an event's fields in the format of the log, sorted by key.
 func fieldsText(fields map[string]any, whole bool) string {
 	var b strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(fields)) {

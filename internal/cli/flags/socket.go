@@ -55,7 +55,8 @@ func (s *Socket) Candidates(ctx context.Context) (sockets []string, configErr, e
 	return append([]string{c.Socket}, recordedSockets(c.Config)...), configErr, nil
 }
 
-// NoSocket returns the error of a command if neither --socket nor the configuration names a socket.
+// NoSocket returns the error that a command reports if neither --socket nor the configuration
+// specifies a socket.
 func NoSocket(command string) error {
 	return fmt.Errorf("%s: socket is empty in the configuration, so the agent cannot be queried: "+
 		"name a socket with --socket", command)

@@ -28,11 +28,12 @@ func Command(stdout *terminal.Screen) *cobra.Command {
 		Use:   "health",
 		Short: "Check whether the agent is alive, for probes",
 		Long: `health checks whether the agent on this node is alive (/healthz), or with --ready whether it watches
-the node now (/readyz), and prints ok or the reason. It serves exec probes of containers without a
-shell. For the health of the node use jettison status.
+the node now (/readyz), and prints ok or the reason. Use health for exec probes of containers
+without a shell. For the state of the node, use "jettison status".
 
-An invalid configuration file does not fail the check while the agent runs. If the field socket has
-changed since the agent started, health finds the agent's socket through stateDir (socket.path).
+While the agent runs, an invalid configuration file does not make the check fail. If the field
+socket has changed since the agent started, health finds the agent's socket in the file socket.path
+of stateDir.
 
 Exit codes: 0 alive, or ready; 1 not, or no answer within --limit; 2 no answer, and the
 configuration is invalid.`,

@@ -21,7 +21,8 @@ const (
 	headerTimeout   = 5 * time.Second
 	responseTimeout = 60 * time.Second
 	shutdownTimeout = 2 * time.Second
-	// loopTimeout is the longest iteration of a healthy loop, which runs at least every maxSleep.
+	// loopTimeout is the maximum time without an iteration of a healthy loop, which runs at least
+	// every maxSleep.
 	loopTimeout = 60 * time.Second
 )
 

@@ -199,7 +199,7 @@ func (p *Part) logChanges(r *Result) {
 			//log: Leftovers on the node belong to no pod that the agent knows. The agent does not remove
 			//  them. The key left lists each with the reason.
 			//do: Remove them by hand if they are not needed.
-			p.o.Log.Info("leftovers of unknown pods kept", api.EventGarbage.Attr(), "left", left)
+			p.o.Log.Info("keeping leftovers of unknown pods", api.EventGarbage.Attr(), "left", left)
 		}},
 		{"observed", observed, func() {
 			//log: A pass has planned removals, but may not remove garbage on this node: a kubelet collects

@@ -79,7 +79,8 @@ func (r *Result) Count(o Outcome) (n int) {
 	return n
 }
 
-// Predicted returns the bytes that the removals should have freed, as far as predicted.
+// Predicted returns the bytes that the removals were predicted to free. Removals without a
+// prediction do not count.
 func (r *Result) Predicted() (sum uint64) {
 	for i := range r.Done {
 		if d := &r.Done[i]; d.Outcome == Removed {

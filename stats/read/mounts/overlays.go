@@ -18,7 +18,8 @@ import (
 	"jettison/seqfile"
 )
 
-// Every is the time for which a reading of the host's mounts is reused.
+// Every is the minimum time between two reads of the host's mounts.
+// Callers reuse the last result meanwhile.
 const Every = 3 * time.Second
 
 // maxMounts is the maximum size of a mountinfo file in bytes. UpperDirs rejects a larger file;

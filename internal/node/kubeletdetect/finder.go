@@ -1,13 +1,13 @@
 // Package kubeletdetect detects whether a kubelet runs on this node. With a kubelet, the agent
 // leaves garbage collection, disks and admission to it (docs/start/configure.md).
 //
-//	kubeletdetect.go  Finder: searches the processes for a kubelet
-//	process.go        FindProcess: the kubelet's command line and directories
-//	owner.go          distinguishes processes of the node from those of pods and users
-//	presence.go       Presence: counts a kubelet as present until it is absent for a while
-//	listen.go         listeners on a kubelet's ports
-//	diag.go           listeners of a port, by the kernel's socket diagnosis
-//	watch.go          Watch: the last result, for a loop that must not wait
+//	finder.go    Finder: searches the processes for a kubelet
+//	process.go   FindProcess: the kubelet's command line and directories
+//	owner.go     distinguishes processes of the node from those of pods and users
+//	presence.go  Presence: counts a kubelet as present until it is absent for a while
+//	listen.go    listeners on a kubelet's ports
+//	diag.go      listeners of a port, by the kernel's socket diagnosis
+//	watch.go     Watch: the last result, for a loop that must not wait
 package kubeletdetect
 
 import (

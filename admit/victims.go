@@ -23,8 +23,8 @@ func compareNames(a, b v1.ResourceName) int {
 }
 
 // choose returns victims that meet the needs (pkg/kubelet/preemption/preemption.go
-// getPodsToPreempt): as few Guaranteed pods as suffice together with all others, then as few
-// Burstable pods as suffice together with the chosen Guaranteed pods and all BestEffort pods, then
+// getPodsToPreempt), greedily: few Guaranteed pods that suffice together with all others, then few
+// Burstable pods that suffice together with the chosen Guaranteed pods and all BestEffort pods, then
 // BestEffort pods for the rest. If all pods together do not suffice, it returns no victims and the
 // missing amounts.
 func choose(needs []Need, bestEffort, burstable, guaranteed []*Held) (victims []*Held,

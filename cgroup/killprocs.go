@@ -61,8 +61,9 @@ func NewProcKiller() *ProcKiller {
 // kernel/fork.c copy_process: the last check for signals is before cgroup_post_fork). Call Kill
 // again until the group is empty.
 //
-// limit bounds a call: after os.ErrDeadlineExceeded some processes may be alive. Kill never signals
-// the agent's own process.
+// limit is the timeout of a call, except for its freeze and thaw, which may wait for a kernel lock
+// (set Unfrozen to avoid them). After os.ErrDeadlineExceeded some processes may be alive. Kill never
+// signals the agent's own process.
 func (k *ProcKiller) Kill(g *Group, limit time.Duration) (n int, err error) {
 	k.deadline, k.err, k.foreign = time.Now().Add(limit), nil, false
 	clear(k.signalledBefore)

@@ -90,8 +90,9 @@ func NewWatcher() (*Watcher, error) {
 		reported: map[string]bool{}, waitDone: make(chan struct{})}, nil
 }
 
-// Wait waits for events until Close, and returns an error only if a system call fails. It runs on a
-// thread of its own, with raised priority if allowed. Call it once.
+// Wait waits for events until Close. It returns an error if a system call fails, and os.ErrClosed
+// after Close or if it is called a second time. It runs on a separate thread, with raised priority
+// if allowed.
 func (w *Watcher) Wait() error {
 	w.mu.Lock()
 	if w.closed || w.running {

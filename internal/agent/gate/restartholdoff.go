@@ -16,7 +16,7 @@ import (
 const (
 	firstHold     = 10 * time.Second
 	maxHold       = 5 * time.Minute
-	extension     = 5 * time.Second // extension at each look while the pressure lasts
+	extension     = 5 * time.Second // rest to which a hold-off is extended while the pressure lasts
 	forgetAfter   = time.Hour       // time after its last eviction when a pod starts at firstHold again
 	maxRemembered = 1000            // remembered pods
 	// tearDownPeriod is the hold-off of a pod that is marked as evicted at the API server. The kubelet

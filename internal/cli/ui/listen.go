@@ -10,8 +10,8 @@ import (
 // DefaultListen is the default address of the page.
 const DefaultListen = "127.0.0.1:5388"
 
-// ParseListen checks an address: 127.0.0.1 or ::1 and a port, 0 for any free port. It rejects all
-// other addresses, because requests may name only these.
+// ParseListen returns the normalized form of an address: localhost, 127.0.0.1 or ::1, and a port; 0
+// means any free port. It rejects other addresses, because requests may name only these.
 func ParseListen(address string) (string, error) {
 	host, number, err := net.SplitHostPort(address)
 	if err != nil {

@@ -112,7 +112,8 @@ func (l *Leader) setHolder(holder string) {
 }
 
 // Run takes part in the election until its context ends, and calls work for each term of
-// leadership. The context of work ends with the term. work must return immediately then, and all
+// leadership. The context of work ends with the term. work must not return earlier, because the
+// replica would keep the Lease. It must return immediately then, and all
 // its requests must end within LeaseDuration-RenewDeadline. Run releases the Lease after work has
 // returned.
 func (l *Leader) Run(ctx context.Context, work func(context.Context)) error {

@@ -230,8 +230,8 @@ func (c *Collector) Missing() []string { return c.store.missing }
 // for less than PodGoneAfter. first is the time when the first of them counts as gone.
 func (c *Collector) Waiting() (pods int, first time.Time) { return c.quiet.waiting, c.quiet.next }
 
-// PhaseOf returns the phase of a pod object, for Known. For a pod evicted by the agent itself,
-// the agent's own record takes precedence.
+// PhaseOf returns the phase of a pod object, for Known. For a pod that the agent evicted, the caller
+// uses the agent's record instead.
 func PhaseOf(p *v1.Pod) reclaim.Phase {
 	switch over := p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed; {
 	// kubelet pkg/kubelet/eviction/helpers.go PodIsEvicted

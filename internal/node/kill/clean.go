@@ -19,9 +19,10 @@ const (
 // Clean has the runtime stop the victim's sandboxes and returns when the runtime reports none of
 // their containers running. After a kill from outside, a runtime may report success while it still
 // lists a running container (containerd 2.4), or be unavailable. Clean retries with backoff until
-// the cleanup succeeds or ctx ends. It calls slow once, with the last error, after cleanSlow.
+// the cleanup succeeds or ctx ends. It calls slow once, with the last error, after 5 minutes.
 //
-// If the kernel did not kill the victim, Clean does: it stops the containers in parallel without a
+// If the kernel did not kill the victim, Clean does, unless the ladder lacks ByRuntime: then it fails
+// immediately. It stops the containers in parallel without a
 // grace period, because runtimes stop the containers of a sandbox one after another (containerd) or
 // gracefully (CRI-O).
 func (v *Victim) Clean(ctx context.Context, r Runtime, slow func(error)) error {

@@ -9,8 +9,9 @@ import (
 )
 
 // Kill sends SIGKILL to every process of the victim, through cgroup.kill or, where the kernel lacks
-// or refuses that, process by process. A victim that is already dead is no error. An error means
-// that a process may still live; Clean then has the runtime kill it.
+// or refuses that, process by process. A victim that is already dead is no error. nil means
+// killed, or pending in the kernel (Struck). An error means that a process may still live; Clean then
+// has the runtime kill it.
 //
 // With a Killer, its threads kill and Kill does not wait for kernel locks: after 20 ms a blocked
 // write continues while the processes are killed one by one, and after another 20 ms Kill returns.

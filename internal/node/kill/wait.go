@@ -21,7 +21,8 @@ const (
 // pending kill with backoff, because a process killed in the middle of a fork may complete it, and
 // a process may be moved into the cgroup. If the wait itself fails (out of descriptors), WaitEmpty
 // records a step and retries. It returns os.ErrDeadlineExceeded if the cgroup is not known to be
-// empty after limit, and ErrNotKilled if a pending kill failed.
+// empty after limit, and ErrNotKilled if a pending kill failed. Without a known cgroup it returns nil
+// immediately although the pod may live: Clean kills it then.
 func (v *Victim) WaitEmpty(ctx context.Context, limit time.Duration) error {
 	if !v.group.known {
 		return nil // Clean kills it

@@ -69,7 +69,7 @@ type Presence struct {
 	looked time.Duration // time of the last search, since the boot
 	absent time.Duration // time without a kubelet
 	kept   presenceState // content of the file; zero: no file
-	tried  bool          // Save ran after the last change
+	tried  bool          // Save ran after the last Look
 	failed error         // error of the last write
 }
 

@@ -77,6 +77,8 @@ func TestDeschedule(t *testing.T) {
 		{[]string{"migrate", "--policy", "-"}, "apiVersion: descheduler/v1alpha1\nkind: DeschedulerPolicy\nstrategies:\n  RemoveDuplicates: {enabled: true}\n",
 			exitOK, "balance:\n      enabled:\n      - RemoveDuplicates\n", ""},
 		{[]string{"migrate"}, "", exitUsage, "", "--policy is required"},
+		{[]string{"--policy-config-file", "x", "--dry-run"}, "", exitUsage, "", "unknown flag: --policy-config-file"},
+		{[]string{"--v", "4"}, "", exitUsage, "", "unknown flag: --v"},
 		{[]string{"migrat", "--policy", "x"}, "", exitUsage, "", `unknown command "deschedule migrat": did you mean "migrate"?`},
 	} {
 		var stdout, stderr bytes.Buffer

@@ -39,7 +39,11 @@ func UnknownCommand(root *cobra.Command, args []string) error {
 	for i := 0; i < len(rest); i++ {
 		word := rest[i]
 		if len(word) > 0 && word[0] == '-' {
-			if takesValue(found, word) {
+			known, value := flagOf(found, word)
+			if !known {
+				return nil // cobra reports the flag; the next word may be its value
+			}
+			if value {
 				i++
 			}
 			continue
@@ -51,14 +55,18 @@ func UnknownCommand(root *cobra.Command, args []string) error {
 	return nil
 }
 
-// takesValue reports whether the word after a flag is its value.
-func takesValue(cmd *cobra.Command, word string) bool {
-	name := strings.TrimLeft(word, "-")
+// flagOf reports whether the command has a flag, and whether the next word is the flag's value. It
+// does not know joined short flags (-ojson), and accepts them.
+func flagOf(cmd *cobra.Command, word string) (known, value bool) {
+	name, _, joined := strings.Cut(strings.TrimLeft(word, "-"), "=")
+	if name == "" || len(name) > 1 && word[1] != '-' {
+		return true, false
+	}
 	f := cmd.Flag(name)
 	if f == nil && len(name) == 1 {
 		f = cmd.Flags().ShorthandLookup(name)
 	}
-	return f != nil && f.NoOptDefVal == ""
+	return f != nil, f != nil && !joined && f.NoOptDefVal == ""
 }
 
 // suggestion returns a question for the subcommand with the name most like word.

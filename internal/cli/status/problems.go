@@ -28,7 +28,7 @@ type Problem struct {
 func (r *Report) findProblems(agentErr, nodeErr error) {
 	add := func(what, do string) { r.Problems = append(r.Problems, Problem{What: what, Do: do}) }
 	if agentErr != nil {
-		what := "the agent does not answer, no pod is evicted on this node: "
+		what := "the agent does not answer, jettison evicts no pod on this node: "
 		if !notListening(agentErr) {
 			what = "the state of the agent is unknown: "
 		}

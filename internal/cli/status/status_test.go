@@ -169,7 +169,7 @@ func TestWithoutAnAgent(t *testing.T) {
 // The report claims that no pod is evicted only if nothing listens on the socket: an agent that denies access or is slow still evicts.
 func TestNoEvictionsClaimedOnlyWithoutListener(t *testing.T) {
 	wrap := func(err error) error { return fmt.Errorf("ask the agent: %w", err) }
-	const none, unknown = "no pod is evicted on this node", "the state of the agent is unknown"
+	const none, unknown = "jettison evicts no pod on this node", "the state of the agent is unknown"
 	for name, c := range map[string]struct {
 		down       error
 		what, do   string

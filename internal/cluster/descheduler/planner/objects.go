@@ -271,7 +271,7 @@ func (o *objects) complete() error {
 	o.Evicted = PastEvictions(o.Pods)
 	if len(o.Nodes) == 0 {
 		return errors.New("objects: no Node found: want the output of \"kubectl get " +
-			"nodes,pods,namespaces,pdb,pc,pvc -A -o json\"")
+			"nodes,pods,namespaces,pdb,pc,pv,pvc -A -o json\"")
 	}
 	return nil
 }

@@ -253,3 +253,20 @@ func TestJourneys(t *testing.T) {
 		}
 	}
 }
+
+// The steps of each journey exist in this tree: a renamed function must be renamed in its journey.
+func TestJourneysFollowTheCode(t *testing.T) {
+	read, err := readTree("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := journeyRows(read, os.DirFS("journeys"))
+	if err != nil || len(rows) != 3 {
+		t.Fatalf("read %d journeys, error %v, want 3 and no error", len(rows), err)
+	}
+	for _, r := range rows {
+		if strings.Contains(r.figure, "not found") {
+			t.Errorf("%s = %s, want figures", r.what, r.figure)
+		}
+	}
+}

@@ -232,7 +232,7 @@ func (s *publisher) logBreaker(log *logthrottle.Logger, d *eviction.Decision) {
 	case d.BreakerOpen:
 		s.breakerReason = d.Reason
 	case s.breakerReason != "" && len(d.Evictions) > 0:
-		//log: The agent evicts pods for the threshold again.
+		//log: The agent evicts pods again. The next line about an eviction names the threshold.
 		log.Info("circuit breaker closed", api.EventCondition.Attr())
 		s.breakerReason = ""
 	}

@@ -44,7 +44,8 @@ func (v *Evictions) OnEvent(now time.Time, e Event) {
 		if e.err != nil {
 			//log: The pod is dead, but the runtime failed to remove its sandbox. The resources of the pod's
 			//  processes are free.
-			//do: Check the container runtime: see the key error and the runtime's log.
+			//do: Check the runtime's log. When the runtime works again, remove the sandbox: crictl stopp ID,
+			//  then crictl rmp ID.
 			v.o.Log.Error("runtime did not clean up evicted pod", api.EventEviction.Attr(),
 				"pod", v.name(u),
 				"error", e.err)

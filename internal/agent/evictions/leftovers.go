@@ -52,7 +52,7 @@ func (c *carrier) unmountVolumes(ctx context.Context, v *kill.Victim) {
 	case err != nil:
 		//log: Volumes in memory (tmpfs, such as an emptyDir with medium Memory) of a dead pod could not
 		//  be unmounted.
-		//do: See the key error. Unmount them by hand to free their memory.
+		//do: To free their memory, unmount the path in the key error: umount PATH.
 		c.log.Error("unmount of pod memory volumes failed", append(fieldsOf(v, "bytes", bytes),
 			api.EventEviction.Attr(),
 			"error", err)...)

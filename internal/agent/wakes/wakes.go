@@ -80,7 +80,8 @@ func (w *Wakes) Start() (stop func()) {
 	kernel, err := cgroup.NewWatcher()
 	if err != nil {
 		//log: The agent cannot watch kernel events. It polls memory on its own schedule.
-		//do: See the key error; usually the limit of open files or of epoll watches.
+		//do: If the key error names a limit, raise LimitNOFILE of the agent's unit, or the sysctl
+		//  fs.epoll.max_user_watches.
 		w.o.Log.Warn("kernel wakes unavailable, polling", api.EventSource.Attr(),
 			"error", err)
 		return func() {}
@@ -141,7 +142,8 @@ func (w *Wakes) OnWake(now time.Time) (out Result) {
 		for _, err := range w.watcher.Refusals() {
 			//log: The kernel refused to watch a file or cgroup. Its events do not wake the agent, which
 			//  polls instead.
-			//do: See the key error; usually the limit of open files or of epoll watches.
+			//do: If the key error names a limit, raise LimitNOFILE of the agent's unit, or the sysctl
+			//  fs.epoll.max_user_watches.
 			w.o.Log.Warn("kernel watch refused", api.EventSource.Attr(), "error", err)
 		}
 	}
@@ -233,7 +235,8 @@ func (w *Wakes) watch(key, cgroupPath string, what cgroup.Watch) (added bool) {
 	if _, err := w.watcher.Add(key, g, what); err != nil && !errors.Is(err, cgroup.ErrVanished) {
 		w.o.Log.Repeat("watch "+cgroupPath, func() {
 			//log: Events of this cgroup do not wake the agent, which polls instead.
-			//do: See the key error.
+			//do: If the key error names a limit, raise LimitNOFILE of the agent's unit, or the sysctl
+			//  fs.epoll.max_user_watches.
 			w.o.Log.Warn("cgroup watch failed", api.EventSource.Attr(), "cgroup", path.Join("/", cgroupPath),
 				"error", err)
 		})

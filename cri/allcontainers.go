@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// Sandboxes calls each with every sandbox as it is received, without details from a status. If the
+// Sandboxes calls each with every sandbox that it receives, without details from a status. If the
 // whole list exceeds one answer, sandboxes are listed in parts (see sandboxesInParts), and left
 // describes the missing ones. known holds the IDs of sandboxes listed earlier.
 func (c *Client) Sandboxes(ctx context.Context, known []string,
@@ -46,7 +46,7 @@ type ContainerCallbacks struct {
 // listRounds limits how often sandboxes are listed again because new ones appeared.
 const listRounds = 10
 
-// AllContainers calls to.Container with each container of all sandboxes as it is received. If the
+// AllContainers calls to.Container with each container of all sandboxes while it receives them. If the
 // whole list exceeds one answer, it lists the containers of each sandbox with a separate timeout,
 // and those of a large sandbox state by state. Sandboxes may appear meanwhile, so it lists the
 // sandboxes again until all were visited. Ready sandboxes, in which a container may start, are

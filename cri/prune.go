@@ -80,7 +80,7 @@ type pruner struct {
 	from   io.Reader       // data after the chunks; nil: none
 	room   []byte          // buffer for from
 	broken error           // error of from
-	// free chunks as soon as they are read, so that the decoded items can reuse the memory of a large
+	// free each chunk after it was read, so that the decoded items can reuse the memory of a large
 	// list
 	frees bool
 	at    int // bytes read

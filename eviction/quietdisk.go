@@ -113,8 +113,8 @@ func (e *diskExplainer) setQuiet(signal stats.Signal, q quietDisk) {
 }
 
 // recordQuiet stores the state of the quiet disks. It stores nothing for a disk if less than half
-// of the pods are measured. A disk that became short meanwhile gets its look as soon as it is quiet
-// again.
+// of the pods are measured. The look at a disk that became short meanwhile follows when the disk
+// is quiet again.
 func (e *diskExplainer) recordQuiet(now time.Time, in Input, ws *watchlist) {
 	if !e.quietLookDue || in.MemoryOnly || in.Measuring || in.ObserveDisks {
 		return

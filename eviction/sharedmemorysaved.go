@@ -46,7 +46,7 @@ func (p *sharedPool) save() *SavedPool {
 }
 
 // resumeShmem restores the expected shared memory. It runs after the evictions were restored,
-// because none is expected of dropped evictions.
+// because dropped evictions return no shared memory.
 func (es *evictions) resumeShmem(saved *SavedPool, drop func(string, ...any)) {
 	switch {
 	case saved == nil:

@@ -102,7 +102,7 @@ func (ws *watchlist) disksNear() bool {
 	return false
 }
 
-// calmKinds returns the kinds for which all thresholds are observed and none is met. All are
+// calmKinds returns the kinds for which all thresholds are observed and not met. All are
 // needed, because thresholds may have different windows and shares.
 func (ws *watchlist) calmKinds() (calm [kinds]bool) {
 	for i := range ws.all {

@@ -125,7 +125,7 @@ func Run(ctx context.Context, o Options) error {
 	l.admission(time.Now()) // before the runtime asks the gate
 	b.onClose(l.gate.Start(ctx))
 	b.onClose(cancel)
-	b.mendKills(l)
+	b.restoreKills(l)
 	b.resume(ctx, l, time.Now())
 	if o.Find != nil {
 		b.onCloseErr(l.upkeep.reload.Start(reload.Options{Find: o.Find, Signals: o.Hangup}))

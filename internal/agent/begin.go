@@ -85,9 +85,9 @@ func (b *builder) protect(l *loop) {
 	l.upkeep.own = o
 }
 
-// mendKills restores settings in pods' cgroups if the previous process crashed in the middle of a
+// restoreKills restores settings in pods' cgroups if the previous process crashed in the middle of a
 // kill. A pod that is still dying is resumed by resume.
-func (b *builder) mendKills(l *loop) {
+func (b *builder) restoreKills(l *loop) {
 	if b.o.DryRun {
 		return
 	}

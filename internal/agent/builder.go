@@ -189,7 +189,7 @@ func (b *builder) build(ctx context.Context, pacer *pace.Pacer) (*loop, error) {
 	}
 	b.openPresence(l)
 	l.upkeep.stats = b.taker
-	l.upkeep.deschedule = nodedescheduler.NewPart(time.Now(), b.log)
+	l.upkeep.deschedule = nodedescheduler.New(time.Now(), b.log)
 	l.upkeep.reload = reload.NewPart(time.Now(), c, b.log)
 	l.upkeep.unknown = priorities.New(priorities.Options{Policy: c.Eviction().Policy,
 		Self: b.s.Reader.Self, Log: b.log})

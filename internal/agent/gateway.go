@@ -39,7 +39,7 @@ func (b *builder) gateway(l *loop) gateway {
 		HeldOff: func(now time.Time, p *v1.Pod) (string, bool) {
 			return g.HeldOff(now, string(p.UID), ownerOf(p))
 		},
-		Promised: preempting.Promised, Preemptor: preempting,
+		Reservations: preempting.Reservations, Preemptor: preempting,
 	}), preempting}
 }
 

@@ -59,7 +59,7 @@ func TestAMembersObjectMakesNoPodLarger(t *testing.T) {
 		t.Fatalf("refusal %q, %d requests for preemption, want one", why, len(l.gate.preempting.Requests()))
 	}
 	l.handleRequest(t.Context())
-	if kept := l.gate.preempting.Promised(time.Now()); len(kept) != 1 || kept[0].Requests["memory"] != 0 || !kept[0].Critical() {
+	if kept := l.gate.preempting.Reservations(time.Now()); len(kept) != 1 || kept[0].Requests["memory"] != 0 || !kept[0].Critical() {
 		t.Errorf("reservations = %+v, want one without a memory request", kept)
 	}
 }

@@ -111,7 +111,7 @@ func TestACriticalPodPreemptsInTheRuntime(t *testing.T) {
 	listing.Sandboxes = append(listing.Sandboxes, *criticalPod("critical"))
 	listing.Sandboxes[len(listing.Sandboxes)-1].Ready = true
 	l.onListed(podlister.Update{Pods: read.NewIndex(listing)})
-	if kept := l.gate.preempting.Promised(time.Now()); len(kept) > 0 {
+	if kept := l.gate.preempting.Reservations(time.Now()); len(kept) > 0 {
 		t.Errorf("reservations after the critical pod runs = %+v, want none", kept)
 	}
 	for _, line := range []string{"preemption started", "preemption succeeded", "preempted for pod kube-system/critical: Node didn't"} {

@@ -242,10 +242,10 @@ func TestAdmittedPodsAreBounded(t *testing.T) {
 	}
 }
 
-// Promised resources are unavailable to all pods except the promise's own.
+// Reserved resources are unavailable to all pods except the pod of the reservation.
 func TestPromises(t *testing.T) {
 	promised := []admit.Held{{UID: "p", Requests: admit.Amounts{v1.ResourceCPU: 800}}}
-	a, part := gate(t, list("1", "1Gi", "10"), Options{Promised: func(time.Time) []admit.Held { return promised }})
+	a, part := gate(t, list("1", "1Gi", "10"), Options{Reservations: func(time.Time) []admit.Held { return promised }})
 	now := time.Now()
 	part.Publish(now, nil, false)
 	for line, in := range map[string]bool{"default/other bu cpu=300m": false, "default/p bu cpu=900m": true} {

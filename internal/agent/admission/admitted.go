@@ -42,7 +42,7 @@ func (l *admittedPods) drop(uid string) {
 	*l = slices.DeleteFunc(*l, func(k reservation) bool { return k.pod.UID == types.UID(uid) })
 }
 
-// reservations returns the node's promises plus the admitted pods. Admitted pods outrank promises,
+// reservations returns the node's reservations plus those of admitted pods, which outrank the others,
 // because they are about to run: no other pod may claim their resources. It drops expired
 // reservations, and those of pods that n contains.
 func (l *admittedPods) reservations(now time.Time, n *admit.NodeState) []admit.Held {

@@ -29,7 +29,7 @@ func gateWithReservation(t *testing.T) (*Admission, *Part, *admitRecorder) {
 	by := &admitRecorder{}
 	held := admit.Held{UID: "first", Namespace: "kube-system", Name: "first", Priority: stats.Some[int32](systemCriticalPriority), Reserved: true}
 	a, part := gate(t, list("10", "10Gi", "1"), Options{
-		Preemptor: by, Promised: func(time.Time) []admit.Held { return []admit.Held{held} },
+		Preemptor: by, Reservations: func(time.Time) []admit.Held { return []admit.Held{held} },
 	})
 	part.Publish(time.Now(), nil, false)
 	return a, part, by

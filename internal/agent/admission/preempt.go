@@ -337,7 +337,7 @@ func (p *Preempting) dropOutranked(now time.Time, pod admit.PodAttributes) {
 }
 
 // Advance finishes each preemption that has no victim left to wait for, and answers its callers.
-// changed: the result of Promised has changed.
+// changed: the result of Reservations has changed.
 func (p *Preempting) Advance(now time.Time) (changed bool) {
 	var left []*preemption
 	for i, m := range p.inProgress {
@@ -373,8 +373,8 @@ func (p *Preempting) preempting(uid types.UID) bool {
 	})
 }
 
-// Promised returns the resources reserved for pods that do not run yet.
-func (p *Preempting) Promised(now time.Time) []admit.Held { return p.promises.Held(now) }
+// Reservations returns the resources reserved for pods that do not run yet.
+func (p *Preempting) Reservations(now time.Time) []admit.Held { return p.promises.Held(now) }
 
 // followRetries replaces an abandoned eviction by a later one of the same pod. An eviction is
 // abandoned when a hard threshold cannot wait for its grace period and the kernel rejects the kill.

@@ -49,11 +49,11 @@ type Options struct {
 	// Ended reports sandboxes that ended, with all containers, after the runtime listed them: they
 	// hold no resources. nil: none did.
 	Ended func(uid, sandbox string) bool
-	// Promised returns the resources reserved for pods that do not run yet. nil: none.
-	Promised  func(now time.Time) []admit.Held
-	Preemptor Preemptor                       // nil: no preemption for critical pods
-	Name      func(stats.PodReference) string // returns the name of a pod for the log
-	Log       *logthrottle.Logger
+	// Reservations returns the resources reserved for pods that do not run yet. nil: none.
+	Reservations func(now time.Time) []admit.Held
+	Preemptor    Preemptor                       // nil: no preemption for critical pods
+	Name         func(stats.PodReference) string // returns the name of a pod for the log
+	Log          *logthrottle.Logger
 }
 
 // capacityInterval is the time between two reads of the node's capacity: a file system may grow,
@@ -107,7 +107,7 @@ func (p *Part) Reconfigure(policy eviction.Policy, node Node) {
 	p.o.Node, p.heldPods, p.capacity, p.changed = node, nil, nil, true
 }
 
-// Changed makes the next turn of the loop publish a Snapshot, after evictions or promises changed.
+// Changed makes the next turn of the loop publish a Snapshot, after evictions or reservations changed.
 func (p *Part) Changed() { p.changed = true }
 
 // Publish publishes a Snapshot if something changed. The loop calls it each turn; it allocates only
@@ -132,8 +132,8 @@ func (p *Part) Publish(now time.Time, conditions []eviction.Condition, kubelet b
 	}
 	s.Node.Allocatable = p.allocatable
 	s.Node.Pods = p.pods(now)
-	if p.o.Promised != nil {
-		s.Node.Reservations = p.o.Promised(now)
+	if p.o.Reservations != nil {
+		s.Node.Reservations = p.o.Reservations(now)
 	}
 	p.a.snapshot.Store(s)
 }

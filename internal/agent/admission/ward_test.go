@@ -64,7 +64,7 @@ func (w *ward) state(now time.Time) (n admit.NodeState, err error) {
 		}
 		n.Pods = append(n.Pods, h)
 	}
-	n.Reservations = w.Promised(now)
+	n.Reservations = w.Reservations(now)
 	return n, w.stateErr
 }
 
@@ -127,7 +127,7 @@ func (w *ward) checkState(t *testing.T, want api.GateState) {
 }
 
 func (w *ward) reserved() (out []string) {
-	for _, h := range w.Promised(w.now) {
+	for _, h := range w.Reservations(w.now) {
 		out = append(out, string(h.UID))
 	}
 	return out

@@ -22,9 +22,8 @@ const (
 // the cleanup succeeds or ctx ends. It calls slow once, with the last error, after 5 minutes.
 //
 // If the kernel did not kill the victim, Clean does, unless the ladder lacks ByRuntime: then it fails
-// immediately. It stops the containers in parallel without a
-// grace period, because runtimes stop the containers of a sandbox one after another (containerd) or
-// gracefully (CRI-O).
+// immediately. It stops the containers in parallel without a grace period, because runtimes stop the
+// containers of a sandbox one after another (containerd) or gracefully (CRI-O).
 func (v *Victim) Clean(ctx context.Context, r Runtime, slow func(error)) error {
 	if !v.Killed() {
 		if v.ladder != 0 && !v.ladder.has(ByRuntime) && v.WaitEmpty(ctx, 0) != nil {

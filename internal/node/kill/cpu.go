@@ -56,7 +56,7 @@ func (c *raisedCPU) restore(alive bool, steps *stepLog) {
 	var buf [256]byte
 	var err error
 	if c.below && alive {
-		err = restoreAll(c.group, c.before, time.Now().Add(mendLimit), trustedNote, buf[:])
+		err = restoreAll(c.group, c.before, time.Now().Add(restoreLimit), trustedNote, buf[:])
 	} else {
 		err = restoreCPU(c.group, c.before, buf[:])
 	}

@@ -171,7 +171,7 @@ func restoreBelow(top *cgroup.Group, until time.Time, read noteReader, buf []byt
 			return true
 		}
 		if time.Now().After(until) {
-			errs = errors.Join(errs, fmt.Errorf("restore child cgroups: not finished within %v", mendLimit))
+			errs = errors.Join(errs, fmt.Errorf("restore child cgroups: not finished within %v", restoreLimit))
 			return false
 		}
 		err := restoreNoted(g, read, buf)
@@ -200,8 +200,8 @@ func restoreNoted(g *cgroup.Group, read noteReader, buf []byte) error {
 	return restoreCPU(g, before, buf)
 }
 
-// mendLimit bounds Restore, which delays the start of the agent.
-const mendLimit = time.Second
+// restoreLimit bounds Restore, which delays the start of the agent.
+const restoreLimit = time.Second
 
 // Restore restores pod cgroups (paths below the root of fs) after a crash in the middle of a kill: it
 // resets raised CPU limits and thaws frozen processes. A kubelet keeps a pod's cgroup for its next
@@ -210,11 +210,11 @@ const mendLimit = time.Second
 func Restore(fs *cgroup.FS, paths []string) (mended []string, err error) {
 	var errs []error
 	buf := make([]byte, 256)
-	until := time.Now().Add(mendLimit)
+	until := time.Now().Add(restoreLimit)
 	for i, path := range paths {
 		if time.Now().After(until) {
 			errs = append(errs, fmt.Errorf(
-				"restore pod cgroups after a crash: %d not checked within %v", len(paths)-i, mendLimit))
+				"restore pod cgroups after a crash: %d not checked within %v", len(paths)-i, restoreLimit))
 			break
 		}
 		restored, err := mend(fs, path, until, buf)

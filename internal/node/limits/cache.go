@@ -25,7 +25,7 @@ const (
 // above its target. memory.current includes page cache, which grows up to any limit where pods read
 // files. A write to memory.max would reclaim it too, but may kill if reclaim fails; memory.reclaim
 // never kills. Kernels before v5.19 have no memory.reclaim: there the limit stays above usage. If
-// reclaiming all page cache would not suffice, none is reclaimed. Otherwise pods with more other
+// reclaiming all page cache would not suffice, the agent reclaims nothing. Otherwise pods with more other
 // memory would lose their page cache in each pass, without effect.
 func (p *pass) reclaimCache(g *cgroup.Group, now cgroup.Limit, target uint64) error {
 	current, err := g.MemoryCurrent(p.buf[:])

@@ -30,8 +30,8 @@ type Descheduler struct {
 	evictedAt map[string]time.Time // time of the last eviction, by pod UID
 }
 
-// NewPart returns a Descheduler with its first pass due one period after now.
-func NewPart(now time.Time, log *logthrottle.Logger) *Descheduler {
+// New returns a Descheduler with its first pass due one period after now.
+func New(now time.Time, log *logthrottle.Logger) *Descheduler {
 	return &Descheduler{log: log, lastPass: now, evictedAt: map[string]time.Time{}}
 }
 

@@ -58,7 +58,7 @@ func settings() *config.Config {
 
 func part() (*Descheduler, *bytes.Buffer) {
 	var log bytes.Buffer
-	return NewPart(t0.Add(-time.Hour), logthrottle.New(slog.New(slog.NewTextHandler(&log, nil)))), &log
+	return New(t0.Add(-time.Hour), logthrottle.New(slog.New(slog.NewTextHandler(&log, nil)))), &log
 }
 
 func TestPass(t *testing.T) {

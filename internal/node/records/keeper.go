@@ -63,7 +63,7 @@ func StartKeeper(now time.Time, o KeeperOptions) (k *Keeper, state State, runnin
 			//  is the number of records that were lost in the meantime.
 			log.Info("record keeping works again", "what", n.What, "lost", n.Lost)
 		}})
-	if o.Dir != "" && !o.DryRun && (err != nil || writer.Foreign() == nil) {
+	if o.Dir != "" && !o.DryRun && (err != nil || writer.LockedByOther() == nil) {
 		var warnings []error
 		var kept []api.Record
 		state, kept, warnings = Load(o.Dir, now, k.bootID)
@@ -101,7 +101,7 @@ func (k *Keeper) LockedByOther() error {
 	if !k.writes() {
 		return nil
 	}
-	return k.writer.Foreign()
+	return k.writer.LockedByOther()
 }
 
 // RecordDryRun keeps the record of an eviction that a dry run would have begun.

@@ -146,9 +146,9 @@ func Start(o Options) (*Writer, error) {
 	return w, nil
 }
 
-// Foreign returns an error that names the process that had locked the directory at the start; nil:
+// LockedByOther returns an error that names the process that had locked the directory at the start; nil:
 // none.
-func (w *Writer) Foreign() error { return w.foreign }
+func (w *Writer) LockedByOther() error { return w.foreign }
 
 // Begin queues the record of an eviction that has begun, and a line for the kernel log. The Writer
 // owns all memory that the record points to.

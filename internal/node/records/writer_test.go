@@ -359,8 +359,8 @@ func TestTwoAgents(t *testing.T) {
 			t.Fatal(text())
 		}
 		second, said := start(t, Options{Dir: dir, BootID: "b", Retry: time.Millisecond})
-		if first.Foreign() != nil || second.Foreign() == nil {
-			t.Errorf("first locked out: %v, second: %v", first.Foreign(), second.Foreign())
+		if first.LockedByOther() != nil || second.LockedByOther() == nil {
+			t.Errorf("first locked out: %v, second: %v", first.LockedByOther(), second.LockedByOther())
 		}
 		second.Save(State{HoldOffs: []HoldOff{{UID: "second"}}})
 		second.Begin(api.Record{ID: "second", Outcome: api.OutcomeRunning})

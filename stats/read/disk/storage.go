@@ -28,8 +28,8 @@ type storage struct {
 	took    time.Duration
 	turn    time.Duration // the turn's limit
 	cut     bool          // the turn ended before the walk
-	// unannounced: the runtime did not report the pod yet. The pod is measured again as soon as it
-	// does.
+	// unannounced: the runtime did not report the pod yet. The pod is measured again when the
+	// runtime reports it.
 	unannounced  bool
 	logs         map[string]stats.FsUsage // by container
 	allLogs      stats.FsUsage

@@ -28,7 +28,7 @@ const (
 
 // Networks reads the counters of every pod's network namespace. It keeps a socket in each
 // namespace, so that a reading need not change namespaces. A socket keeps its namespace alive, so
-// it is closed as soon as the pod is gone.
+// it is closed when the pod is gone.
 type Networks struct {
 	proc    string
 	handles map[uint64]*netlink.Handle // by inode of the namespace

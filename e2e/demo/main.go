@@ -71,13 +71,13 @@ func (d *demo) print(format string, args ...any) {
 func (d *demo) progress(format string, args ...any) { d.print("  "+format, args...) }
 
 func (d *demo) run(ctx context.Context) error {
-	d.print("booting a throw-away node: a virtual machine with containerd (the first time its parts are built, some minutes)")
+	d.print("booting a throw-away node: a virtual machine with containerd (the first run builds its parts, which takes a few minutes)")
 	n, err := vm.Boot(ctx, vm.Options{Kernel: os.Getenv("JETTISON_KERNEL"), Say: d.progress})
 	if err != nil {
 		return err
 	}
 	defer n.Close()
-	d.print("starting the agent, as its DaemonSet would")
+	d.print("starting the agent in a pod, like its DaemonSet")
 	agent, err := n.StartAgent(ctx, "")
 	if err != nil {
 		return err
@@ -226,7 +226,7 @@ func (d *demo) survivors(ctx context.Context, n *vm.Node, pods []*vm.Pod) error 
 	if err := leaker.WaitDead(ctx); err != nil {
 		return err
 	}
-	d.print("leaker is gone, by the word of the kernel (cgroup.events) and of the runtime (sandbox not ready)")
+	d.print("leaker is gone, according to the kernel (cgroup.events) and the runtime (sandbox not ready)")
 	for _, p := range pods[:len(pods)-1] {
 		if err := p.Check(ctx); err != nil {
 			return err

@@ -51,6 +51,6 @@ func (d *demo) page(ctx context.Context, n *vm.Node) (closePage func(), err erro
 		closePage()
 		return nil, fmt.Errorf("open the page: %s ui printed no address: %w", program, err)
 	}
-	d.print("see it in a browser while it lasts: %s", strings.TrimSpace(address))
+	d.print("open the page in a browser during the demo: %s", strings.TrimSpace(address))
 	return closePage, nil
 }

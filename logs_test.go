@@ -33,6 +33,9 @@ var variableMessages = []string{
 	"cmd/jettison/runcommand.go: text",
 }
 
+// computedKeys are the messages whose keys are computed. Their //log: comments name the keys.
+var computedKeys = []string{"allocatable resources"}
+
 // levels are the methods that write a line to the log, the least severe first.
 var levels = []string{"Debug", "Info", "Warn", "Error"}
 
@@ -368,15 +371,16 @@ func (a *attrs) results(file *ast.File, dir string, fn *ast.FuncDecl, body *ast.
 	})
 }
 
-// passed reads attributes that a call hands to a function: its texts are keys, each with the value after it.
+// passed reads the attributes that a call passes to the variadic parameter of functions.
 func (a *attrs) passed(file *ast.File, dir string, fn *ast.FuncDecl, c *ast.CallExpr, funcs []*ast.FuncDecl) {
-	if len(funcs) == 0 || len(c.Args) < 2 {
-		return
-	}
-	for i, e := range c.Args[:len(c.Args)-1] {
-		if _, ok := text(e); ok {
-			a.list(file, dir, fn, c.Args[i:], false)
-			return
+	for _, f := range funcs {
+		params := f.Type.Params
+		fixed := params.NumFields() - 1
+		if fixed < 0 || len(c.Args) <= fixed {
+			continue
+		}
+		if e, ok := params.List[len(params.List)-1].Type.(*ast.Ellipsis); ok && types.ExprString(e.Elt) == "any" {
+			a.list(file, dir, fn, c.Args[fixed:], c.Ellipsis.IsValid())
 		}
 	}
 }
@@ -460,6 +464,9 @@ func (s *sources) call(file *ast.File, name string, stack []ast.Node, level stri
 	a := &attrs{s: s, keys: map[string]bool{}, visited: map[any]bool{}}
 	a.list(file, dir, fn, args, spread)
 	site.keys, site.kind = slices.Sorted(maps.Keys(a.keys)), cmp.Or(a.kind, "agent")
+	if spread && len(site.keys) == 0 && !slices.Contains(computedKeys, site.message) {
+		s.fault(c, "no key of %s is found", types.ExprString(args[len(args)-1]))
+	}
 	for _, n := range statements(stack) {
 		if text, ok := comment(s.set.Position(n.Pos()).Line); ok {
 			site.comment = text
@@ -735,6 +742,7 @@ func TestLogFaultsAreFound(t *testing.T) {
 		{"log.Log(ctx, level, \"pod listed\")", "the level is not constant"},
 		{"//log: A pod.\n\tx := 1", "does not stand immediately above"},
 		{"//log: A pod.\n\n\tlog.Info(\"pod\")", "does not stand immediately above"},
+		{"log.Info(\"pod listed\", keys...)", "no key of keys"},
 		{"//do: Nothing.\n\tlog.Info(\"pod\")", "//do: without //log:"},
 		{"//log: A pod\n\tlog.Info(\"pod\")", "full stop"},
 		{"//log:\n\tlog.Info(\"pod\")", "without a text"},

@@ -80,7 +80,8 @@ func (b *builder) startLimits(l *loop) {
 	c := b.o.Config
 	capacity := l.capacity()
 	if fields := limits.AllocatableFields(capacity, l.reserved(capacity)); fields != nil {
-		//log: The resources that pods may request in total on this node.
+		//log: The resources that pods may request in total on this node. The keys are the
+		//  resources: cpu, memory, ephemeral-storage and pid.
 		b.log.Info("allocatable resources", fields...)
 	}
 	if b.o.DryRun || !c.WriteAllocatable && !c.MemoryQoS && b.before.left == (limits.Remaining{}) {

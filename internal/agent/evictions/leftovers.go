@@ -122,6 +122,6 @@ func (c *carrier) removeDirs(ctx context.Context, v *kill.Victim, back func() er
 	return freed + volumes.Bytes, errors.Join(logsErr, err)
 }
 
-func fieldsOf(v *kill.Victim, what string, bytes uint64) []any {
-	return []any{"pod", v.Pod.Namespace + "/" + v.Pod.Name, "uid", v.Pod.UID, what, bytes}
+func fieldsOf(v *kill.Victim, more ...any) []any {
+	return append([]any{"pod", v.Pod.Namespace + "/" + v.Pod.Name, "uid", v.Pod.UID}, more...)
 }

@@ -76,12 +76,12 @@ func (d *Deliverer) process(ctx context.Context, s *statusRequest, got response)
 	}
 	if e.write.slow && kube.TimedOut(got.err) {
 		e.write.fail(time.Now(), maxDeniedBackoff, 0)
-		d.report(e, "timeout", act, got.err, func(keys []any) {
+		if keys, first := d.failureKeys(e, "timeout", act, got.err); first {
 			//log: The API server did not answer the write of a pod status in time, but it serves
 			//  reads. The bridge retries with backoff.
 			//do: Check admission webhooks for pods/status.
 			d.o.Log.Warn("pod status write timed out, retrying", keys...)
-		})
+		}
 		return false, nil
 	}
 	return false, got.err
@@ -155,13 +155,13 @@ func (d *Deliverer) recordWritten(e *entry, v verdict.Verdict) {
 // postponeDenied delays an entry until a role or a policy may allow the request.
 func (d *Deliverer) postponeDenied(e *entry, request string, err error) {
 	e.write.fail(time.Now(), maxDeniedBackoff, 0)
-	d.report(e, "denied", request, err, func(keys []any) {
+	if keys, first := d.failureKeys(e, "denied", request, err); first {
 		//log: The API server rejected a request for a pod by a role, an admission policy or
 		//  validation. The bridge retries with backoff.
 		//do: See error. Install the role and the admission policies that belong to this version of
 		//  the bridge.
 		d.o.Log.Error("pod status request denied, retrying", keys...)
-	})
+	}
 }
 
 // postponeFailed delays an entry after a server error, because the error may affect only this pod.
@@ -172,25 +172,24 @@ func (d *Deliverer) postponeFailed(e *entry, request string, err error) {
 		maxDelay = maxDeniedBackoff
 	}
 	e.write.fail(time.Now(), maxDelay, retryAfter)
-	d.report(e, "failed", request, err, func(keys []any) {
+	if keys, first := d.failureKeys(e, "failed", request, err); first {
 		//log: The API server answered a request for a pod with an internal error. The bridge
 		//  retries with backoff.
 		//do: See error. Check the API server and admission webhooks for pods/status.
 		d.o.Log.Warn("pod status request failed, retrying", keys...)
-	})
+	}
 }
 
-// report calls log if the cause or the request differs from the entry's last logged failure.
-// Otherwise it logs at debug level.
-func (d *Deliverer) report(e *entry, cause, request string, err error, log func(keys []any)) {
-	keys := append(d.fields(e), "what", request, "error", err)
-	if e.write.reported == cause+request {
+// failureKeys returns the log keys of a failed request. first is false, and a debug line written, if
+// the entry's last logged failure had the same cause and request.
+func (d *Deliverer) failureKeys(e *entry, cause, request string, err error) (keys []any, first bool) {
+	keys = append(d.fields(e), "what", request, "error", err)
+	if first = e.write.reported != cause+request; !first {
 		//log: A retry failed for the cause that was logged before.
 		d.o.Log.Debug("pod status request failed again", keys...)
-		return
 	}
 	e.write.reported = cause + request
-	log(keys)
+	return keys, first
 }
 
 // fields returns the keys of every log line about an entry.

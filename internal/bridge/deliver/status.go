@@ -130,12 +130,12 @@ func (d *Deliverer) reject(e *entry, err error) error {
 		e.write.retryAfter = e.write.rejectedAt.Add(after)
 		e.write.retryAt = e.write.retryAfter
 	}
-	d.report(e, "rejected", "write", err, func(keys []any) {
+	if keys, first := d.failureKeys(e, "rejected", "write", err); first {
 		//log: A write of a pod status failed while the API server served reads. The bridge retries
 		//  it after the other entries.
 		//do: See error. Check admission webhooks and proxies in front of the API server.
 		d.o.Log.Warn("pod status write rejected, retrying", keys...)
-	})
+	}
 	return rejection{err}
 }
 

@@ -92,8 +92,9 @@ func TestSqueezingDelaysNoKill(t *testing.T) {
 	n.holding(vm.NewPod("sleeper", "512Mi", "", "alloc -size 200Mi"), 200*mib)
 	n.startAgent(config("evictionHard: {memory.available: 100Mi}"))
 	n.fillTo(90 * mib)
-	// Slow enough for a proactive reclaim, then fast.
-	leaker := n.run(vm.NewPod("leaker", "", "", "alloc -rate 20Mi -size 60Mi + alloc -rate 10Mi -size 10Mi + alloc -rate 60Mi -size 2Gi"))
+	// Slow enough for a proactive reclaim, then fast. With a request, because BestEffort pods get CPU
+	// time last: on a slow machine the leak was so slow that the reclaim averted the eviction.
+	leaker := n.run(vm.NewPod("leaker", "1Mi", "", "alloc -rate 20Mi -size 60Mi + alloc -rate 10Mi -size 10Mi + alloc -rate 60Mi -size 2Gi"))
 	stop := n.watch(leaker)
 	n.dies(leaker)
 	seen := stop()

@@ -60,7 +60,8 @@ const transition = 2 * time.Second
 func (n *node) expectConditionCycle(condition string, evicted vm.LogLine) {
 	n.t.Helper()
 	raised, cleared := n.condition(condition, true), n.condition(condition, false)
-	const late = transition / 2 // the agent logs a new condition after the kill, which may take long here
+	// The agent logs a new condition after the kill.
+	late := min(200*time.Millisecond+evicted.Duration("crossedToKill"), transition/2)
 	if raised.Time.After(evicted.Time) || cleared.Time.Sub(raised.Time) < transition-late {
 		n.t.Errorf("condition %s was set at %v and cleared at %v, eviction was at %v", condition, raised.Time, cleared.Time, evicted.Time)
 	}

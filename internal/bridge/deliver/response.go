@@ -180,8 +180,8 @@ func (d *Deliverer) postponeFailed(e *entry, request string, err error) {
 	}
 }
 
-// failureKeys returns the log keys of a failed request. first is false, and a debug line written, if
-// the entry's last logged failure had the same cause and request.
+// failureKeys returns the log keys of a failed request. If the entry's last logged failure had the
+// same cause and request, first is false and failureKeys logs at debug level.
 func (d *Deliverer) failureKeys(e *entry, cause, request string, err error) (keys []any, first bool) {
 	keys = append(d.fields(e), "what", request, "error", err)
 	if first = e.write.reported != cause+request; !first {

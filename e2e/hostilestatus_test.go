@@ -74,7 +74,7 @@ func TestTenHostilePodsOf110FitTheAgentsMemory(t *testing.T) {
 	read := n.serves(dir, "./internal/agent/podlister", "TestServesAHostileNode")
 	var endpoint string
 	n.until("the fake runtime serves", func() (err error) { endpoint, err = read("endpoint"); return err })
-	n.startAgent(config("containerRuntimeEndpoint: %s", endpoint))
+	n.startAgent(config("containerRuntimeEndpoint: %s\nruntimeWait: 2m", endpoint))
 	for _, rounds := range []int{1, 2, 4} {
 		n.until(fmt.Sprintf("the agent has asked for the ten %d times", rounds), func() error {
 			text, err := read("rounds")

@@ -152,7 +152,7 @@ func (v *Evictions) kill(d *eviction.Decision, e *eviction.Eviction) (b strike, 
 	v.o.Gate.StartHoldOff(b.pinned.Time, e.Pod.PodRef.UID)
 	if e.Urgent() {
 		if b.err = b.victim.Kill(); b.err == nil {
-			b.killed = kill.Now()
+			b.killed = b.victim.KilledAt()
 		}
 	}
 	return b, true
@@ -205,7 +205,7 @@ func (v *Evictions) cutGracePeriod(life *eviction.Life, d *eviction.Decision, i 
 	if err := u.victim.Kill(); err != nil {
 		return v.o.Manager.HastenRefused(life)
 	}
-	at := kill.Now()
+	at := u.victim.KilledAt()
 	v.addTexts(d)
 	e = &d.Evictions[i]
 	v.o.Manager.Hasten(at, life, *e, d.Signal)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"jettison/cgroup"
 )
@@ -77,7 +78,17 @@ func (v *Victim) Killed() bool { return v.progress.killed.Load() }
 
 // Struck reports whether the kernel carried out a kill: the write of cgroup.kill returned, or all
 // processes were signalled. A kill that is still pending may end when the agent exits.
-func (v *Victim) Struck() bool { return v.progress.struck.Load() }
+func (v *Victim) Struck() bool { return v.progress.struck.Load() != 0 }
+
+// KilledAt returns when the kernel carried out the kill. The calling thread may get CPU time only
+// much later. While a kill is pending in the kernel, KilledAt returns the current time.
+func (v *Victim) KilledAt() Stamp {
+	at := Now()
+	if struck := time.Duration(v.progress.struck.Load()); struck != 0 {
+		at = Stamp{Time: at.Time.Add(struck - at.Monotonic), Monotonic: struck}
+	}
+	return at
+}
 
 // strike has the Killer's threads kill the victim. It blocks for 2*slowKill at most. A nil error
 // means that the victim was killed, or that the kill is blocked in the kernel; WaitEmpty returns

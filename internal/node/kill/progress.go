@@ -10,10 +10,10 @@ import (
 // progress is the state of a victim's kill. Kill and the threads that carry it out write it, and
 // any goroutine reads it: every field is atomic.
 type progress struct {
-	killed    atomic.Bool // Kill succeeded or is in progress
-	singly    atomic.Bool // processes are killed one by one
-	struck    atomic.Bool // a kill succeeded
-	heldUp    atomic.Bool // the write blocks on a kernel lock
+	killed    atomic.Bool  // Kill succeeded or is in progress
+	singly    atomic.Bool  // processes are killed one by one
+	struck    atomic.Int64 // CLOCK_MONOTONIC in ns when the first kill succeeded; 0: none did
+	heldUp    atomic.Bool  // the write blocks on a kernel lock
 	writeErr  atomic.Pointer[error]
 	singleErr atomic.Pointer[error]
 }
@@ -39,7 +39,7 @@ func (p *progress) singled(err error) { p.record(&p.singleErr, err) }
 // record stores the result of a kill. The caller of Kill may no longer wait for it.
 func (p *progress) record(to *atomic.Pointer[error], err error) {
 	if err == nil {
-		p.struck.Store(true)
+		p.struck.CompareAndSwap(0, int64(monotonic()))
 		return
 	}
 	reason := err // a copy, so that the parameter is not heap-allocated on success
@@ -54,7 +54,7 @@ var ErrNotKilled = errors.New("the kernel refused the kill")
 func (p *progress) failed(ladder Ladder) error {
 	wrote, singled := p.writeErr.Load(), p.singleErr.Load()
 	switch {
-	case p.struck.Load(), ladder.has(CgroupKill) && wrote == nil, ladder.has(Pidfd) && singled == nil,
+	case p.struck.Load() != 0, ladder.has(CgroupKill) && wrote == nil, ladder.has(Pidfd) && singled == nil,
 		singled != nil && errors.Is(*singled, os.ErrDeadlineExceeded): // WaitEmpty repeats the kill
 		return nil
 	}

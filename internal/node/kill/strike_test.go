@@ -147,6 +147,30 @@ func TestKillThatIsHeldUp(t *testing.T) {
 	unblock()
 }
 
+// A kill has the time of its write, whenever the caller gets CPU time again. A pending kill has none yet.
+func TestKilledAtIsTheTimeOfTheWrite(t *testing.T) {
+	f := newTree(t)
+	v, err := newKiller(t, f.fs, "").Pin(f.pod("u", nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(v.Close)
+	if before, at := monotonic(), v.KilledAt(); at.Monotonic < before {
+		t.Errorf("before the kill, KilledAt = %v, want the current time, after %v", at.Monotonic, before)
+	}
+	if err := v.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	ended := Now()
+	first, later := v.KilledAt(), v.KilledAt()
+	if write := step(t, v, "cgroup.kill").At; first.Monotonic < write || first.Monotonic > ended.Monotonic || later.Monotonic != first.Monotonic {
+		t.Errorf("KilledAt = %v, then %v, want one time from the write (%v) to the end of Kill (%v)", first.Monotonic, later.Monotonic, write, ended.Monotonic)
+	}
+	if off := ended.Time.Sub(first.Time) - (ended.Monotonic - first.Monotonic); off.Abs() > 10*time.Millisecond {
+		t.Errorf("the clocks of KilledAt differ by %v", off)
+	}
+}
+
 // The threads that free the memory of one victim are blocked in the kernel: replacements free the next victim's memory.
 func TestStuckReaperIsReplaced(t *testing.T) {
 	f := newTree(t)

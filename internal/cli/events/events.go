@@ -4,6 +4,7 @@ package events
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -44,11 +45,11 @@ const reconnectDelay = time.Second
 func run(ctx context.Context, o options, out *terminal.Screen, stderr io.Writer) error {
 	client := api.New(api.Options{Socket: o.socket})
 	var last uint64
-	answered := false
+	answered, lost := false, false
 	for {
 		err := client.Events(ctx, api.EventOptions{Since: last, Follow: o.follow},
 			func(e api.Event) error {
-				answered = true
+				answered, lost = true, false
 				last = max(last, e.Seq)
 				if !o.wants(&e) {
 					return nil
@@ -67,8 +68,10 @@ func run(ctx context.Context, o options, out *terminal.Screen, stderr io.Writer)
 		case !o.follow || !answered:
 			return err
 		}
-		if err != nil {
-			fmt.Fprintln(stderr, "jettison: events: connection to the agent lost, reconnecting:", output.OneLine(err.Error()))
+		if err != nil && !lost {
+			lost = true
+			fmt.Fprintln(stderr, "jettison: events: connection to the agent lost, reconnecting until Ctrl-C:",
+				output.OneLine(err.Error()))
 		}
 		if !retry.Sleep(ctx, reconnectDelay) {
 			return nil
@@ -108,7 +111,7 @@ var quoter = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 func fieldsText(fields map[string]any, whole bool) string {
 	var b strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(fields)) {
-		value := output.OneLine(fmt.Sprint(fields[key]))
+		value := output.OneLine(valueText(fields[key], whole))
 		if number, ok := fields[key].(float64); ok && number == float64(int64(number)) {
 			value = fmt.Sprint(int64(number))
 		}
@@ -121,4 +124,26 @@ func fieldsText(fields map[string]any, whole bool) string {
 		b.WriteString("  " + key + "=" + value)
 	}
 	return b.String()
+}
+
+// valueText formats the value of a field. Of a ranking, it prints the pods only, unless whole is set.
+func valueText(value any, whole bool) string {
+	list, ok := value.([]any)
+	if !ok {
+		return fmt.Sprint(value)
+	}
+	var texts []string
+	for _, element := range list {
+		object, ok := element.(map[string]any)
+		if !ok {
+			return fmt.Sprint(value)
+		}
+		pod, ok := object["pod"].(string)
+		if whole || !ok {
+			encoded, _ := json.Marshal(object) // decoded from JSON, so it can be encoded
+			pod = string(encoded)
+		}
+		texts = append(texts, pod)
+	}
+	return "[" + strings.Join(texts, " ") + "]"
 }

@@ -92,6 +92,41 @@ func TestFollow(t *testing.T) {
 	}
 }
 
+// A lost connection is reported once, until the agent answers again.
+func TestLostConnectionIsReportedOnce(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	asked := 0
+	path := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		switch asked++; asked {
+		case 1:
+			fmt.Fprintln(w, one)
+			w.(http.Flusher).Flush()
+		case 4:
+			cancel()
+		}
+		panic(http.ErrAbortHandler) // the agent ends
+	})
+	var out, errs bytes.Buffer
+	if err := run(ctx, options{socket: path, follow: true}, terminal.Fixed(&out, 0), &errs); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(errs.String(), "\n"); n != 1 {
+		t.Errorf("want one line for three failed connections, got\n%s", errs.String())
+	}
+}
+
+// A ranking is printed as pods, and with -o wide as JSON.
+func TestRankingInATable(t *testing.T) {
+	fields := map[string]any{"ranking": []any{map[string]any{"pod": "a/b", "usage": 1.5}, map[string]any{"pod": "a/c"}}}
+	if got, want := fieldsText(fields, false), `  ranking="[a/b a/c]"`; got != want {
+		t.Errorf("fieldsText = %s, want %s", got, want)
+	}
+	if got, want := fieldsText(fields, true), `  ranking="[{\"pod\":\"a/b\",\"usage\":1.5} {\"pod\":\"a/c\"}]"`; got != want {
+		t.Errorf("fieldsText = %s, want %s", got, want)
+	}
+}
+
 // --kind accepts the event kinds of package api.
 func TestKinds(t *testing.T) {
 	if len(kinds) != 10 || kinds[2] != string(api.EventEviction) {

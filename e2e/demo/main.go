@@ -82,6 +82,7 @@ func (d *demo) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	d.progress("the agent's pod runs, the agent examines the node")
 	if _, err := agent.WaitLog(ctx, time.Minute, "started", 1); err != nil {
 		return fmt.Errorf("%w\n%s", err, n.Tail(agent.LogPath("agent"), 20))
 	}
@@ -145,7 +146,7 @@ func (d *demo) watch(ctx context.Context, n *vm.Node, agent *vm.Agent) (line vm.
 		d.draw(m)
 		if m.Available() < threshold && !crossed {
 			crossed = true
-			d.print("the threshold is crossed")
+			d.print("below the threshold")
 		}
 		lines, err := agent.Log(ctx)
 		if err != nil {
@@ -153,9 +154,6 @@ func (d *demo) watch(ctx context.Context, n *vm.Node, agent *vm.Agent) (line vm.
 		}
 		for _, l := range lines {
 			if l.Msg == "evicted" {
-				if !crossed { // crossed and back between two bars
-					d.print("the threshold is crossed")
-				}
 				return l, nil
 			}
 		}
@@ -192,9 +190,9 @@ func (d *demo) printLine(line vm.LogLine) {
 	f := line.Fields
 	number := func(key string) float64 { v, _ := f[key].(float64); return v }
 	d.print("evicted %v: %v", f["victim"], f["reason"])
-	d.print("  signal %v: %.0f MiB observed, threshold %.0f MiB", f["signal"], number("observed")/mib, number("threshold")/mib)
+	d.print("  signal %v: %.2f MiB observed, threshold %.0f MiB", f["signal"], number("observed")/mib, number("threshold")/mib)
 	d.print("  crossed to killed      %8.1f ms", float64(line.Duration("crossedToKill"))/1e6)
-	d.print("  killed to memory back  %8.1f ms, %.0f MiB available again", float64(line.Duration("killToMemoryBack"))/1e6, number("available")/mib)
+	d.print("  killed to memory back  %8.1f ms, %.0f MiB available", float64(line.Duration("killToMemoryBack"))/1e6, number("available")/mib)
 	d.print("the ranking, first victim first:")
 	fmt.Fprintf(d.out, "           %-28s %-11s %9s %9s  %s\n", "POD", "QOS", "USES", "REQUESTS", "BECAUSE")
 	rows, _ := f["ranking"].([]any)
@@ -265,7 +263,7 @@ func (d *demo) draws(ctx context.Context, n *vm.Node, line vm.LogLine) error {
 		Title: "A pod leaks 30 MiB/s on a node of 1 GiB: memory available", Samples: d.seen, Killed: line.Duration("killedAtMonotonic"),
 		Victim: fmt.Sprint(line.Fields["victim"]),
 		Told: []string{
-			fmt.Sprintf("crossed to killed %.1f ms, killed to memory back %.1f ms; nobody else died, the kernel killed nobody", ms("crossedToKill"), ms("killToMemoryBack")),
+			fmt.Sprintf("crossed to killed %.1f ms, killed to memory back %.1f ms; no other pod died, no OOM kill", ms("crossedToKill"), ms("killToMemoryBack")),
 			"a virtual machine under software emulation (QEMU without KVM), kernel " + n.Kernel,
 		},
 	}

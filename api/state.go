@@ -92,9 +92,11 @@ type GateState struct {
 // HoldState is an evicted pod in its hold-off. Without a UID the entry stands for the replacement
 // that the pod's owner creates.
 type HoldState struct {
-	UID   string     `json:"uid,omitempty"`
-	Owner *HoldOwner `json:"owner,omitempty"` // nil: no owner recreates it, or no pod object names one
-	Until time.Time  `json:"until"`           // extended while the signal of its eviction is short
+	UID string `json:"uid,omitempty"`
+	// Pod is the pod with this UID; zero: the agent has no name for it
+	Pod   stats.PodReference `json:"pod,omitzero"`
+	Owner *HoldOwner         `json:"owner,omitempty"` // nil: no owner recreates it, or no pod object names one
+	Until time.Time          `json:"until"`           // extended while the signal of its eviction is short
 	// recent evictions of the pod, and of the pods that it replaced
 	Times  int    `json:"times"`
 	Reason string `json:"reason"`
@@ -231,8 +233,10 @@ type EvictionInProgress struct {
 
 // AsideState is a pod that is set aside: it survived its kill.
 type AsideState struct {
-	UID   string    `json:"uid"`
-	Until time.Time `json:"until"` // the pod is ranked last until then
+	UID string `json:"uid"`
+	// Pod is the pod with this UID; zero: the agent has no name for it
+	Pod   stats.PodReference `json:"pod,omitzero"`
+	Until time.Time          `json:"until"` // the pod is ranked last until then
 }
 
 // Evicted is one eviction with a known outcome.

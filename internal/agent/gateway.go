@@ -98,6 +98,14 @@ func (g *gateway) state(now time.Time) *api.GateState {
 	return out
 }
 
+// nameHolds adds the names of the pods that the agent evicted to the hold-offs.
+func (l *loop) nameHolds(holds []api.HoldState) []api.HoldState {
+	for i := range holds {
+		holds[i].Pod, _ = l.evictions.Pod(holds[i].UID)
+	}
+	return holds
+}
+
 // ownerOf returns the controller of a pod from its object, which may be nil. A pod without a
 // controller is its own owner, under its name.
 func ownerOf(p *v1.Pod) (owner gate.Owner) {

@@ -58,7 +58,7 @@ func (l *loop) onOutlook(now time.Time, reply chan<- *api.Outlook) {
 		ObserveDisks: l.observeDisks()}
 	o.last = &api.Outlook{
 		Time: now, DryRun: l.o.DryRun, ObserveDisks: in.ObserveDisks,
-		Thresholds: []api.ThresholdOutlook{}, HeldOff: l.gate.State(now),
+		Thresholds: []api.ThresholdOutlook{}, HeldOff: l.nameHolds(l.gate.State(now)),
 	}
 	for _, t := range l.manager.Outlook(now, in) {
 		o.last.Thresholds = append(o.last.Thresholds, apiconvert.Outlook(&t, l.pods.Name))

@@ -168,6 +168,7 @@ func (s *publisher) make(now time.Time, l *loop, ready *eviction.Ready) *api.Sta
 		AtOwnLimit: l.wakes.AtLimit(now), Unexplained: l.manager.Unexplained(), Gate: l.gate.state(now),
 		Config: l.upkeep.reload.State(),
 	}
+	l.nameHolds(out.Gate.Holds)
 	l.objects.FillPodCount(now, &out.Pods)
 	for _, c := range eviction.Conditions {
 		is := s.states[c]
@@ -188,7 +189,8 @@ func (s *publisher) make(now time.Time, l *loop, ready *eviction.Ready) *api.Sta
 		})
 	}
 	for uid, until := range l.manager.SetAside(now) {
-		out.SetAside = append(out.SetAside, api.AsideState{UID: uid, Until: until})
+		pod, _ := l.evictions.Pod(uid)
+		out.SetAside = append(out.SetAside, api.AsideState{UID: uid, Pod: pod, Until: until})
 	}
 	slices.SortFunc(out.SetAside, func(x, y api.AsideState) int { return cmp.Compare(x.UID, y.UID) })
 	return out

@@ -139,6 +139,22 @@ func (v *Evictions) InProgress() []api.EvictionInProgress {
 	return out
 }
 
+// Pod returns the evicted pod with a UID, from the evictions in progress and the history. The
+// runtime no longer knows a pod that is held off. ok is false if it is in neither.
+func (v *Evictions) Pod(uid string) (pod stats.PodReference, ok bool) {
+	for _, l := range v.o.Manager.Lives() {
+		if ref := l.Eviction().Pod.PodRef; ref.UID == uid {
+			return ref, true
+		}
+	}
+	for i := range v.history {
+		if ref := v.history[i].Pod; ref.UID == uid {
+			return ref, true
+		}
+	}
+	return pod, false
+}
+
 // Changed marks the saved state of the evictions as changed.
 func (v *Evictions) Changed() { v.o.Keeper.Changed() }
 

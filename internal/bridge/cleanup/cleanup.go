@@ -15,6 +15,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"jettison/api"
+	"jettison/internal/base/output"
 	"jettison/internal/bridge/kube"
 	"jettison/internal/bridge/verdict"
 )
@@ -66,7 +67,8 @@ func Run(ctx context.Context, c API, namespace string, out io.Writer) error {
 		}
 		leases++
 	}
-	fmt.Fprintf(out, "cleaned %d nodes, deleted %d leases\n", nodes, leases)
+	fmt.Fprintf(out, "cleaned %s, deleted %s\n", output.Count(nodes, "node"),
+		output.Count(leases, "lease"))
 	if n := len(failed) - maxErrors; n > 0 {
 		failed = append(failed[:maxErrors], fmt.Errorf("and %d more", n))
 	}

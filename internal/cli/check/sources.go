@@ -32,16 +32,16 @@ func (r *Result) addSources(now time.Time, s *sources.Sources, look *observe.Loo
 	if s.Reader.Self() != "" {
 		where = "this process runs in /" + s.Reader.Self()
 	}
-	line("cgroups of pods and /proc", look.Err, fmt.Sprintf("%d pods; %s", len(look.Summary.Pods),
-		where))
+	line("cgroups of pods and /proc", look.Err, output.Count(len(look.Summary.Pods), "pod")+
+		"; "+where)
 	if from != "" {
 		line("socket of the runtime", nil, from)
 	}
 	runtime := look.Runtime
 	line("runtime "+runtime.Endpoint, runtime.Err,
-		fmt.Sprintf("%s %s, %d pods listed in %v, cgroup driver %s",
+		fmt.Sprintf("%s %s, %s listed in %v, cgroup driver %s",
 			runtime.Version.Name, runtime.Version.Version,
-			len(runtime.Pods), runtime.Listed.Round(time.Millisecond), cmp.Or(runtime.Driver, "unknown")))
+			output.Count(len(runtime.Pods), "pod"), runtime.Listed.Round(time.Millisecond), cmp.Or(runtime.Driver, "unknown")))
 	for _, c := range runtime.Conditions {
 		if !c.Status {
 			line("runtime condition "+c.Type, fmt.Errorf("%s %s", c.Reason, c.Message), "")

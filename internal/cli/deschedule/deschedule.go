@@ -90,9 +90,9 @@ func run(ctx context.Context, o options, stdout *terminal.Screen, stderr io.Writ
 	}
 	if state, err := api.New(api.Options{Socket: c.Socket, Limit: agentTimeout}).State(ctx); err == nil &&
 		state.Pods.Clients > 0 {
-		notice(stderr, "the agent has %d pod objects from clients that this command lacks: "+
+		notice(stderr, "the agent has %s from clients that this command lacks: "+
 			"its decisions may differ",
-			state.Pods.Clients)
+			output.Count(state.Pods.Clients, "pod object"))
 	}
 	policy, of := c.Descheduling.Policy(), seen.Look()
 	return o.print(policy.Plan(&of, look.Time),

@@ -97,8 +97,10 @@ func printExcluded(o *api.Outlook, out *terminal.Screen, wide bool) error {
 // heldOffName names the pod that a hold-off is for.
 func heldOffName(h *api.HoldState) string {
 	switch {
-	case h.Owner == nil:
+	case h.Owner == nil && h.Pod.Name == "":
 		return h.UID
+	case h.Owner == nil:
+		return api.Title(h.Pod)
 	case h.UID == "":
 		return fmt.Sprintf("replacement of %s/%s by its %s", h.Owner.Namespace, h.Owner.Pod,
 			h.Owner.Kind)

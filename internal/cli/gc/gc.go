@@ -110,9 +110,9 @@ func (p *pass) execute(ctx context.Context) (r garbage.Result, err error) {
 		r = c.Pass(ctx, garbage.Everything, p.o.trigger)
 	}
 	if n, at := c.Waiting(); n > 0 {
-		p.note("%d pods without running containers are named by no client or manifest and count as gone "+
-			"after podGoneAfter (%v): the first at %s",
-			n, p.o.config.PodGoneAfter, at.UTC().Format(time.RFC3339))
+		p.note("no client or manifest names %s without running containers: gone after podGoneAfter (%v), "+
+			"the first at %s",
+			output.Count(n, "pod"), p.o.config.PodGoneAfter, at.UTC().Format(time.RFC3339))
 	}
 	return r, nil
 }

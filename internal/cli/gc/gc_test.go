@@ -199,7 +199,7 @@ func TestGCAlongsideAgent(t *testing.T) {
 	all := "container c0 container c1 sandbox s-gone"
 	for answer, c := range map[string]struct{ want, note string }{
 		`{"pods": {"runtime": 9, "objects": 7, "clients": 0}}`: {all, ""},
-		`{"pods": {"runtime": 9, "objects": 1, "clients": 1}}`: {"container c0 container c1", "the agent knows 1 pods from clients"},
+		`{"pods": {"runtime": 9, "objects": 1, "clients": 1}}`: {"container c0 container c1", "the agent knows 1 pod from clients"},
 		`{"pods": {"runtime": 9, "objects": 0}}`:               {"container c0 container c1", "an agent may be running, and its pods are unknown"},
 		`{`:                                                    {"container c0 container c1", "an agent may be running, and its pods are unknown"},
 	} {

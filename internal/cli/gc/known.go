@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"jettison/api"
+	"jettison/internal/base/output"
 	"jettison/internal/node/garbage"
 	"jettison/internal/node/manifests"
 	"jettison/reclaim"
@@ -53,7 +54,8 @@ func (p *pass) checkAgent(ctx context.Context, locked bool, known *garbage.Known
 		p.note("no pod counts as gone: an agent may be running, and its pods are unknown: %v", err)
 	case clients > 0:
 		known.Synced = false
-		p.note("no pod counts as gone: the agent knows %d pods from clients that this command does not know", clients)
+		p.note("no pod counts as gone: the agent knows %s from clients that this command does not know",
+			output.Count(clients, "pod"))
 	}
 }
 

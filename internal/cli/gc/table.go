@@ -40,9 +40,9 @@ func printPlan(stdout *terminal.Screen, p *reclaim.Plan, wide bool) error {
 	if sum, unknown := p.Bytes(); len(p.Steps) == 0 {
 		fmt.Fprintln(stdout, "nothing to remove")
 	} else {
-		fmt.Fprintf(stdout, "\n%d steps, expected to free %s", len(p.Steps), show.Size(stats.Some(sum)))
+		fmt.Fprintf(stdout, "\n%s, expected to free %s", output.Count(len(p.Steps), "step"), show.Size(stats.Some(sum)))
 		if unknown > 0 {
-			fmt.Fprintf(stdout, " (the amount of %d steps is unknown)", unknown)
+			fmt.Fprintf(stdout, " (the amount of %s is unknown)", output.Count(unknown, "step"))
 		}
 		fmt.Fprintln(stdout)
 	}

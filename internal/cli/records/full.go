@@ -144,7 +144,8 @@ func ranking(stdout io.Writer, k *api.Ranking) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(stdout, "and %d more candidates, %d pods protected\n", k.More, k.Protected)
+	_, err := fmt.Fprintf(stdout, "and %s, %s protected\n", output.Count(k.More, "more candidate"),
+		output.Count(k.Protected, "pod"))
 	return err
 }
 

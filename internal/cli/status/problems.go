@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"jettison/api"
+	"jettison/eviction"
 	"jettison/internal/base/output"
 	"jettison/stats"
 )
@@ -107,9 +108,14 @@ func (r *Report) addStateProblems(agentErr error) {
 			"start the container runtime, or set containerRuntimeEndpoint to its socket")
 	}
 	for _, c := range s.Conditions {
-		if c.Status {
+		switch {
+		case c.Status && meets(s, c.Type):
 			add(fmt.Sprintf("%s: %s", c.Type, c.Reason),
 				"run jettison explain: it shows which pod is evicted next and why")
+		case c.Status:
+			add(fmt.Sprintf("%s: %s, no longer below a threshold", c.Type, c.Reason),
+				"wait: the condition ends evictionPressureTransitionPeriod after the shortage; "+
+					"jettison records shows the evictions")
 		}
 	}
 	for _, m := range s.Met {
@@ -131,7 +137,7 @@ func (r *Report) addStateProblems(agentErr error) {
 			"find large files outside pods (du) and unused images (jettison gc --dry-run)")
 	}
 	for _, u := range s.SetAside {
-		add("pod "+u.UID+" survived its kill and is set aside",
+		add("pod "+title(u.UID, u.Pod)+" survived its kill and is set aside",
 			"find its process that hangs in the kernel (/proc/PID/stack); the node may need a reboot")
 	}
 	if c := s.Config; c != nil && c.Error != "" {
@@ -147,6 +153,14 @@ func (r *Report) addStateProblems(agentErr error) {
 		add("cannot read "+source+": "+output.OneLine(s.Errors[source]), runCheck)
 	}
 	r.advise()
+}
+
+// meets reports whether a threshold of the condition's signals is met.
+func meets(s *api.State, condition api.Condition) bool {
+	return slices.ContainsFunc(s.Met, func(m api.MetState) bool {
+		met := eviction.Met{Threshold: eviction.Threshold{Signal: m.Signal}}
+		return api.Condition(met.Condition()) == condition
+	})
 }
 
 // advise adds the notes, which leave the node healthy.
@@ -176,22 +190,22 @@ func (r *Report) advise() {
 			"raise evictionHard memory.available to at least "+output.Bytes(h.NeededBytes))
 	}
 	if u := s.Pods.UnknownPriority; u != nil && u.Unprotected > 0 {
-		advice(fmt.Sprintf("the priority of %d pods is unknown: a critical pod among them is evicted "+
-			"like any other", u.Unprotected),
+		advice(fmt.Sprintf("the priority of %s is unknown: a critical pod among them is evicted like any "+
+			"other", output.Count(u.Unprotected, "pod")),
 			"have a client send the pod objects: docs/reference/socket.md")
 	}
 	if g := s.Gate; g != nil && len(g.Holds) > 0 {
 		advice(describeHolds(g.Holds), "")
 	}
 	if s.Pods.Stale > 0 && s.Pods.ClientHeard != nil {
-		advice(fmt.Sprintf("no client has sent pod objects for %v: the objects of %d pods may be stale "+
+		advice(fmt.Sprintf("no client has sent pod objects for %v: the objects of %s may be stale "+
 			"and are still used",
-			output.Span(s.Time.Sub(*s.Pods.ClientHeard)), s.Pods.Stale),
+			output.Span(s.Time.Sub(*s.Pods.ClientHeard)), output.Count(s.Pods.Stale, "pod")),
 			"check the client; for jettison-bridge, read its log")
 	}
 	if s.Pods.RefusedObjects > 0 {
-		advice(fmt.Sprintf("%d pod objects of clients do not match the pods of the runtime",
-			s.Pods.RefusedObjects), "read the agent's log (journalctl -u jettison)")
+		advice(fmt.Sprintf("ignored: %s of clients without a matching pod of the runtime",
+			output.Count(s.Pods.RefusedObjects, "pod object")), "read the agent's log (journalctl -u jettison)")
 	}
 	if len(s.AtOwnLimit) > 0 {
 		advice(describeLimits(s.AtOwnLimit), "")
@@ -210,13 +224,19 @@ func describeHolds(holds []api.HoldState) string {
 			longest = &holds[i]
 		}
 	}
-	who := "pod uid:" + longest.UID
+	who := "pod " + title(longest.UID, longest.Pod)
 	if o := longest.Owner; o != nil {
 		who = fmt.Sprintf("%s/%s of a %s and its replacement", o.Namespace, o.Pod, o.Kind)
 	}
-	return fmt.Sprintf("%d evicted pods are held off; longest: %s, %s time, until %s: %s", pods, who,
-		ordinal(longest.Times),
-		output.Time(longest.Until), output.OneLine(longest.Reason))
+	return fmt.Sprintf("held off: %s; longest: %s, %s time, until %s: %s",
+		output.Count(pods, "evicted pod"), who, ordinal(longest.Times), output.Time(longest.Until),
+		output.OneLine(longest.Reason))
+}
+
+// title names a pod, by its UID if the agent did not name it.
+func title(uid string, pod stats.PodReference) string {
+	pod.UID = uid
+	return api.Title(pod)
 }
 
 // ordinal returns an English ordinal number: 1st, 2nd, 11th.
@@ -251,6 +271,5 @@ func describeLimits(limits []api.LimitState) string {
 	if n := len(limits) - maxNamedPods; n > 0 {
 		more = fmt.Sprintf(" and %d more", n)
 	}
-	return fmt.Sprintf("%d pods are at their own memory limits: %s%s", len(limits),
-		strings.Join(names, ", "), more)
+	return "pods at their own memory limit: " + strings.Join(names, ", ") + more
 }

@@ -62,7 +62,7 @@ func (r *Report) head(width int) []terminal.Line {
 	if s == nil {
 		return out
 	}
-	parts := []string{output.Time(s.Time), fmt.Sprintf("%d pods", s.Pods.Runtime)}
+	parts := []string{output.Time(s.Time), output.Count(s.Pods.Runtime, "pod")}
 	if r.Agent != "" {
 		kubelet := "no kubelet"
 		if s.Kubelet {
@@ -207,15 +207,22 @@ func evictions(s *api.State) *table.Table {
 		if !e.Back {
 			outcome = terminal.Span{Text: "not recovered", Style: terminal.Bad}
 		}
+		if slices.ContainsFunc(s.InProgress,
+			func(u api.EvictionInProgress) bool { return cleansUp(&e, &u) }) {
+			outcome.Text += ", cleaning up"
+		}
 		t.Rows = append(t.Rows, []terminal.Span{
 			{Text: output.Time(e.Time)}, {Text: api.Title(e.Pod)}, {Text: string(e.Signal)}, outcome,
 			{Text: e.Explained},
 		})
 	}
 	for _, u := range s.InProgress {
+		if slices.ContainsFunc(s.Evicted, func(e api.Evicted) bool { return cleansUp(&e, &u) }) {
+			continue // above, with its outcome
+		}
 		outcome := "in progress"
 		if u.Dead {
-			outcome = "dead, cleanup pending"
+			outcome = "killed, recovery pending"
 		}
 		t.Rows = append(t.Rows, []terminal.Span{
 			{Text: output.Time(u.Began)}, {Text: api.Title(u.Pod)}, {Text: string(u.Signal)},
@@ -227,6 +234,11 @@ func evictions(s *api.State) *table.Table {
 		return nil
 	}
 	return t
+}
+
+// cleansUp reports whether u is the rest of an eviction with a known outcome.
+func cleansUp(e *api.Evicted, u *api.EvictionInProgress) bool {
+	return e.Pod.UID == u.Pod.UID && e.Time.Equal(u.Began)
 }
 
 // problems returns the lines about problems. They are printed last, next to the prompt.

@@ -48,11 +48,15 @@ func memoryShort() *Report {
 		},
 		Pods: api.PodCount{Runtime: 110, UnknownPriority: &api.UnknownPriority{Pods: 4, Unprotected: 3}},
 		Evicted: []api.Evicted{
-			{Time: earlier, Pod: stats.PodReference{Namespace: "shop", Name: "leaker\x1b[2J"}, Signal: stats.SignalMemoryAvailable, Back: true,
+			{Time: earlier, Pod: stats.PodReference{UID: "l", Namespace: "shop", Name: "leaker\x1b[2J"}, Signal: stats.SignalMemoryAvailable, Back: true,
 				Explained: "uses 800Mi, over its request of 0"},
 		},
-		InProgress: []api.EvictionInProgress{{Pod: stats.PodReference{Namespace: "shop", Name: "web-5d9c7b6d8f-x7k2p"}, Signal: stats.SignalMemoryAvailable, Began: now}},
-		Errors:     map[string]string{"signal imagefs.available": "the runtime does not report its image file system"},
+		InProgress: []api.EvictionInProgress{
+			{Pod: stats.PodReference{UID: "l"}, Signal: stats.SignalMemoryAvailable, Began: earlier, Dead: true}, // not listed twice
+			{Pod: stats.PodReference{UID: "w", Namespace: "shop", Name: "web-5d9c7b6d8f-x7k2p"}, Signal: stats.SignalMemoryAvailable, Began: now},
+		},
+		Met:    []api.MetState{{Signal: stats.SignalMemoryAvailable, Observed: "90Mi", Threshold: "100Mi"}},
+		Errors: map[string]string{"signal imagefs.available": "the runtime does not report its image file system"},
 	}
 	r := &Report{Node: "w1", Agent: s.Version, State: s, Problems: []Problem{}}
 	before := *s
@@ -219,8 +223,8 @@ func TestRootAdvisedForPermissionErrors(t *testing.T) {
 func TestPodsAtTheirOwnLimits(t *testing.T) {
 	for n, want := range map[int]string{
 		1:   "pod shop/p0 is at its own memory limit",
-		2:   "2 pods are at their own memory limits: shop/p0, shop/p1",
-		110: "110 pods are at their own memory limits: shop/p0, shop/p1, shop/p2 and 107 more",
+		2:   "pods at their own memory limit: shop/p0, shop/p1",
+		110: "pods at their own memory limit: shop/p0, shop/p1, shop/p2 and 107 more",
 	} {
 		r := &Report{State: &api.State{}}
 		for i := range n {
@@ -241,7 +245,7 @@ func TestHoldOffs(t *testing.T) {
 		{UID: "a", Until: until.Add(-time.Second), Times: 1},
 		{UID: "b", Owner: &api.HoldOwner{Kind: "DaemonSet", Namespace: "shop", Pod: "agent-x"}, Until: until, Times: 2, Reason: "low on\nmemory"},
 	})
-	want := "2 evicted pods are held off; longest: shop/agent-x of a DaemonSet and its replacement, 2nd time, until " +
+	want := "held off: 2 evicted pods; longest: shop/agent-x of a DaemonSet and its replacement, 2nd time, until " +
 		output.Time(until) + ": low on memory"
 	if got != want {
 		t.Errorf("describeHolds = %q, want %q", got, want)

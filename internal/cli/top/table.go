@@ -87,8 +87,8 @@ func (v *view) print(rows []row, live bool, out *terminal.Screen) error {
 	if !live {
 		return out.Print(lines...)
 	}
-	head := fmt.Sprintf("%s  %d pods by %s  q: quit, s or arrows: sort", output.Time(v.summary.Time),
-		len(rows), sorts[v.sort].name)
+	head := fmt.Sprintf("%s  %s by %s  q: quit, s or arrows: sort", output.Time(v.summary.Time),
+		output.Count(len(rows), "pod"), sorts[v.sort].name)
 	return out.Repaint(append(
 		[]terminal.Line{terminal.Text(terminal.Dim, "%s", table.Cut(head, width))}, lines...))
 }

@@ -12,6 +12,7 @@ import (
 
 	"jettison/api"
 	"jettison/eviction"
+	"jettison/internal/base/output"
 	"jettison/stats/read"
 )
 
@@ -57,7 +58,7 @@ func Origins(p *api.PodCount) string {
 	var out []string
 	add := func(n int, source string) {
 		if n > 0 {
-			out = append(out, fmt.Sprintf("%s (%d pods)", source, n))
+			out = append(out, fmt.Sprintf("%s (%s)", source, output.Count(n, "pod")))
 		}
 	}
 	add(p.Kubelet, "the kubelet's local pods API")

@@ -111,8 +111,8 @@ func (o *Offline) snapshot(stderr io.Writer) (*deschedule.Snapshot, error) {
 		notice(stderr, "the objects include no Pod")
 	}
 	if count, first := all.podsOnUnknownNodes(); count > 0 {
-		notice(stderr, "ignored %d pods on nodes that are not among the objects, for example %s/%s on %s",
-			count, first.Namespace, first.Name,
+		notice(stderr, "ignored %s on nodes that are not among the objects, for example %s/%s on %s",
+			output.Count(count, "pod"), first.Namespace, first.Name,
 			first.Spec.NodeName)
 	}
 	return &all.Snapshot, nil

@@ -101,7 +101,10 @@ func run(ctx context.Context, req guestapi.ExecRequest) guestapi.ExecResult {
 		}
 	}
 	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
+	switch {
+	case ctx.Err() != nil:
+		res.Error = fmt.Sprintf("killed, not finished within %v", req.Limit)
+	case err != nil && !errors.As(err, &exit):
 		res.Error = err.Error()
 	}
 	return res

@@ -19,7 +19,8 @@ func TestTenThousandDeadContainersFitTheAgentsMemory(t *testing.T) {
 	read := n.serves(dir, "./internal/node/garbage", "TestServesDeadContainers")
 	var endpoint string
 	n.until("the fake runtime serves", func() (err error) { endpoint, err = read("endpoint"); return err })
-	n.startAgent(config("containerRuntimeEndpoint: %s\nruntimeWait: 2m\npodGoneAfter: 5s\ncontainerGCPeriod: 5s", endpoint))
+	// the first list takes minutes on an emulated CPU, with its 10,000 statuses
+	n.startAgentWithin(10*time.Minute, config("containerRuntimeEndpoint: %s\nruntimeWait: 10m\npodGoneAfter: 5s\ncontainerGCPeriod: 5s", endpoint))
 	before := n.mainProcess(n.agent.Pod)
 	err := n.Eventually(n.ctx, 8*time.Minute, "the agent has removed containers", func(context.Context) error {
 		text, err := read("removed")

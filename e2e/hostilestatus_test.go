@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -74,7 +75,7 @@ func TestTenHostilePodsOf110FitTheAgentsMemory(t *testing.T) {
 	read := n.serves(dir, "./internal/agent/podlister", "TestServesAHostileNode")
 	var endpoint string
 	n.until("the fake runtime serves", func() (err error) { endpoint, err = read("endpoint"); return err })
-	n.startAgent(config("containerRuntimeEndpoint: %s\nruntimeWait: 2m", endpoint))
+	n.startAgentWithin(10*time.Minute, config("containerRuntimeEndpoint: %s\nruntimeWait: 10m", endpoint))
 	for _, rounds := range []int{1, 2, 4} {
 		n.until(fmt.Sprintf("the agent has asked for the ten %d times", rounds), func() error {
 			text, err := read("rounds")

@@ -92,11 +92,19 @@ func (n *node) showLogs() {
 // startAgent runs the agent as its DaemonSet would and waits until it watches.
 func (n *node) startAgent(config string, args ...string) {
 	n.t.Helper()
+	n.startAgentWithin(2*time.Minute, config, args...)
+}
+
+// startAgentWithin works as startAgent with another time limit.
+func (n *node) startAgentWithin(limit time.Duration, config string, args ...string) {
+	n.t.Helper()
 	var err error
 	if n.agent, err = n.StartAgentAs(n.ctx, n.overlay, config, args...); err != nil {
 		n.t.Fatal(err)
 	}
-	n.agentLogs("started", 1)
+	if _, err := n.agent.WaitLog(n.ctx, limit, "started", 1); err != nil {
+		n.t.Fatal(err)
+	}
 }
 
 // agentLogs waits for the count-th line of the agent's log with a message.

@@ -2,9 +2,11 @@ package cri
 
 import (
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 
+	"github.com/soheilhy/cmux"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"jettison/cri/critest"
@@ -15,6 +17,29 @@ import (
 func crioSandbox(annotations string) string {
 	return `{"image":"pause","pid":7,"runtimeSpec":{"annotations":{"io.kubernetes.cri-o.SandboxName":"p",` + annotations +
 		`"io.kubernetes.cri-o.TTY":"false"},"linux":{"cgroupsPath":"kubepods-burstable-podu.slice:crio:s"}}}`
+}
+
+// CRI-O serves gRPC and HTTP/1 on one socket with a multiplexer, which compares the content type of
+// a connection's first request with "application/grpc" (cri-o cmd/crio/main.go, 1.37).
+func TestCRIOMultiplexer(t *testing.T) {
+	r := critest.StartBehind(t, func(l net.Listener) net.Listener {
+		mux := cmux.New(l)
+		grpc := mux.MatchWithWriters(cmux.HTTP2MatchHeaderFieldSendSettings("content-type", "application/grpc"))
+		mux.Match(cmux.HTTP1Fast())
+		done := make(chan struct{})
+		go func() { defer close(done); _ = mux.Serve() }()
+		t.Cleanup(func() { _ = l.Close(); <-done })
+		return grpc
+	})
+	r.Sandboxes = []*runtimev1.PodSandbox{{Id: "s", State: runtimev1.PodSandboxState_SANDBOX_READY}}
+	r.Streams = true
+	l := NewLister(dial(t, r.Endpoint()))
+	for i, transport := range []string{"one that decodes while it receives", "gRPC"} {
+		got, err := l.List(t.Context())
+		if err != nil || len(got.Sandboxes) != 1 {
+			t.Errorf("list %d, by the transport %s, behind CRI-O's multiplexer: %d sandboxes, %v, want 1", i, transport, len(got.Sandboxes), err)
+		}
+	}
 }
 
 // CRI-O has no config in its verbose status. A pod's overhead and resources are in annotations of

@@ -21,6 +21,10 @@ type pruningCodec struct{ encoding.CodecV2 }
 
 func newPruningCodec() pruningCodec { return pruningCodec{encoding.GetCodecV2("proto")} }
 
+// Name returns the empty content subtype, so that requests have gRPC's default content type,
+// "application/grpc". CRI-O closes a connection whose first request has "application/grpc+proto".
+func (pruningCodec) Name() string { return "" }
+
 // Unmarshal decodes the needed fields of a message (see schemas), or all fields of a message
 // without a schema.
 func (c pruningCodec) Unmarshal(data mem.BufferSlice, v any) error {

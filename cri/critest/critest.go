@@ -65,15 +65,23 @@ type Runtime struct {
 	BreakErr error           // nil: an internal error
 	Repeat   map[string]bool // a stream restarts at its end, until the caller cancels
 
-	mu     sync.Mutex
-	calls  map[string]int
-	ended  map[string]int
-	server *grpc.Server
-	socket string
+	mu      sync.Mutex
+	calls   map[string]int
+	ended   map[string]int
+	server  *grpc.Server
+	socket  string
+	wrapped func(net.Listener) net.Listener
 }
 
 // Start serves a fake until the test ends.
 func Start(t testing.TB) *Runtime {
+	t.Helper()
+	return StartBehind(t, func(l net.Listener) net.Listener { return l })
+}
+
+// StartBehind serves a fake on the listener that wrap returns for the socket's, for example one of a
+// multiplexer.
+func StartBehind(t testing.TB, wrap func(net.Listener) net.Listener) *Runtime {
 	t.Helper()
 	r := &Runtime{
 		Info: map[string]string{}, SandboxStatuses: map[string]*runtimev1.PodSandboxStatus{},
@@ -85,6 +93,7 @@ func Start(t testing.TB) *Runtime {
 		Delay: map[string]time.Duration{}, Answer: map[string]func(any) any{},
 		Break: map[string]int{}, Stall: map[string]int{}, Repeat: map[string]bool{},
 		calls: map[string]int{}, ended: map[string]int{}, socket: filepath.Join(t.TempDir(), "cri.sock"),
+		wrapped: wrap,
 	}
 	r.Restart(t)
 	t.Cleanup(r.Stop)
@@ -102,7 +111,7 @@ func (r *Runtime) Restart(t testing.TB) {
 	runtimev1.RegisterRuntimeServiceServer(server, r)
 	runtimev1.RegisterImageServiceServer(server, r)
 	done := make(chan struct{})
-	go func() { defer close(done); _ = server.Serve(l) }()
+	go func() { defer close(done); _ = server.Serve(r.wrapped(l)) }()
 	t.Cleanup(func() { server.Stop(); <-done })
 	r.server = server
 }

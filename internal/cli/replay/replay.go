@@ -50,6 +50,9 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) (err error) {
 		return err
 	}
 	defer done()
+	r.Warn = func(err error) {
+		fmt.Fprintf(stderr, "jettison: replay: warning: %v; such figures count as absent\n", err)
+	}
 	if o.other == nil {
 		return frames.Run(ctx, o.policy.Config, r, stdout)
 	}

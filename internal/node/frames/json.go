@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -28,6 +30,46 @@ var (
 	writing = json.JoinOptions(json.Deterministic(true), jsontext.AllowInvalidUTF8(true),
 		json.WithMarshalers(json.MarshalToFunc(writeTime)))
 )
+
+// readingImpossible reads a frame whose Summary has numbers that do not fit their fields: negative
+// ones, or ones of 2^64 and more. They become implausible ones, which removeImplausible removes. It
+// is slower than reading.
+var readingImpossible = json.JoinOptions(reading, json.WithUnmarshalers(json.JoinUnmarshalers(
+	json.UnmarshalFromFunc(func(d *jsontext.Decoder, out *uint64) error {
+		return readImpossible(d, out, math.MaxUint64)
+	}),
+	json.UnmarshalFromFunc(func(d *jsontext.Decoder, out *int64) error {
+		return readImpossible(d, out, -1)
+	}),
+	json.UnmarshalFromFunc(readTime),
+	json.UnmarshalFromFunc(podjson.ReadQuantity),
+)))
+
+// readImpossible reads a number. One that does not fit becomes implausible if it is in a Summary.
+func readImpossible[T uint64 | int64](d *jsontext.Decoder, out *T, implausible T) error {
+	if pointer := d.StackPointer(); d.PeekKind() != '0' || !inSummary(pointer) {
+		return errors.ErrUnsupported
+	}
+	text, err := d.ReadValue()
+	if err != nil {
+		return err
+	}
+	if err = json.Unmarshal(text, out); err != nil && isImpossible(text) {
+		*out, err = implausible, nil
+	}
+	return err
+}
+
+// inSummary reports whether a field of a frame belongs to a Summary.
+func inSummary(p jsontext.Pointer) bool {
+	return strings.HasPrefix(string(p), "/summary/") || strings.HasPrefix(string(p), "/afterReclaim/")
+}
+
+// isImpossible reports whether a number is negative or at least 2^64.
+func isImpossible(text []byte) bool {
+	v, err := strconv.ParseFloat(string(text), 64)
+	return err == nil && (v < 0 || v >= 1<<64) || errors.Is(err, strconv.ErrRange)
+}
 
 // readTime reads a time of the API; null is the zero time.
 func readTime(d *jsontext.Decoder, out *metav1.Time) error {

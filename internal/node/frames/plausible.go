@@ -8,9 +8,8 @@ import (
 	"jettison/stats"
 )
 
-// removeImplausible removes values from a live frame that a Reader would reject, so that a broken counter
-// does not make the whole recording unreadable. The decision core also treats such values as
-// absent.
+// removeImplausible removes implausible figures, so that a broken counter does not make a whole
+// Summary or recording unusable. The decision core also treats such figures as absent.
 func removeImplausible(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:

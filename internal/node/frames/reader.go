@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"reflect"
 	"runtime"
@@ -33,7 +34,8 @@ const (
 )
 
 // Reader reads frames, one JSON object per line, and skips empty lines. It is strict: an unknown
-// field or an implausible value is a *strict.FieldError. It decodes available lines in parallel,
+// field or an implausible value is a *strict.FieldError, except for an implausible figure in a
+// Summary (see Warn). It decodes available lines in parallel,
 // but never waits for a further line before it returns a frame.
 type Reader struct {
 	name  string // in errors
@@ -48,6 +50,10 @@ type Reader struct {
 	spare []*decoding // for reuse of their buffers
 	atEnd bool        // no further line will be read
 	most  int         // maximum number of parallel decoders
+
+	// Warn is called for the first implausible figure in a Summary, with a *strict.FieldError, unless
+	// it is nil. The figure counts as absent, and so do further ones.
+	Warn func(error)
 }
 
 // decoding is a line that is decoded to a frame. Except for done, it belongs to its goroutine until
@@ -58,7 +64,9 @@ type decoding struct {
 	cut   bool   // the last line, without a newline
 	frame *Frame // nil: the line is empty, or err is set
 	err   error
-	done  chan struct{} // one slot
+	// an implausible figure that was removed from the frame; nil: none
+	implausible error
+	done        chan struct{} // one slot
 }
 
 // NewReader reads from a file, plain or compressed with gzip. name is the file's name for errors.
@@ -124,7 +132,11 @@ func (r *Reader) Next() (*Frame, error) {
 		<-d.done
 		r.given, r.err = d.line, d.err
 		frame := d.frame
-		d.text, d.frame = d.text[:0], nil
+		if d.implausible != nil && d.err == nil && r.Warn != nil {
+			r.Warn(d.implausible)
+			r.Warn = nil
+		}
+		d.text, d.frame, d.implausible = d.text[:0], nil, nil
 		r.spare = append(r.spare, d)
 		if r.err == nil && frame != nil && frame.at.Before(r.last) {
 			what := fmt.Sprintf("%s is before the previous frame, %s: time goes backwards", frame.Time,
@@ -184,9 +196,23 @@ func (r *Reader) decode(d *decoding) (*Frame, error) {
 		return nil, nil
 	}
 	f := &Frame{}
-	if err := json.Unmarshal(d.text, f, reading); err != nil {
+	err := json.Unmarshal(d.text, f, reading)
+	if e := (*json.SemanticError)(nil); errors.As(err, &e) && e.JSONKind == '0' && inSummary(e.JSONPointer) {
+		d.implausible = r.fault(d.line, strict.Field(e.JSONPointer), fmt.Sprintf("%.40s is impossible", e.JSONValue))
+		f = &Frame{}
+		err = json.Unmarshal(d.text, f, readingImpossible)
+	}
+	if err != nil {
 		field, what := strict.Explain(err, d.cut, reflect.TypeFor[Frame]())
 		return nil, r.fault(d.line, field, what)
+	}
+	for name, s := range f.summaries() {
+		if e := summaryv1.Implausible(s); e != nil {
+			if d.implausible == nil {
+				d.implausible = r.fault(d.line, name+"."+e.Field, e.Err.Error())
+			}
+			removeImplausible(reflect.ValueOf(s).Elem())
+		}
 	}
 	if field, what := check(f, d.text); what != "" {
 		return nil, r.fault(d.line, field, what)
@@ -226,6 +252,18 @@ func (r *Reader) readLine(d *decoding) (cut bool, err error) {
 	}
 }
 
+// summaries yields the Summaries of a frame, by the names of their fields.
+func (f *Frame) summaries() iter.Seq2[string, *v1alpha1.Summary] {
+	return func(yield func(string, *v1alpha1.Summary) bool) {
+		if f.Summary != nil && !yield("summary", f.Summary) {
+			return
+		}
+		if f.AfterReclaim != nil {
+			yield("afterReclaim", f.AfterReclaim)
+		}
+	}
+}
+
 // check rejects JSON that is not a valid frame. It returns the field and the reason.
 func check(f *Frame, text []byte) (field, what string) {
 	at, err := strict.RequireTime(f.Time)
@@ -236,19 +274,13 @@ func check(f *Frame, text []byte) (field, what string) {
 	if f.Summary == nil && !hasKey(text, "summary") {
 		return "summary", "missing: want null if every source failed"
 	}
-	for _, s := range []struct {
-		name    string
-		summary *v1alpha1.Summary
-	}{{"summary", f.Summary}, {"afterReclaim", f.AfterReclaim}} {
-		if s.summary == nil {
-			continue
-		}
-		if err := summaryv1.Check(s.summary); err != nil {
+	for name, s := range f.summaries() {
+		if err := summaryv1.Check(s); err != nil {
 			var fe *strict.FieldError
 			if errors.As(err, &fe) {
-				return s.name + "." + fe.Field, fe.Err.Error()
+				return name + "." + fe.Field, fe.Err.Error()
 			}
-			return s.name, err.Error()
+			return name, err.Error()
 		}
 	}
 	if field, what := checkPods(f.Pods); what != "" {

@@ -22,34 +22,42 @@ func (c *checker) fail(what, field string, args ...any) {
 	}
 }
 
-// Check rejects implausible values in a Summary from outside: numbers and sums beyond 2^63-1,
-// negative numbers of tasks, shares of time that are no percentage, and pods with a missing or
-// duplicate UID. It returns a *strict.FieldError with a JSON path as its field, for example
-// pods[3].podRef.uid.
+// Check rejects a Summary from outside with pods that have a missing or duplicate UID. It returns a
+// *strict.FieldError with a JSON path as its field, for example pods[3].podRef.uid.
 func Check(s *v1alpha1.Summary) error {
-	var c checker
-	c.node(&s.Node)
 	seen := make(map[string]int, len(s.Pods))
 	for i := range s.Pods {
-		p := &s.Pods[i]
-		if before, twice := seen[p.PodRef.UID]; twice {
-			c.fail(fmt.Sprintf("%.64q is not unique, first in pods[%d]", p.PodRef.UID, before),
-				"pods[%d].podRef.uid", i)
+		uid := s.Pods[i].PodRef.UID
+		field := fmt.Sprintf("pods[%d].podRef.uid", i)
+		if uid == "" {
+			return strict.NewFieldError(field, "missing")
 		}
-		if seen[p.PodRef.UID] = i; p.PodRef.UID == "" {
-			c.fail("missing", "pods[%d].podRef.uid", i)
+		if before, twice := seen[uid]; twice {
+			return strict.NewFieldError(field, fmt.Sprintf("%.64q is not unique, first in pods[%d]", uid, before))
 		}
-		if !c.pod(p) && c.err != nil {
-			c.err.Field = fmt.Sprintf("pods[%d].%s", i, c.err.Field)
-		}
-		if c.err != nil {
-			return c.err
-		}
-	}
-	if c.err != nil {
-		return c.err
+		seen[uid] = i
 	}
 	return nil
+}
+
+// Implausible returns the first implausible figure of a Summary from outside; nil: none. Figures
+// are implausible if they or a sum of them exceed 2^63-1, negative numbers of tasks, and shares of
+// time that are no percentage. The field is a JSON path, as in Check.
+//
+// The kubelet passes on such figures: the statistics of a CephFS claim have 2^64-1 free inodes, and
+// a difference of two figures may be below 0.
+func Implausible(s *v1alpha1.Summary) *strict.FieldError {
+	var c checker
+	c.node(&s.Node)
+	for i := range s.Pods {
+		if c.err != nil {
+			break
+		}
+		if !c.pod(&s.Pods[i]) {
+			c.err.Field = fmt.Sprintf("pods[%d].%s", i, c.err.Field)
+		}
+	}
+	return c.err
 }
 
 func (c *checker) node(n *v1alpha1.NodeStats) {
@@ -78,11 +86,8 @@ func (c *checker) node(n *v1alpha1.NodeStats) {
 	}
 }
 
-// pod checks a pod, and names fields below it. It reports whether it found no new error.
+// pod checks a pod, and names fields below it. It reports whether it found no error.
 func (c *checker) pod(p *v1alpha1.PodStats) bool {
-	if c.err != nil {
-		return true
-	}
 	c.memory("memory", p.Memory)
 	c.cpu("cpu", p.CPU)
 	c.swap("swap", p.Swap)

@@ -165,6 +165,19 @@ func (w interner) intern(refs ...*string) {
 	}
 }
 
+// newestFirst orders creation times. An unknown one may be the newest.
+func newestFirst(a, b time.Time) int {
+	switch {
+	case a.IsZero() && b.IsZero():
+		return 0
+	case a.IsZero():
+		return -1
+	case b.IsZero():
+		return 1
+	}
+	return b.Compare(a)
+}
+
 // timeAt converts a time of the CRI, in nanoseconds since 1970. It returns the zero Time if the
 // runtime reports no time.
 func timeAt(nanoseconds int64) time.Time {

@@ -63,7 +63,7 @@ func (e *endedPods) trim(sandboxes []PodSandbox, containers []Container) []PodSa
 		return sandboxes
 	}
 	slices.SortFunc(over, func(a, b *PodSandbox) int {
-		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(newestFirst(a.CreatedAt, b.CreatedAt), cmp.Compare(a.ID, b.ID))
 	})
 	gone := make(map[string]bool, len(over))
 	for _, s := range over[maxEnded:] {

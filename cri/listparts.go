@@ -181,7 +181,7 @@ func readyFirst(sandboxes []PodSandbox) []*PodSandbox {
 		case a.Ready:
 			return 0 // keep the runtime's order
 		}
-		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(newestFirst(a.CreatedAt, b.CreatedAt), cmp.Compare(a.ID, b.ID))
 	})
 	return out
 }

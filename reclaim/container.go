@@ -8,16 +8,18 @@ import (
 	"time"
 )
 
-// dead is a removable container, and the pod that it belongs to.
+// dead is a removable container, the pod that it belongs to, and its known or inferred creation
+// time.
 type dead struct {
 	*Container
 	uid string
+	at  time.Time
 }
 
 // older orders containers by age, oldest first, and equals by attempt and ID. The kubelet's order
 // of equals varies (weakness 31).
 func older(a, b dead) int {
-	return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.Attempt, b.Attempt),
+	return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.Attempt, b.Attempt),
 		strings.Compare(a.ID, b.ID))
 }
 
@@ -119,11 +121,15 @@ func (w *planner) deadGroups() (out [][]dead) {
 			continue
 		}
 		uid, why := w.owner(c)
+		at, known := w.creation(c)
+		if _, gone := w.runtimeReason(uid); why == "" && !known && (!gone || !w.look.PodsSynced) {
+			why = unknownCreation
+		}
 		if why != "" {
 			w.addLeft(fmt.Sprintf("container %.64q", c.ID), why)
 			continue
 		}
-		all = append(all, dead{c, uid})
+		all = append(all, dead{c, uid, at})
 	}
 	slices.SortFunc(all, func(a, b dead) int {
 		return cmp.Or(strings.Compare(a.uid, b.uid), strings.Compare(a.Name, b.Name), older(a, b))
@@ -139,24 +145,39 @@ func (w *planner) deadGroups() (out [][]dead) {
 	return out
 }
 
+// unknownCreation is the reason why an object is left whose age decides about its removal.
+const unknownCreation = "its creation time is unknown"
+
 // Age returns the time since the creation of a container, or since it was first seen if that is
-// shorter.
-func (c *Container) Age(now time.Time) time.Duration {
-	if c.Seen.IsZero() {
-		return now.Sub(c.CreatedAt)
+// shorter or the creation time is unknown. known is false if both are.
+func (c *Container) Age(now time.Time) (age time.Duration, known bool) {
+	switch {
+	case c.CreatedAt.IsZero() && c.Seen.IsZero():
+		return 0, false
+	case c.Seen.IsZero():
+		return now.Sub(c.CreatedAt), true
+	case c.CreatedAt.IsZero():
+		return now.Sub(c.Seen), true
 	}
-	return min(now.Sub(c.CreatedAt), now.Sub(c.Seen))
+	return min(now.Sub(c.CreatedAt), now.Sub(c.Seen)), true
 }
 
 // isDead reports whether a container is not running and old enough. A created container that was
 // never started may be about to start (weakness 19), especially if the runtime does not report its
 // creation time.
 func (w *planner) isDead(c *Container) bool {
-	age, policy := c.Age(w.now), w.policy.Container
+	age, known := c.Age(w.now)
+	policy := w.policy.Container
 	switch c.State {
 	case Exited, Unknown:
-		return age >= policy.MinAge
+		if !known {
+			w.addLeft(fmt.Sprintf("container %.64q", c.ID), unknownCreation)
+		}
+		return known && age >= policy.MinAge
 	case Created:
+		if c.CreatedAt.IsZero() {
+			w.addLeft(fmt.Sprintf("container %.64q", c.ID), unknownCreation)
+		}
 		return age >= policy.MinAge && age >= policy.CreatedMinAge && !c.CreatedAt.IsZero()
 	}
 	return false
@@ -187,7 +208,7 @@ func (w *planner) remove(c chosen) {
 		}
 		w.plan.Steps = append(w.plan.Steps, Step{
 			Action: RemoveContainer, ID: d.ID, PodUID: d.uid, Name: d.Name, StopFirst: stop,
-			Since: d.CreatedAt, Reason: c.reason, Why: why,
+			Since: d.at, Reason: c.reason, Why: why,
 		})
 	}
 }

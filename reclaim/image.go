@@ -216,10 +216,10 @@ func (l *Look) Pulling(now time.Time) string {
 	return ""
 }
 
-// isYoung uses the wall clock only if Seen is unknown.
+// isYoung uses the wall clock only if Seen is unknown. A sandbox of unknown age may be young.
 func (s *Sandbox) isYoung(now time.Time) bool {
 	if s.Seen.IsZero() {
-		return now.Sub(s.CreatedAt).Abs() < youngSandbox
+		return s.CreatedAt.IsZero() || now.Sub(s.CreatedAt).Abs() < youngSandbox
 	}
 	return now.Sub(s.Seen) < youngSandbox
 }

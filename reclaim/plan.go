@@ -177,7 +177,9 @@ type planner struct {
 	look      *Look
 	sandboxes map[string]*Sandbox // by ID
 	texts     map[string]string   // texts shared by steps
-	plan      Plan
+	// inferred creation times of containers, by ID; nil: not needed yet (see creation)
+	inferred map[string]time.Time
+	plan     Plan
 }
 
 // intern returns an equal text from an earlier call, so that steps share it.

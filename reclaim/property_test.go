@@ -28,13 +28,19 @@ func someLook(t *rapid.T) (Policy, *Look) {
 	for range n(4) {
 		l.Pods[uid()] = draw(t, Active, Active, Terminated, Evicted, Gone)
 	}
+	created := func() time.Time {
+		if n(9) == 9 {
+			return time.Time{} // unknown
+		}
+		return someTime(t)
+	}
 	for i := range n(5) {
-		l.Sandboxes = append(l.Sandboxes, Sandbox{ID: fmt.Sprint("s", i), PodUID: uid(), NotReady: draw(t, true, true, false), CreatedAt: someTime(t), Attempt: uint32(n(2))})
+		l.Sandboxes = append(l.Sandboxes, Sandbox{ID: fmt.Sprint("s", i), PodUID: uid(), NotReady: draw(t, true, true, false), CreatedAt: created(), Attempt: uint32(n(2))})
 	}
 	image := func() string { return fmt.Sprint("sha256:i", n(7)) }
 	for i := range n(12) {
 		l.Containers = append(l.Containers, Container{ID: fmt.Sprint("c", i), SandboxID: fmt.Sprint("s", n(6)), PodUID: uid(), Name: draw(t, "a", "b"), Attempt: uint32(n(3)),
-			State: draw(t, StateAbsent, Created, Running, Exited, Exited, Exited, Unknown), CreatedAt: someTime(t), Images: []string{image()}})
+			State: draw(t, StateAbsent, Created, Running, Exited, Exited, Exited, Unknown), CreatedAt: created(), Seen: draw(t, time.Time{}, someTime(t)), Images: []string{image()}})
 	}
 	for range n(7) {
 		i := Image{ID: image(), Pinned: draw(t, true, false, false), Bytes: stats.Opt[uint64]{V: uint64(n(300)), OK: draw(t, true, true, false)}}
@@ -255,12 +261,15 @@ func naive(policy ContainerPolicy, l *Look) []string {
 	units, gone := map[unit][]Container{}, []string{}
 	for _, c := range l.Containers {
 		age := now.Sub(c.CreatedAt)
+		if !c.Seen.IsZero() {
+			age = min(age, now.Sub(c.Seen))
+		}
 		if c.State == Running || age < policy.MinAge || c.State == Created && age < policy.CreatedMinAge {
 			continue
 		}
 		units[unit{c.PodUID, c.Name}] = append(units[unit{c.PodUID, c.Name}], c)
 	}
-	newest := func(a, b Container) int { return older(dead{Container: &b}, dead{Container: &a}) }
+	newest := func(a, b Container) int { return older(dead{Container: &b, at: b.CreatedAt}, dead{Container: &a, at: a.CreatedAt}) }
 	keep := func(list []Container, n int) []Container {
 		slices.SortFunc(list, newest)
 		for len(list) > n {
@@ -301,7 +310,7 @@ func TestContainersMatchKubelet(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		policy, l := someLook(t)
 		l.Sandboxes = nil
-		l.Containers = slices.DeleteFunc(l.Containers, func(c Container) bool { return c.PodUID == "" || c.State == StateAbsent })
+		l.Containers = slices.DeleteFunc(l.Containers, func(c Container) bool { return c.PodUID == "" || c.State == StateAbsent || c.CreatedAt.IsZero() })
 		p := policy.Plan(now, l)
 		got, want := p.IDs(RemoveContainer), naive(policy.Container, l)
 		slices.Sort(got)

@@ -26,6 +26,12 @@ func (w *planner) planSandboxes(removed map[string]bool) {
 			w.addLeft(fmt.Sprintf("sandbox %.64q", s.ID), "it does not name its pod")
 			continue
 		}
+		if _, gone := w.runtimeReason(s.PodUID); s.CreatedAt.IsZero() && !gone {
+			if s.NotReady && !full[s.ID] {
+				w.addLeft(fmt.Sprintf("sandbox %.64q", s.ID), unknownCreation)
+			}
+			continue
+		}
 		all = append(all, s)
 	}
 	// by pod, newest first

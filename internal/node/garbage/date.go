@@ -32,7 +32,8 @@ type moment struct {
 func (c *Collector) moment() moment { return moment{c.now(), c.uptime(), c.o.Once} }
 
 // see records a sighting and returns since when the object is known to exist. With a single pass,
-// which has no earlier sightings, it returns the runtime's creation time, but none before the boot.
+// which has no earlier sightings, it returns the runtime's creation time, but none before the boot,
+// and the current time if the creation time is unknown.
 func (s sightings) see(m moment, before sightings, id string, created time.Time) (since time.Time,
 	future bool) {
 	one, was := before[id]
@@ -45,8 +46,8 @@ func (s sightings) see(m moment, before sightings, id string, created time.Time)
 	switch {
 	case !m.once:
 		return m.time.Add(one.at - m.uptime), one.future
-	case one.future:
-		return m.time, true
+	case one.future || created.IsZero():
+		return m.time, one.future
 	case created.Before(boot):
 		return boot, false
 	}
@@ -68,7 +69,7 @@ func (c *Collector) date(l *reclaim.Look, sandboxes map[string]*reclaim.Sandbox)
 			a.pod = s.PodUID
 		}
 		if _, was := containers[one.ID]; was || one.State == reclaim.Created ||
-			one.CreatedAt.After(m.time) {
+			one.CreatedAt.IsZero() || one.CreatedAt.After(m.time) {
 			one.Seen, a.future = c.containers.see(m, containers, one.ID, one.CreatedAt)
 			// no later pass follows that could observe a greater age
 			if m.once && a.future && one.State != reclaim.Created {
@@ -90,7 +91,7 @@ func (c *Collector) date(l *reclaim.Look, sandboxes map[string]*reclaim.Sandbox)
 	for i := range l.Sandboxes {
 		s := &l.Sandboxes[i]
 		a := attempt{pod: s.PodUID, number: s.Attempt, at: &s.CreatedAt}
-		if _, was := pods[s.ID]; was || !s.NotReady || s.CreatedAt.After(m.time) {
+		if _, was := pods[s.ID]; was || !s.NotReady || s.CreatedAt.IsZero() || s.CreatedAt.After(m.time) {
 			s.Seen, a.future = c.sandboxes.see(m, pods, s.ID, s.CreatedAt)
 			s.CreatedAt = earlier(s.CreatedAt, s.Seen)
 			future = future || a.future
@@ -112,7 +113,8 @@ func (c *Collector) age(id string, created time.Time) time.Duration {
 	m := c.moment()
 	one := reclaim.Container{CreatedAt: created}
 	one.Seen, _ = c.containers.see(m, c.containers, id, created)
-	return one.Age(m.time)
+	age, _ := one.Age(m.time) // Seen is set
+	return age
 }
 
 func earlier(a, b time.Time) time.Time {

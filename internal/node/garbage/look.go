@@ -144,11 +144,12 @@ func (c *Collector) lists(ctx context.Context, v *view) error {
 	return nil
 }
 
-// includes reports whether a view contains a sandbox. A sandbox dated in the future is always
-// included, so that its sighting is kept.
+// includes reports whether a view contains a sandbox. A sandbox without a creation time, or dated in
+// the future, is always included, so that its sighting is kept.
 func (c *Collector) includes(v *view, s *cri.PodSandbox) bool {
 	_, dated := c.sandboxes[s.ID]
-	return v.scope == nil || s.Ready || v.scope[s.UID] || dated || s.CreatedAt.After(v.time)
+	return v.scope == nil || s.Ready || v.scope[s.UID] || dated || s.CreatedAt.IsZero() ||
+		s.CreatedAt.After(v.time)
 }
 
 // includesContainer reports whether a view contains a container. s is its sandbox, or nil if that
@@ -156,7 +157,7 @@ func (c *Collector) includes(v *view, s *cri.PodSandbox) bool {
 func (c *Collector) includesContainer(v *view, s *reclaim.Sandbox, one *reclaim.Container) bool {
 	_, dated := c.containers[one.ID]
 	return v.scope == nil || one.State != reclaim.Exited || v.scope[one.PodUID] || s != nil &&
-		v.scope[s.PodUID] || dated || one.CreatedAt.After(v.time)
+		v.scope[s.PodUID] || dated || one.CreatedAt.IsZero() || one.CreatedAt.After(v.time)
 }
 
 // remember keeps the IDs of the listed sandboxes. A view of some pods only adds to the IDs.

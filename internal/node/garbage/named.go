@@ -36,17 +36,18 @@ type evictedPod struct {
 }
 
 // isRestarted reports whether the pod is alive again, in another sandbox or in its former one. It
-// may have been restarted before its cleanup ended.
+// may have been restarted before its cleanup ended. What is alive and of unknown age may be new.
 func (e *evictedPod) isRestarted(p *read.Pod) bool {
+	mayBeNew := func(created time.Time) bool { return created.IsZero() || created.After(e.began) }
 	another := func(s cri.PodSandbox) bool {
 		if len(e.sandboxes) == 0 {
-			return s.Ready && s.CreatedAt.After(e.began)
+			return s.Ready && mayBeNew(s.CreatedAt)
 		}
 		return s.Ready && !slices.Contains(e.sandboxes, s.ID) // by ID, because the clock may be set
 	}
 	return slices.ContainsFunc(p.Sandboxes, another) ||
 		slices.ContainsFunc(p.Containers, func(c cri.Container) bool {
-			return c.Running && c.CreatedAt.After(e.began)
+			return c.Running && mayBeNew(c.CreatedAt)
 		})
 }
 

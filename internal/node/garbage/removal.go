@@ -240,7 +240,7 @@ func (x *run) sharesLog(s *reclaim.Step, file string) (bool, error) {
 }
 
 // hasNewer reports whether the pod of a step's sandbox has a newer one. It compares times of one
-// look only, because the clock may change between two looks.
+// look only, because the clock may change between two looks. A sandbox of unknown age is not newer.
 func hasNewer(l *reclaim.Look, s *reclaim.Step) bool {
 	since := s.Since
 	for i := range l.Sandboxes {
@@ -249,7 +249,7 @@ func hasNewer(l *reclaim.Look, s *reclaim.Step) bool {
 		}
 	}
 	return slices.ContainsFunc(l.Sandboxes, func(o reclaim.Sandbox) bool {
-		return o.PodUID == s.PodUID && o.ID != s.ID && !o.CreatedAt.Before(since)
+		return o.PodUID == s.PodUID && o.ID != s.ID && !o.CreatedAt.IsZero() && !o.CreatedAt.Before(since)
 	})
 }
 

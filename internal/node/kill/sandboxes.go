@@ -40,7 +40,8 @@ func (s *sandboxes) lookUp(ctx context.Context, r Runtime, uid string) error {
 	set := s.clockSet()
 	for i := range now {
 		made := &now[i]
-		if !s.has(made.ID) && s.since.Monotonic > 0 && made.CreatedAt.Add(set).Before(s.since.Time) {
+		if !s.has(made.ID) && s.since.Monotonic > 0 && !made.CreatedAt.IsZero() &&
+			made.CreatedAt.Add(set).Before(s.since.Time) {
 			s.ids = append(s.ids, made.ID)
 		}
 	}

@@ -46,7 +46,7 @@ func (p *Pod) arrange() {
 			c := &from[i]
 			name := cmp.Or(c.Name, c.ID)
 			if old := newest[name]; old == nil || (old.State == cri.Exited) != (c.State == cri.Exited) ||
-				!c.CreatedAt.Before(old.CreatedAt) {
+				isNewer(c, old) {
 				newest[name] = c
 			}
 		}
@@ -62,6 +62,15 @@ func (p *Pod) arrange() {
 		return cmp.Or(cmp.Compare(score(a), score(b)), cmp.Compare(a.ID, b.ID))
 	})
 	p.parts.hidden = p.parts.hidesContainers(&p.Sandboxes[0])
+}
+
+// isNewer reports whether a container was created after, or at the same time as, another one of its
+// name. Without a creation time, the attempts decide.
+func isNewer(c, than *cri.Container) bool {
+	if c.CreatedAt.IsZero() || than.CreatedAt.IsZero() {
+		return c.Attempt >= than.Attempt
+	}
+	return !c.CreatedAt.Before(than.CreatedAt)
 }
 
 func score(c *cri.Container) int64 {

@@ -32,7 +32,7 @@ type container struct {
 	ImageRef     string            `json:"imageRef"`
 	ImageID      string            `json:"imageId"`
 	State        string            `json:"state"`
-	CreatedAt    *number           `json:"createdAt"` // nanoseconds since 1970
+	CreatedAt    *created          `json:"createdAt"` // nanoseconds since 1970
 	Labels       map[string]string `json:"labels"`
 }
 
@@ -97,7 +97,7 @@ type sandbox struct {
 	ID        string    `json:"id"`
 	Metadata  *metadata `json:"metadata"`
 	State     string    `json:"state"`
-	CreatedAt *number   `json:"createdAt"`
+	CreatedAt *created  `json:"createdAt"`
 }
 
 // parseSandboxes parses {"items": [...]}.
@@ -177,9 +177,14 @@ func parseImages(n *Node, text []byte) error {
 	return nil
 }
 
-func createdAt(field string, nanoseconds *number) (time.Time, error) {
-	if nanoseconds == nil {
+// createdAt returns a creation time; zero if the runtime does not know it: crictl then prints 0, or
+// Go's zero time in nanoseconds.
+func createdAt(field string, nanoseconds *created) (time.Time, error) {
+	switch {
+	case nanoseconds == nil:
 		return time.Time{}, strict.NewFieldError(field, "missing")
+	case *nanoseconds == 0:
+		return time.Time{}, nil
 	}
 	return time.Unix(0, int64(*nanoseconds)), nil
 }

@@ -54,7 +54,7 @@ func parseGC(n *Node, text []byte) error {
 	if err := unmarshal(text, &file, true); err != nil {
 		return err
 	}
-	if file.Now == nil {
+	if file.Now.time().IsZero() {
 		return strict.NewFieldError("now", "missing")
 	}
 	n.Now = time.Time(*file.Now)

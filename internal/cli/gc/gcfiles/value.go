@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"jettison/internal/base/strict"
@@ -32,10 +34,33 @@ func (n *number) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	return nil
 }
 
+// created is a creation time in nanoseconds since 1970, at least 0. Go's zero time, which a program
+// prints that does not know the time, is read as 0.
+type created int64
+
+// zeroTime is time.Time{}.UnixNano().
+const zeroTime = "-6795364578871345152"
+
+// UnmarshalJSONFrom reads a number or a number as text.
+func (c *created) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	t, err := d.ReadValue()
+	if err != nil {
+		return err
+	}
+	if strings.Trim(string(t), `"`) == zeroTime {
+		*c = 0
+		return nil
+	}
+	var n number
+	err = json.Unmarshal(t, &n)
+	*c = created(n)
+	return err
+}
+
 // attempt returns the number limited to the 32 bits of the CRI's attempt.
 func (n number) attempt() uint32 { return uint32(min(n, math.MaxUint32)) }
 
-// timestamp is an RFC 3339 time, not before 1970.
+// timestamp is an RFC 3339 time, not before 1970. Go's zero time, 0001-01-01T00:00:00Z, is unknown.
 type timestamp time.Time
 
 // UnmarshalJSONFrom reads a time.
@@ -48,7 +73,7 @@ func (t *timestamp) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	if err != nil {
 		return err
 	}
-	if at.Before(time.Unix(0, 0)) {
+	if at.Before(time.Unix(0, 0)) && !at.IsZero() {
 		return fmt.Errorf("%.40q is before 1970", text)
 	}
 	*t = timestamp(at)

@@ -35,7 +35,10 @@ type Decoder struct {
 	// decoding.
 	OnDuplicate func(field string, line, before int) error
 	// IgnoreUnknown reports whether an unknown field is ignored; nil: it is an error.
-	IgnoreUnknown func(path []string) bool
+	IgnoreUnknown func(key *yaml.Node, path []string) bool
+	// Hint returns the end of the error about an unknown field, such as `: did you mean "x"?`. If it
+	// is nil or returns an empty text, the error names a similar field.
+	Hint func(path []string) string
 }
 
 // Index returns the fields of a struct by their yaml names, without those named "-".
@@ -92,11 +95,16 @@ func (d *Decoder) Member(key, value *yaml.Node, into reflect.Value, known map[st
 	switch {
 	case ok:
 		return d.Value(value, into.Field(index), at)
-	case d.IgnoreUnknown != nil && d.IgnoreUnknown(at):
+	case d.IgnoreUnknown != nil && d.IgnoreUnknown(key, at):
 		return nil
 	}
-	return &FieldError{Line: key.Line, Field: strings.Join(path, separator),
-		Err: unknownField(key.Value, known)}
+	err := unknownField(key.Value, known)
+	if d.Hint != nil {
+		if hint := d.Hint(at); hint != "" {
+			err = fmt.Errorf("unknown field %q%s", key.Value, hint)
+		}
+	}
+	return &FieldError{Line: key.Line, Field: strings.Join(path, separator), Err: err}
 }
 
 // unknownField returns the error for a name that is not in known.

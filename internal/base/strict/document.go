@@ -2,6 +2,7 @@ package strict
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -30,7 +31,7 @@ func (e *SyntaxError) Unwrap() error { return e.Err }
 // Root returns the file's mapping. The error is a *SyntaxError, or a *FieldError with a line.
 func (f *Document) Root(text []byte) (*yaml.Node, error) {
 	var doc yaml.Node
-	d := yaml.NewDecoder(bytes.NewReader(text))
+	d := yaml.NewDecoder(bytes.NewReader(withoutEscapedSlashes(text)))
 	if err := d.Decode(&doc); errors.Is(err, io.EOF) {
 		err := fmt.Errorf("the file is empty: want apiVersion: %s, kind: %s", f.APIVersion, f.Kind)
 		return nil, &FieldError{Line: 1, Err: err}
@@ -50,6 +51,24 @@ func (f *Document) Root(text []byte) (*yaml.Node, error) {
 		return nil, err
 	}
 	return root, notMapping
+}
+
+// withoutEscapedSlashes returns a JSON text with / instead of \/, which JSON allows and the YAML
+// library does not. Other texts are unchanged.
+func withoutEscapedSlashes(text []byte) []byte {
+	if !bytes.Contains(text, []byte(`\/`)) || !json.Valid(text) {
+		return text
+	}
+	out := make([]byte, 0, len(text))
+	for i := 0; i < len(text); i++ {
+		if text[i] == '\\' { // an escape of two characters begins, in a valid text only within strings
+			if i++; text[i] != '/' {
+				out = append(out, '\\')
+			}
+		}
+		out = append(out, text[i])
+	}
+	return out
 }
 
 // rejectFurther rejects documents with content after the first. A trailing "---" has no content.

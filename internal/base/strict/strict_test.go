@@ -3,6 +3,7 @@ package strict
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"strings"
 	"testing"
@@ -60,12 +61,29 @@ func TestDocument(t *testing.T) {
 		{Document{}, "a: b\n---\n---\nc: d\n", "line 3: more than one document in the file"},
 		{Document{SecondOnly: true}, "a: b\n---\n---\nc: d\n", "<nil>"},
 		{Document{}, "a: b\n---\n", "<nil>"},
+		{Document{}, `{"a": "unix:\/\/\/run", "b\/": "\\\/"}`, "<nil>"},
+		{Document{}, `a: "\/"`, "not YAML: yaml: found unknown escape character"},
 		{Document{}, "a: b\n---\n\tc\n", "not YAML: yaml: line 3: found character that cannot start any token"},
 	} {
 		c.file.APIVersion, c.file.Kind = "v1", "File"
 		if _, err := c.file.Root([]byte(c.text)); fmt.Sprint(err) != c.want {
 			t.Errorf("error of Root(%q)\n got %v\nwant %s", c.text, err, c.want)
 		}
+	}
+}
+
+// JSON may escape slashes, as PHP and some templates do.
+func TestDocumentOfJSON(t *testing.T) {
+	root, err := (&Document{}).Root([]byte(`{"a": "unix:\/\/\/run\n", "b": "\\/ \\\/", "c": "\u002f"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	if err := root.Decode(&got); err != nil {
+		t.Fatal(err)
+	}
+	if want := map[string]string{"a": "unix:///run\n", "b": `\/ \/`, "c": "/"}; !maps.Equal(got, want) {
+		t.Errorf("fields of a JSON document = %q, want %q", got, want)
 	}
 }
 
@@ -155,7 +173,7 @@ func TestDecoderErrors(t *testing.T) {
 		{Decoder{}, "<<: {name: a}", `line 1: unknown field "<<"`},
 		{Decoder{PlainKeys: true}, "<<: {name: a}", "line 1: want a plain field name"},
 		{Decoder{PlainKeys: true}, "? [a]\n: b", "line 1: want a plain field name"},
-		{Decoder{IgnoreUnknown: func(path []string) bool { return len(path) == 2 }}, "inner: {x: 1}\ny: 2", `line 2: unknown field "y"`},
+		{Decoder{IgnoreUnknown: func(_ *yaml.Node, path []string) bool { return len(path) == 2 }}, "inner: {x: 1}\ny: 2", `line 2: unknown field "y"`},
 	} {
 		if _, err := decode(root(t, c.text), &c.d); fmt.Sprint(err) != c.want {
 			t.Errorf("error of decoding %q\n got %v\nwant %s", c.text, err, c.want)

@@ -2,8 +2,14 @@ package config
 
 import (
 	"errors"
+	"go/ast"
+	goparser "go/parser"
+	"go/token"
+	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -38,6 +44,7 @@ func TestErrors(t *testing.T) {
 		{"a misspelt field", own + "evictionHrad: {}\n", `3: unknown field "evictionHrad": did you mean "evictionHard"?`},
 		{"another case", own + "\n\nevictionhard: {}\n", `5: unknown field "evictionhard": did you mean "evictionHard"?`},
 		{"nothing like it", own + "xyzzy: 1\n", `3: unknown field "xyzzy"`},
+		{"a signal beside evictionHard", own + "memory.available: 1Gi\n", `3: unknown field "memory.available": the signal belongs in evictionHard or evictionSoft`},
 		{"a nested field", own + "containerGC:\n  minAg: 1s\n", `4: containerGC: unknown field "minAg": did you mean "minAge"?`},
 		{"twice", own + "gate: true\nsocket: a\ngate: false\n", `5: gate is set a second time, first on line 3`},
 		{"a signal twice", own + "evictionHard:\n  memory.available: 1Mi\n  memory.available: 2Mi\n", `5: evictionHard: memory.available is set a second time, first on line 4`},
@@ -142,7 +149,9 @@ breaker: true
 	if l.MemoryAvailable != stats.MemoryAvailableWorkingSet || l.Breaker || l.CgroupRoot != "/nodes" {
 		t.Errorf("configuration of the kubelet's file = %+v, want the kubelet's defaults and cgroupRoot /nodes", l.Config)
 	}
-	if want := []string{"ignored fields of the kubelet's file: address, authentication, breaker"}; !slices.Equal(l.Warnings, want) {
+	want := []string{"ignored fields of the kubelet's file: address, authentication",
+		`line 9: the kubelet ignores the unknown field "breaker": it is a field of AgentConfiguration`}
+	if !slices.Equal(l.Warnings, want) {
 		t.Errorf("warnings %q, want %q", l.Warnings, want)
 	}
 }
@@ -169,11 +178,74 @@ staticPodPath: /etc/kubernetes/manifests
 		t.Errorf("configuration of kubeadm's file = %+v, want defaults for zero values", l.Config)
 	}
 	want := []string{
-		"ignored fields of the kubelet's file: authentication, registerWithTaints: 0: extra",
+		"ignored fields of the kubelet's file: authentication",
+		`line 10: the kubelet ignores the unknown field "registerWithTaints: 0: extra"`,
 		"line 12: staticPodPath is set a second time, first on line 11: the last value is used",
 	}
 	if !slices.Equal(l.Warnings, want) {
 		t.Errorf("warnings\n got %q\nwant %q", l.Warnings, want)
+	}
+}
+
+// A kubelet ignores a field that it does not know, and uses its defaults instead. Real files have
+// thresholds beside evictionHard, and fields in another notation.
+func TestUnknownFieldsOfAKubelet(t *testing.T) {
+	l, err := Parse([]byte(kubelet + `evictionHard:
+  memory.available: 300Mi
+nodefs.available: 12%
+imagefs.inodesfree: 6%
+evictionhard: {memory.available: 1Gi}
+eviction-hard: {memory.available: 1Gi}
+evictionSoftGracePeriods: {memory.available: 1m}
+xyzzy: 1
+healthzPort: 10248
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const ignores = ": the kubelet ignores the unknown field "
+	want := []string{
+		"ignored fields of the kubelet's file: healthzPort",
+		"line 5" + ignores + `"nodefs.available": the signal belongs in evictionHard or evictionSoft`,
+		"line 6" + ignores + `"imagefs.inodesfree": did you mean the signal "imagefs.inodesFree" in evictionHard?`,
+		"line 7" + ignores + `"evictionhard": did you mean "evictionHard"?`,
+		"line 8" + ignores + `"eviction-hard": did you mean "evictionHard"?`,
+		"line 9" + ignores + `"evictionSoftGracePeriods": did you mean "evictionSoftGracePeriod"?`,
+		"line 10" + ignores + `"xyzzy"`,
+	}
+	if !slices.Equal(l.Warnings, want) {
+		t.Errorf("warnings\n got %q\nwant %q", l.Warnings, want)
+	}
+}
+
+// kubeletFields has the fields of the kubelet's own type. Its source is read, because its package
+// imports modules that this one does not need.
+func TestKubeletFields(t *testing.T) {
+	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/kubelet").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	types := filepath.Join(strings.TrimSpace(string(dir)), "config/v1beta1/types.go")
+	file, err := goparser.ParseFile(token.NewFileSet(), types, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]bool{}
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.TypeSpec)
+		if !ok || spec.Name.Name != "KubeletConfiguration" {
+			return true
+		}
+		for _, field := range spec.Type.(*ast.StructType).Fields.List {
+			tag := reflect.StructTag(strings.Trim(field.Tag.Value, "`"))
+			if name, _, _ := strings.Cut(tag.Get("json"), ","); name != "" {
+				want[name] = true
+			}
+		}
+		return false
+	})
+	if !maps.Equal(kubeletFields, want) {
+		t.Errorf("fields of a kubelet\n got %v\nwant %v", slices.Sorted(maps.Keys(kubeletFields)), slices.Sorted(maps.Keys(want)))
 	}
 }
 

@@ -296,7 +296,7 @@ func (p *parser) fields(root *yaml.Node, loaded *Loaded) error {
 	target := reflect.ValueOf(loaded.Config).Elem()
 	known := knownFields(target.Type(), loaded.Kind == KindKubelet)
 	d := &strict.Decoder{Lines: p.lines, PlainKeys: true, Describe: describe, Special: decodeDuration,
-		OnDuplicate: p.duplicate, IgnoreUnknown: p.ignoreUnknown}
+		OnDuplicate: p.duplicate, IgnoreUnknown: p.ignoreUnknown, Hint: hint}
 	return d.Mapping(root, nil, func(key, value *yaml.Node) error {
 		if key.Value == "apiVersion" || key.Value == "kind" {
 			return nil
@@ -327,12 +327,19 @@ func (p *parser) duplicate(field string, line, before int) error {
 	return nil
 }
 
-// ignoreUnknown accepts and notes an unknown field of a kubelet's file.
-func (p *parser) ignoreUnknown(path []string) bool {
-	if p.lenient {
-		p.ignored = append(p.ignored, strings.Join(path, separator))
+// ignoreUnknown accepts a field of a kubelet's file that the agent lacks. It is a warning if a kubelet
+// ignores the field too.
+func (p *parser) ignoreUnknown(key *yaml.Node, path []string) bool {
+	if !p.lenient {
+		return false
 	}
-	return p.lenient
+	if field := strings.Join(path, separator); kubeletFields[field] {
+		p.ignored = append(p.ignored, field)
+	} else {
+		p.warnings = append(p.warnings, fmt.Sprintf("line %d: the kubelet ignores the unknown field %q%s",
+			key.Line&(1<<lineBits-1), field, hintForKubelet(path)))
+	}
+	return true
 }
 
 // decodeDuration decodes durations in the form of the kubelet's files.

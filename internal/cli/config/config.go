@@ -140,5 +140,8 @@ func check(ctx context.Context, path string, stdin *os.File, w io.Writer) error 
 	if _, err := fmt.Fprintf(w, "%s is valid: %s\n", l.Path, l.Kind); err != nil {
 		return err
 	}
+	if text := l.UncoveredImageFs(); text != "" {
+		l.Warnings = append(l.Warnings, text)
+	}
 	return warnings(l, w)
 }

@@ -1,10 +1,26 @@
 package config
 
 import (
+	"slices"
 	"time"
 
 	"jettison/eviction"
+	"jettison/stats"
 )
+
+// UncoveredImageFs warns of thresholds for the node's file system without one for a dedicated image
+// file system, which replaced default thresholds had: a full one then causes no eviction. Empty: no
+// such gap.
+func (c *Config) UncoveredImageFs() string {
+	has := func(s stats.Signal) bool {
+		return slices.ContainsFunc(c.Thresholds, func(t eviction.Threshold) bool { return t.Signal == s })
+	}
+	if !has(stats.SignalNodeFsAvailable) || has(stats.SignalImageFsAvailable) {
+		return ""
+	}
+	return "no threshold for imagefs.available: if images have a disk of their own, no pod is evicted " +
+		"when it is full; add one to evictionHard, or set mergeDefaultEvictionSettings: true"
+}
 
 // Eviction returns the configuration of decisions on a live node.
 func (c *Config) Eviction() eviction.Config {

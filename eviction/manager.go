@@ -66,6 +66,7 @@ type Manager struct {
 	scratch   scratch       // memory that a Decision points into
 	readyMet  []Met         // slice that Ready returned
 	firstHalf Decision      // the step's decision, for StepAfterReclaim
+	softHold  hold          // of soft thresholds, by a hard one that waits for its reclaim
 }
 
 // NewManager returns a manager without any state.

@@ -91,8 +91,26 @@ func (m *Manager) StepAfterReclaim(now time.Time, in Input) Decision {
 	return d
 }
 
+// softHold bounds how long soft thresholds wait while a hard threshold waits for its reclaim. The
+// garbage collection of a disk takes up to reliefLimit, and may follow again and again.
+const softHold = 20 * time.Second
+
+// hold is a wait of soft thresholds.
+type hold struct{ since, last time.Time }
+
+// over reports whether soft thresholds have waited long enough. A hold that was not continued for
+// reliefInterval is another one.
+func (h *hold) over(now time.Time) bool {
+	if now.Sub(h.last) > reliefInterval {
+		h.since = now
+	}
+	h.last = now
+	return now.Sub(h.since) >= softHold
+}
+
 // decide chooses a victim for the first threshold, in order of urgency, that may evict one now. A
-// threshold waits for its reclaim. While a hard threshold waits, no soft threshold gets a victim.
+// threshold waits for its reclaim. While a hard threshold waits, no soft threshold gets a victim
+// for softHold.
 func (m *Manager) decide(now time.Time, in Input, d *Decision, reclaimed bool) {
 	hardWaits := false
 	if len(m.watch.order) == 0 {
@@ -106,7 +124,7 @@ func (m *Manager) decide(now time.Time, in Input, d *Decision, reclaimed bool) {
 		if !w.due {
 			continue
 		}
-		if w.reclaiming && !reclaimed || hardWaits && !w.Hard() {
+		if w.reclaiming && !reclaimed || hardWaits && !w.Hard() && !m.softHold.over(now) {
 			hardWaits = hardWaits || w.Hard()
 			if d.Reason == "" {
 				d.Signal, d.Reason = *findMet(d.Met, w), "waiting for reclaim"

@@ -110,6 +110,7 @@ func (b *builder) restoreKills(l *loop) {
 // crashed, or stopped in the middle of an eviction.
 func (b *builder) resume(ctx context.Context, l *loop, now time.Time) {
 	l.gate.Resume(now, b.before.state.HoldOffs)
+	l.upkeep.deschedule.Resume(b.before.state.Descheduled)
 	for _, err := range b.manager.Resume(now, b.before.state.Manager) {
 		b.log.Warn("saved state incomplete", "error", err)
 	}

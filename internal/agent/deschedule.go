@@ -32,5 +32,6 @@ func (l *loop) deschedule(ctx context.Context, now time.Time, met []eviction.Met
 	for i := range victims {
 		part.RecordEviction(now, victims[i].Pod.PodRef, l.evictions.Deschedule(ctx, now, &victims[i]))
 		l.publisher.markChanged()
+		l.evictions.Changed()
 	}
 }

@@ -154,6 +154,7 @@ func (l *loop) save(now time.Time) {
 	}
 	l.evictions.Save(now, func(s *records.State) {
 		s.Manager, s.HoldOffs = l.manager.Save(), l.gate.Save(now)
+		s.Descheduled = l.upkeep.deschedule.Save()
 	})
 }
 

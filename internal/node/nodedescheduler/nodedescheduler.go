@@ -7,11 +7,16 @@
 package nodedescheduler
 
 import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"jettison/eviction"
 	"jettison/internal/base/logthrottle"
 	"jettison/internal/node/config"
+	"jettison/internal/node/records"
 	"jettison/reclaim/nodedeschedule"
 	"jettison/stats"
 )
@@ -83,13 +88,40 @@ func (p *Descheduler) RecordEviction(now time.Time, pod stats.PodReference, err 
 		return
 	}
 	p.evictedAt[pod.UID] = now
+	p.forgetOldest()
+}
+
+// Save returns the remembered pods for the next process, sorted by UID.
+func (p *Descheduler) Save() (out []records.Descheduled) {
+	for _, uid := range slices.Sorted(maps.Keys(p.evictedAt)) {
+		out = append(out, records.Descheduled{UID: uid, At: p.evictedAt[uid]})
+	}
+	return out
+}
+
+// Resume remembers the pods that the previous process evicted.
+func (p *Descheduler) Resume(pods []records.Descheduled) {
+	for _, d := range pods {
+		p.evictedAt[d.UID] = d.At
+	}
+}
+
+// forgetOldest forgets the pods over maxRemembered.
+func (p *Descheduler) forgetOldest() {
+	over := len(p.evictedAt) - maxRemembered
+	if over <= 0 {
+		return
+	}
+	all := slices.SortedFunc(maps.Keys(p.evictedAt), func(a, b string) int {
+		return cmp.Or(p.evictedAt[a].Compare(p.evictedAt[b]), strings.Compare(a, b))
+	})
+	for _, uid := range all[:over] {
+		delete(p.evictedAt, uid)
+	}
 }
 
 // recentlyEvicted returns the UIDs of remembered pods and removes expired ones.
 func (p *Descheduler) recentlyEvicted(now time.Time) map[string]bool {
-	if len(p.evictedAt) > maxRemembered {
-		clear(p.evictedAt)
-	}
 	out := make(map[string]bool, len(p.evictedAt))
 	for uid, at := range p.evictedAt {
 		if now.Sub(at) >= rememberFor {

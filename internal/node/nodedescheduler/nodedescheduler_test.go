@@ -3,7 +3,9 @@ package nodedescheduler
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"jettison/eviction"
 	"jettison/internal/base/logthrottle"
 	"jettison/internal/node/config"
+	"jettison/internal/node/records"
 	"jettison/stats"
 	"jettison/stats/read"
 )
@@ -81,6 +84,24 @@ func TestPass(t *testing.T) {
 	}
 	if later := p.Plan(t0.Add(25*time.Hour), c, seen(nil), true); len(later) != 1 {
 		t.Errorf("victims after 25 hours = %+v, want one", later)
+	}
+}
+
+// A restarted agent remembers whom the previous process stopped.
+func TestEvictedPodsAreRememberedAcrossRestarts(t *testing.T) {
+	p, _ := part()
+	victims := p.Plan(t0, settings(), seen(nil), true)
+	p.RecordEviction(t0, victims[0].Pod.PodRef, nil)
+	next, _ := part()
+	next.Resume(p.Save())
+	if again := next.Plan(t0.Add(time.Hour), settings(), seen(nil), true); len(again) != 0 {
+		t.Errorf("victims after a restart = %+v, want none: the pod came back", again)
+	}
+	for i := range maxRemembered + 5 {
+		next.RecordEviction(t0.Add(time.Duration(i+1)*time.Second), stats.PodReference{UID: fmt.Sprint(i)}, nil)
+	}
+	if got := next.Save(); len(got) != maxRemembered || slices.ContainsFunc(got, func(d records.Descheduled) bool { return d.UID == "u-web" }) {
+		t.Errorf("remembered pods = %d, want the newest %d", len(got), maxRemembered)
 	}
 }
 

@@ -25,9 +25,10 @@ const StateFile = "state.json"
 
 // Limits of a State.
 const (
-	maxState    = 2 << 20
-	maxHoldOffs = 1024            // as nri.HoldOffs
-	maxHoldOff  = 5 * time.Minute // from the time of the read
+	maxState       = 2 << 20
+	maxHoldOffs    = 1024            // as nri.HoldOffs
+	maxHoldOff     = 5 * time.Minute // from the time of the read
+	maxDescheduled = 1000            // as nodedescheduler remembers
 	// bytes at the end of the records that are searched for running evictions
 	runningTail = 256 << 10
 )
@@ -43,6 +44,14 @@ type State struct {
 	Time     time.Time      `json:"time"` // of the write
 	Manager  eviction.Saved `json:"manager"`
 	HoldOffs []HoldOff      `json:"holdOffs,omitempty"`
+	// Descheduled are the pods that the node's descheduler stopped lately, sorted by UID.
+	Descheduled []Descheduled `json:"descheduled,omitempty"`
+}
+
+// Descheduled is a pod that the node's descheduler stopped.
+type Descheduled struct {
+	UID string    `json:"uid"`
+	At  time.Time `json:"at"`
 }
 
 // HoldOff rejects restarts of a pod for a time. Without a UID it rejects the pods that the owner
@@ -88,8 +97,8 @@ func runningRecords(kept []api.Record) (running []api.Record) {
 
 // Load reads the State and the records that the previous process left in a state directory. It
 // never fails: it leaves out missing, corrupt and implausible parts, with one warning each. From
-// another boot it keeps only hold-offs, because the cgroups of that boot are gone and their IDs may
-// be reused. boot comes from package bootid. eviction's Resume checks State.Manager.
+// another boot it keeps only hold-offs and descheduled pods, because the cgroups of that boot are
+// gone and their IDs may be reused. boot comes from package bootid. eviction's Resume checks State.Manager.
 func Load(dir string, now time.Time, boot string) (s State, kept []api.Record, warnings []error) {
 	warn := func(format string, args ...any) {
 		warnings = append(warnings, fmt.Errorf(format, args...))
@@ -187,6 +196,27 @@ func (s *State) check(now time.Time, warn func(string, ...any)) {
 		holds = append(holds, h)
 	}
 	s.HoldOffs = holds
+	s.checkDescheduled(now, warn)
+}
+
+// checkDescheduled removes implausible entries of Descheduled.
+func (s *State) checkDescheduled(now time.Time, warn func(string, ...any)) {
+	if more := len(s.Descheduled) - maxDescheduled; more > 0 {
+		warn("%d descheduled pods over the limit ignored", more)
+		s.Descheduled = s.Descheduled[:maxDescheduled]
+	}
+	s.Descheduled = slices.DeleteFunc(s.Descheduled, func(d Descheduled) bool {
+		wrong := !ValidID(d.UID) || d.At.IsZero()
+		if wrong {
+			warn("descheduled pod %.64q ignored: invalid", d.UID)
+		}
+		return wrong
+	})
+	for i := range s.Descheduled { // the clock was set back
+		if d := &s.Descheduled[i]; d.At.After(now) {
+			d.At = now
+		}
+	}
 }
 
 // encode returns the content of the State's file.

@@ -52,7 +52,8 @@ func TestAStateComesBack(t *testing.T) {
 			Lives: []eviction.SavedLife{inProgress("a"), inProgress("b"), {Eviction: inProgress("c").Eviction, Emptied: eviction.Stamp{Time: epoch}}},
 			Aside: []eviction.SavedAside{{UID: "x", Until: epoch.Add(time.Minute), Times: 2}},
 		},
-		HoldOffs: []HoldOff{{"a", epoch.Add(time.Minute), "memory was short", 1, stats.SignalMemoryAvailable, Owner{"DaemonSet", "d", "n", "p"}}},
+		HoldOffs:    []HoldOff{{"a", epoch.Add(time.Minute), "memory was short", 1, stats.SignalMemoryAvailable, Owner{"DaemonSet", "d", "n", "p"}}},
+		Descheduled: []Descheduled{{"a", epoch.Add(-time.Hour)}},
 	}
 	w.Save(want)
 	w.Begin(begun(1))
@@ -71,8 +72,8 @@ func TestAStateComesBack(t *testing.T) {
 	}
 	for _, boot := range []string{"another", ""} {
 		s, _, warnings := load(t, dir, epoch, boot)
-		if len(s.Manager.Lives)+len(s.Manager.Aside) > 0 || !cmp.Equal(s.HoldOffs, want.HoldOffs) || warnings != "" {
-			t.Errorf("state of another boot = %+v, warnings %q, want only hold-offs", s, warnings)
+		if len(s.Manager.Lives)+len(s.Manager.Aside) > 0 || !cmp.Equal(s.HoldOffs, want.HoldOffs) || !cmp.Equal(s.Descheduled, want.Descheduled) || warnings != "" {
+			t.Errorf("state of another boot = %+v, warnings %q, want only hold-offs and descheduled pods", s, warnings)
 		}
 	}
 	unknown, _ := start(t, Options{}) // two unknown boots do not count as the same
@@ -95,7 +96,8 @@ func TestAStateThatCannotBe(t *testing.T) {
 	foreign.Eviction.Pod.Cgroup = "kubepods"
 	noID := inProgress("noid")
 	noID.Record = "a b"
-	text, err := json.Marshal(State{Version: StateVersion, BootID: "boot", Manager: eviction.Saved{Lives: []eviction.SavedLife{odd, foreign, inProgress("odd"), noID}}, HoldOffs: []HoldOff{{UID: "a", Until: far, Reason: "x\ny", Signal: "memory\n.available"}, {UID: "", Until: far}, {UID: "a", Until: far}}})
+	text, err := json.Marshal(State{Version: StateVersion, BootID: "boot", Manager: eviction.Saved{Lives: []eviction.SavedLife{odd, foreign, inProgress("odd"), noID}}, HoldOffs: []HoldOff{{UID: "a", Until: far, Reason: "x\ny", Signal: "memory\n.available"}, {UID: "", Until: far}, {UID: "a", Until: far}},
+		Descheduled: []Descheduled{{"a", far}, {"b/c", epoch}, {"d", time.Time{}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,6 +117,8 @@ func TestAStateThatCannotBe(t *testing.T) {
 DIR/state.json: hold-off of pod a ends too late, at 2026-02-11T16:00:00Z: reduced to 5m0s from now
 DIR/state.json: hold-off of UID "" ignored: invalid or duplicate
 DIR/state.json: hold-off of UID "a" ignored: invalid or duplicate
+DIR/state.json: descheduled pod "b/c" ignored: invalid
+DIR/state.json: descheduled pod "d" ignored: invalid
 grace period of pod odd ends at 2026-02-11T16:00:00Z, which is too far ahead: shortened to 30 s from now
 eviction: pod foreign: "kubepods" is not the pod's cgroup
 eviction: pod odd occurs twice
@@ -127,6 +131,9 @@ eviction: pod odd occurs twice
 	}
 	if len(s.HoldOffs) != 1 || !s.HoldOffs[0].Until.Equal(epoch.Add(5*time.Minute)) || s.HoldOffs[0].Reason != "x?y" || s.HoldOffs[0].Signal != "memory?.available" || s.HoldOffs[0].Times != 1 {
 		t.Errorf("hold-offs = %+v, want one with clamped values", s.HoldOffs)
+	}
+	if want := []Descheduled{{"a", epoch}}; !cmp.Equal(s.Descheduled, want) {
+		t.Errorf("descheduled pods = %v, want %v", s.Descheduled, want)
 	}
 	for text, want := range map[string]string{
 		"":                              "state.json: unexpected end of JSON input (starting with empty state)",

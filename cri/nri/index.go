@@ -17,7 +17,7 @@ const (
 type sandbox struct {
 	cri.PodSandbox
 	containers []cri.Container
-	asked      bool // the Asker has decided on the sandbox, or it has or had containers
+	asked      bool // the Asker has decided on the sandbox, or it is older than the connection
 }
 
 // Pods holds the sandboxes of each pod, and their containers that are not dead, by the pod's UID.
@@ -41,7 +41,9 @@ func newIndex() *index {
 		dirty: map[string]struct{}{}, current: Pods{}}
 }
 
-// synchronized returns an index of the objects that a Synchronize listed.
+// synchronized returns an index of the objects that a Synchronize listed. Each listed sandbox counts
+// as admitted. The lists lack ended containers (containerd 2.4 internal/cri/nri, ListContainers), so
+// a running pod whose only container is down looks like a new one.
 func synchronized(l *listing) *index {
 	x := newIndex()
 	x.skipped = l.skipped
@@ -50,14 +52,15 @@ func synchronized(l *listing) *index {
 		// 2.4 internal/cri/nri, ListPodSandboxes). A dead sandbox has neither a process nor a
 		// container.
 		p.Ready = p.PID > 0
-		x.put(p)
+		if s := x.put(p); s != nil {
+			s.asked = true
+		}
 	}
 	for _, c := range l.containers {
 		s := x.sandboxes[c.SandboxID]
 		if s == nil {
 			continue
 		}
-		s.asked = true
 		if c.State != cri.Exited {
 			s.Ready = true
 			x.start(s, c)

@@ -52,9 +52,9 @@ type Options struct {
 // the runtime is blocked, so they must not wait for anything.
 type Asker interface {
 	// Reject returns the reason to reject a pod; empty: the pod is admitted. It is called once per
-	// sandbox, before the sandbox runs; container is then empty. For a sandbox without containers
-	// that is older than the plugin, it is called before the first container is created; container is
-	// then the name of that container. The caller owns pod.
+	// sandbox, before the sandbox runs; container is then empty. A sandbox that is older than the
+	// connection is admitted. For one that is unknown, because the runtime has more than maxPods, it
+	// is called before each container; container is then its name. The caller owns pod.
 	Reject(now time.Time, pod *cri.PodSandbox, container string) (why string)
 	// SandboxRemoved reports that no sandbox or container of a pod is alive.
 	SandboxRemoved(uid string)

@@ -21,7 +21,7 @@ import (
 //	new                                 a manager; one setting a line: hard SIGNAL VALUE, soft SIGNAL VALUE GRACE, min SIGNAL VALUE,
 //	                                    live (not a replay), maxgrace SECONDS, transition DURATION, pods (allocatable copies), local, breaker, byrelease, explain
 //	pods                                the pods from now on, one a line: name, then fields (see podFields)
-//	step t=1m mem=1Gi [brief]           one look: mem alloc swap nodefs imagefs containerfs (bytes), nodefsi imagefsi (inodes), pid=used/max,
+//	step t=1m mem=1Gi [brief]           one look: mem alloc swap nodefs imagefs containerfs (bytes), nodefsi imagefsi (inodes), pid=used/max podpid=used/max,
 //	                                    memfull iofull cpusome (shares of the last second), stats=1m (time of the figures, default t),
 //	                                    layout=one|dedicated|split|unknown, growing=CGROUP
 //	                                    kubelet: the disks are a kubelet's; memoryonly; measuring
@@ -263,7 +263,10 @@ func (s *script) look(in *Input, now time.Time, args map[string]string) error {
 			n.Swap = stats.NodeSwapStats{Time: at, TotalBytes: stats.Some(quantity("4Gi")), FreeBytes: stats.Some(quantity(v))}
 		case "pid":
 			used, most, _ := strings.Cut(v, "/")
-			n.PIDs = stats.NodePIDStats{Time: at, Current: stats.Some(quantity(used)), Max: stats.Some(quantity(most))}
+			n.PIDs.Time, n.PIDs.Current, n.PIDs.Max = at, stats.Some(quantity(used)), stats.Some(quantity(most))
+		case "podpid":
+			used, most, _ := strings.Cut(v, "/")
+			n.PIDs.PodsCurrent, n.PIDs.PodsMax = stats.Some(quantity(used)), stats.Some(quantity(most))
 		case "nodefs":
 			bytes(disk(&n.Fs), v)
 		case "imagefs":

@@ -109,7 +109,7 @@ func brokenFor(n *stats.NodeStats, w *watched) bool {
 		return brokenMemory(n) || w.Signal == stats.SignalAllocatableMemoryAvailable &&
 			broken(n.Allocatable.WorkingSetBytes)
 	case kindPID:
-		return broken(n.PIDs.Current)
+		return broken(n.PIDs.Current) || broken(n.PIDs.PodsCurrent)
 	}
 	return false
 }

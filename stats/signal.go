@@ -146,8 +146,7 @@ func (s *Summary) Observe(now time.Time, signal Signal, by MemoryAvailable) Obse
 	case SignalSwapAvailable:
 		o = n.Swap.available()
 	case SignalPIDAvailable:
-		o = available(n.PIDs.Time, n.PIDs.Max, n.PIDs.Current,
-			"loadavg, pid_max or threads-max could not be read")
+		o = n.PIDs.available()
 	case SignalNodeFsAvailable:
 		o, most = bytesOf(n.Fs), maxFsAge
 	case SignalNodeFsInodesFree:

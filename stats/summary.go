@@ -126,6 +126,19 @@ type NodePIDStats struct {
 	Time    time.Time
 	Max     Opt[uint64] // the lower of kernel.pid_max and kernel.threads-max
 	Current Opt[uint64]
+	// pids.max and pids.current of the cgroup above all pods; absent without a limit
+	PodsMax     Opt[uint64]
+	PodsCurrent Opt[uint64]
+}
+
+// available returns what is left of the node's limit, or of the pods' limit if that is less: pods
+// cannot fork at their limit, whatever the node has left. The capacity is the node's.
+func (p *NodePIDStats) available() Observation {
+	o := available(p.Time, p.Max, p.Current, "loadavg, pid_max or threads-max could not be read")
+	if p.PodsMax.OK && p.PodsCurrent.OK {
+		o.Value = min(o.Value, p.PodsMax.V-min(p.PodsCurrent.V, p.PodsMax.V))
+	}
+	return o
 }
 
 // PodReference names a pod. Name and Namespace are empty for a pod that the runtime has not

@@ -62,6 +62,7 @@ func (c *Reader) Allocatable(now time.Time, out *stats.AllocatableMemoryStats) e
 // podsTotal reads the usage of all pods together from the cgroup that Allocatable found.
 func (c *Reader) podsTotal(now time.Time, out *stats.PodsTotal) error {
 	*out = stats.PodsTotal{Time: now}
+	c.podsPIDsMax = stats.Opt[uint64]{}
 	if c.top == nil {
 		return nil
 	}
@@ -74,7 +75,9 @@ func (c *Reader) podsTotal(now time.Time, out *stats.PodsTotal) error {
 	var swapErr, tasksErr error
 	out.SwapBytes, swapErr = optional(c.top.MemorySwapCurrent(c.buf))
 	out.Tasks, tasksErr = optional(c.top.PIDsCurrent(c.buf))
-	for _, e := range []error{err, swapErr, tasksErr} {
+	max, maxErr := limit(c.top.PIDsMax(c.buf))
+	c.podsPIDsMax = max
+	for _, e := range []error{err, swapErr, tasksErr, maxErr} {
 		// the cgroup was removed: the next look opens its successor
 		if e != nil && !errors.Is(e, cgroup.ErrVanished) && !errors.Is(e, os.ErrNotExist) {
 			return e
@@ -151,12 +154,18 @@ func (c *Reader) Pressure(now time.Time, out *stats.NodePressure) error {
 	return errors.Join(errs...)
 }
 
-// PIDs reads the number of tasks and its limit.
+// PIDs reads the number of tasks and its limit, of the node, and of all pods if Slow found a limit.
 func (c *Reader) PIDs(now time.Time, out *stats.NodePIDStats) error {
 	*out = stats.NodePIDStats{Time: now}
 	current, limit, err := c.proc.PIDs(c.buf)
 	if err == nil {
 		out.Current, out.Max = stats.Some(current), stats.Some(limit)
+	}
+	if c.top != nil && c.podsPIDsMax.OK {
+		// the cgroup was removed: the next Slow opens its successor
+		if n, err := c.top.PIDsCurrent(c.buf); err == nil {
+			out.PodsMax, out.PodsCurrent = c.podsPIDsMax, stats.Some(n)
+		}
 	}
 	return err
 }

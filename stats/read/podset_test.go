@@ -99,7 +99,8 @@ func TestFullLookOfARecordedNode(t *testing.T) {
 	for _, kernel := range kernels {
 		t.Run(kernel, func(t *testing.T) {
 			c, files, dir := recordedNode(t, kernel)
-			for name, text := range map[string]string{"memory.max": "209715200\n", "memory.current": "104857600\n", "memory.stat": "anon 1\nfile 2\nshmem 3\ninactive_file 4857600\n"} {
+			for name, text := range map[string]string{"memory.max": "209715200\n", "memory.current": "104857600\n", "memory.stat": "anon 1\nfile 2\nshmem 3\ninactive_file 4857600\n",
+				"pids.max": "500\n", "pids.current": "490\n"} {
 				if err := os.WriteFile(filepath.Join(dir, "cgroup/kubepods", name), []byte(text), 0o644); err != nil {
 					t.Fatal(err)
 				}
@@ -114,6 +115,9 @@ func TestFullLookOfARecordedNode(t *testing.T) {
 			}
 			if o := s.Observe(first, stats.SignalAllocatableMemoryAvailable, ""); !o.OK || o.Value != 200<<20-100000000 {
 				t.Errorf("observation of allocatable memory = %+v", o)
+			}
+			if o := s.Observe(first, stats.SignalPIDAvailable, ""); !o.OK || o.Value != 10 || o.Capacity != s.Node.PIDs.Max.V {
+				t.Errorf("observation of tasks with 490 of 500 in pods = %+v, want 10 left of the node's %d", o, s.Node.PIDs.Max.V)
 			}
 			if n := s.Node; n.CPUs != 1 || n.StartTime.IsZero() || !n.PIDs.Current.OK || !n.PIDs.Max.OK || !n.CPU.Usage.OK || n.CPU.NanoCores.OK || !n.Pressure.Memory.Stats.OK {
 				t.Errorf("node values of the look = %+v", n)

@@ -21,8 +21,9 @@ type Reader struct {
 	pods          *podSet
 	self          string // cgroup of this process, empty: unknown
 	root          *cgroup.Group
-	topCandidates []string      // candidates for the cgroup above all pods
-	top           *cgroup.Group // the cgroup above all pods; nil: not found yet
+	topCandidates []string          // candidates for the cgroup above all pods
+	top           *cgroup.Group     // the cgroup above all pods; nil: not found yet
+	podsPIDsMax   stats.Opt[uint64] // pids.max of top; absent: unknown or "max"
 
 	buf []byte // one file's content
 	// one memory.stat; a local variable would be allocated at each look

@@ -20,9 +20,11 @@ type Agent struct {
 	// AllocatableLimitBytes is memory.max of the cgroup above all pods.
 	AllocatableLimitBytes *uint64 `json:"allocatableLimitBytes,omitzero"`
 	// AllocatableUnlimited: the memory.max is max.
-	AllocatableUnlimited bool      `json:"allocatableUnlimited,omitzero"`
-	Swap                 *Swap     `json:"swap,omitzero"`
-	Pressure             *Pressure `json:"pressure,omitzero"`
+	AllocatableUnlimited bool `json:"allocatableUnlimited,omitzero"`
+	// PodsPIDs are pids.max and pids.current of the cgroup above all pods; absent without a limit.
+	PodsPIDs *PodsPIDs `json:"podsPIDs,omitzero"`
+	Swap     *Swap     `json:"swap,omitzero"`
+	Pressure *Pressure `json:"pressure,omitzero"`
 	// LayoutUnknown: the layout of the file systems was unknown in this look.
 	LayoutUnknown bool `json:"layoutUnknown,omitzero"`
 	// MemoryOnly: only memory and tasks of pods were measured, and only they could require a
@@ -37,6 +39,12 @@ type Agent struct {
 	Sources map[string]string `json:"sources,omitzero"`
 	// Pods by UID.
 	Pods map[string]*AgentPod `json:"pods,omitzero"`
+}
+
+// PodsPIDs are the tasks of all pods together and their limit.
+type PodsPIDs struct {
+	Max     uint64 `json:"max"`
+	Current uint64 `json:"current"`
 }
 
 // Swap is the node's swap. It replaces the Summary's.

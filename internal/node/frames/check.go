@@ -22,6 +22,10 @@ func (a *Agent) check() (field, what string) {
 	c.number("perCPUFreeBytes", a.PerCPUFreeBytes)
 	c.number("memTotalBytes", a.MemTotalBytes)
 	c.number("allocatableLimitBytes", a.AllocatableLimitBytes)
+	if a.PodsPIDs != nil {
+		c.number("podsPIDs.max", &a.PodsPIDs.Max)
+		c.number("podsPIDs.current", &a.PodsPIDs.Current)
+	}
 	if a.Swap != nil {
 		c.number("swap.totalBytes", a.Swap.TotalBytes)
 		c.number("swap.freeBytes", a.Swap.FreeBytes)

@@ -72,6 +72,9 @@ func agentOf(s *stats.Summary) *Agent {
 	if t, f := n.Swap.TotalBytes, n.Swap.FreeBytes; t.OK || f.OK {
 		a.Swap = &Swap{TotalBytes: pointer(t), FreeBytes: pointer(f)}
 	}
+	if most, now := n.PIDs.PodsMax, n.PIDs.PodsCurrent; most.OK && now.OK {
+		a.PodsPIDs = &PodsPIDs{Max: most.V, Current: now.V}
+	}
 	of := &n.Pressure
 	if p := (Pressure{Time: of.Memory.Time, CPU: stallsOf(&of.CPU), Memory: stallsOf(&of.Memory),
 		IO: stallsOf(&of.IO)}); p != (Pressure{}) {
@@ -104,7 +107,7 @@ func (a *Agent) markImplausible(n *stats.NodeStats) {
 		broken(m.PerCPUFreeBytes)
 	for name, is := range map[string]bool{
 		"memory": memory, "allocatable": memory || broken(n.Allocatable.WorkingSetBytes),
-		"pids": broken(n.PIDs.Current),
+		"pids": broken(n.PIDs.Current) || broken(n.PIDs.PodsCurrent),
 	} {
 		if is && a.SourceErrors == nil {
 			a.SourceErrors = map[string]string{}

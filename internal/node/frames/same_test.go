@@ -75,6 +75,9 @@ func (d draw) node(now time.Time) (n stats.NodeStats) {
 	}
 	n.Swap = stats.NodeSwapStats{Time: d.at("swap at", now), TotalBytes: d.n("swap", 8<<30), FreeBytes: d.n("swap free", 8<<30)}
 	n.PIDs = stats.NodePIDStats{Time: d.at("pids at", now), Max: d.n("pids", 2000), Current: d.n("tasks", 2000)}
+	if d.often("limit of the pods' tasks") {
+		n.PIDs.PodsMax, n.PIDs.PodsCurrent = d.n("pods' pids", 2000), d.n("pods' tasks", 2000)
+	}
 	n.Fs, n.ImageFs, n.ContainerFs = d.fs("nodefs", now), d.fs("imagefs", now), d.fs("containerfs", now)
 	if d.often("layout") {
 		n.Layout = stats.Some(stats.Layout{DedicatedImageFs: d.yes("dedicated"), SplitContainerFs: d.yes("split")})

@@ -178,6 +178,9 @@ func (a *Agent) addTo(n *stats.NodeStats) {
 	}
 	fill(&n.Allocatable.LimitBytes, a.AllocatableLimitBytes)
 	n.Allocatable.Unlimited = a.AllocatableUnlimited
+	if p := a.PodsPIDs; p != nil {
+		n.PIDs.PodsMax, n.PIDs.PodsCurrent = stats.Some(p.Max), stats.Some(p.Current)
+	}
 	if s := a.Swap; s != nil {
 		fill(&n.Swap.TotalBytes, s.TotalBytes)
 		fill(&n.Swap.FreeBytes, s.FreeBytes)

@@ -2,6 +2,7 @@ package kill
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -421,5 +422,59 @@ func TestRepeatedKillBlocksNoOther(t *testing.T) {
 	v.replies.mu.Unlock()
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("WaitEmpty = %v, want deadline exceeded", err)
+	}
+}
+
+// Hundreds of processes exit slowly on a small node. While a victim loses tasks it is dying, and no
+// other one is needed; one whose tasks stay counts as alive after the limit.
+func TestWaitEmptyWaitsForADyingVictim(t *testing.T) {
+	for _, c := range []struct {
+		what    string
+		falling bool
+	}{{"loses tasks", true}, {"keeps its tasks", false}} {
+		root := t.TempDir()
+		file := func(name, text string) { // in one write, so that no reader sees a part
+			f, err := os.OpenFile(filepath.Join(root, "pod", name), os.O_WRONLY|os.O_CREATE, 0o644)
+			if err == nil {
+				_, err = f.WriteAt([]byte(text), 0)
+			}
+			if err = errors.Join(err, f.Close()); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := os.Mkdir(filepath.Join(root, "pod"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for name, text := range map[string]string{"cgroup.events": "populated 1\n", "cgroup.procs": "", "cgroup.kill": "", "pids.current": "600\n"} {
+			file(name, text)
+		}
+		fs, err := cgroup.OpenTree(root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { fs.Close() })
+		v, err := Pin(fs, &stats.PodStats{PodRef: stats.PodReference{UID: "u"}, Cgroup: "pod"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(v.Close)
+		const limit = time.Second
+		done := make(chan struct{})
+		began := time.Now()
+		go func() {
+			defer close(done)
+			for tasks := 600; c.falling && time.Since(began) < 3*limit; tasks-- {
+				file("pids.current", fmt.Sprintln(tasks))
+				time.Sleep(limit / 50)
+			}
+			if c.falling {
+				file("cgroup.events", "populated 0\n")
+			}
+		}()
+		err = v.WaitEmpty(t.Context(), limit)
+		<-done
+		if c.falling && err != nil || !c.falling && !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("WaitEmpty of a victim that %s = %v after %v", c.what, err, time.Since(began))
+		}
 	}
 }

@@ -425,13 +425,13 @@ func TestRepeatedKillBlocksNoOther(t *testing.T) {
 	}
 }
 
-// Hundreds of processes exit slowly on a small node. While a victim loses tasks it is dying, and no
-// other one is needed; one whose tasks stay counts as alive after the limit.
+// Hundreds of processes exit slowly on a small node. While a victim uses CPU time it is dying, and no
+// other one is needed; one that uses none counts as alive after the limit.
 func TestWaitEmptyWaitsForADyingVictim(t *testing.T) {
 	for _, c := range []struct {
-		what    string
-		falling bool
-	}{{"loses tasks", true}, {"keeps its tasks", false}} {
+		what  string
+		exits bool
+	}{{"uses CPU time", true}, {"uses none", false}} {
 		root := t.TempDir()
 		file := func(name, text string) { // in one write, so that no reader sees a part
 			f, err := os.OpenFile(filepath.Join(root, "pod", name), os.O_WRONLY|os.O_CREATE, 0o644)
@@ -445,7 +445,7 @@ func TestWaitEmptyWaitsForADyingVictim(t *testing.T) {
 		if err := os.Mkdir(filepath.Join(root, "pod"), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		for name, text := range map[string]string{"cgroup.events": "populated 1\n", "cgroup.procs": "", "cgroup.kill": "", "pids.current": "600\n"} {
+		for name, text := range map[string]string{"cgroup.events": "populated 1\n", "cgroup.procs": "", "cgroup.kill": "", "cpu.stat": "usage_usec 1000\n"} {
 			file(name, text)
 		}
 		fs, err := cgroup.OpenTree(root)
@@ -463,17 +463,17 @@ func TestWaitEmptyWaitsForADyingVictim(t *testing.T) {
 		began := time.Now()
 		go func() {
 			defer close(done)
-			for tasks := 600; c.falling && time.Since(began) < 3*limit; tasks-- {
-				file("pids.current", fmt.Sprintln(tasks))
+			for used := 1000; c.exits && time.Since(began) < 3*limit; used++ {
+				file("cpu.stat", fmt.Sprintln("usage_usec", used))
 				time.Sleep(limit / 50)
 			}
-			if c.falling {
+			if c.exits {
 				file("cgroup.events", "populated 0\n")
 			}
 		}()
 		err = v.WaitEmpty(t.Context(), limit)
 		<-done
-		if c.falling && err != nil || !c.falling && !errors.Is(err, os.ErrDeadlineExceeded) {
+		if c.exits && err != nil || !c.exits && !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("WaitEmpty of a victim that %s = %v after %v", c.what, err, time.Since(began))
 		}
 	}

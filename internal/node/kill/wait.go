@@ -19,12 +19,12 @@ const (
 
 // WaitEmpty blocks until the kernel reports that no process of the victim is left. It repeats a
 // pending kill with backoff, because a process killed in the middle of a fork may complete it, and
-// a process may be moved into the cgroup. While the victim loses tasks, WaitEmpty waits up to
-// dyingMost times limit: hundreds of processes exit slowly on a small node, and another victim would
-// die without need. If the wait itself fails (out of descriptors), WaitEmpty
-// records a step and retries. It returns os.ErrDeadlineExceeded if the cgroup is not known to be
-// empty after limit, and ErrNotKilled if a pending kill failed. Without a known cgroup it returns nil
-// immediately although the pod may live: Clean kills it then.
+// a process may be moved into the cgroup. While the victim uses CPU time, its tasks are exiting, and
+// WaitEmpty waits up to dyingMost times limit: hundreds of processes exit slowly on a small node, all
+// at about the same time, and another victim would die without need. If the wait itself fails (out of
+// descriptors), WaitEmpty records a step and retries. It returns os.ErrDeadlineExceeded if the cgroup
+// is not known to be empty after that, and ErrNotKilled if a pending kill failed. Without a known
+// cgroup it returns nil immediately although the pod may live: Clean kills it then.
 func (v *Victim) WaitEmpty(ctx context.Context, limit time.Duration) error {
 	if !v.group.known {
 		return nil // Clean kills it
@@ -39,7 +39,7 @@ func (v *Victim) WaitEmpty(ctx context.Context, limit time.Duration) error {
 
 func (v *Victim) awaitEmpty(ctx context.Context, limit time.Duration) error {
 	deadline, end := time.Now().Add(limit), time.Now().Add(dyingMost*limit)
-	count := taskCount{at: time.Now()}
+	exits := exits{at: time.Now()}
 	var killer *cgroup.ProcKiller
 	for wait := sweepFirst; ; wait = retry.Backoff(wait, sweepFirst, sweepMax) {
 		left := max(time.Until(deadline), 0)
@@ -57,7 +57,7 @@ func (v *Victim) awaitEmpty(ctx context.Context, limit time.Duration) error {
 			v.progress.retract() // so that Clean has the runtime kill the victim
 			return fmt.Errorf("kill pod %s: %w", v.Pod.UID, failed)
 		}
-		if now := time.Now(); now.Sub(count.at) >= limit/4 && count.falls(v, now) {
+		if now := time.Now(); now.Sub(exits.at) >= limit/4 && exits.progress(v, now) {
 			if deadline = now.Add(limit); deadline.After(end) {
 				deadline = end
 			}
@@ -69,27 +69,29 @@ func (v *Victim) awaitEmpty(ctx context.Context, limit time.Duration) error {
 	}
 }
 
-// dyingMost bounds the wait for a victim that loses tasks, in limits of WaitEmpty.
+// dyingMost bounds the wait for a victim that is dying, in limits of WaitEmpty.
 const dyingMost = 6
 
-// taskCount is the last count of a victim's tasks.
-type taskCount struct {
+// exits is the last reading of the CPU time that a victim's tasks have used. A killed task uses CPU
+// time only in the kernel, to exit; a task that waits for a device or a lock uses none.
+type exits struct {
 	at    time.Time
-	tasks uint64
+	used  time.Duration
 	known bool
 }
 
-// falls counts the tasks and reports whether there are fewer than at the count before. The first
-// count is made after a quarter of the limit, because opening the file may wait for a lock of the kernel.
-func (c *taskCount) falls(v *Victim, now time.Time) bool {
-	var buf [32]byte
-	tasks, err := v.group.wait.PIDsCurrent(buf[:])
+// progress reads the CPU time and reports whether it has grown since the reading before. The first
+// reading is made after a quarter of the limit, because opening the file may wait for a lock of the
+// kernel.
+func (e *exits) progress(v *Victim, now time.Time) bool {
+	var buf [512]byte
+	used, err := v.group.wait.CPUUsage(buf[:])
 	if err != nil {
 		return false
 	}
-	fewer := c.known && tasks < c.tasks
-	*c = taskCount{now, tasks, true}
-	return fewer
+	grown := e.known && used > e.used
+	*e = exits{now, used, true}
+	return grown
 }
 
 // repeatKill runs one more round of a kill that this process has begun. It waits for no thread and

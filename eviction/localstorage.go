@@ -30,7 +30,7 @@ func (m *Manager) offenders(now time.Time, in Input) (evictions []Eviction) {
 		if object == nil || !pod.Announced || !object.Limited() || empty(pod, object) {
 			continue
 		}
-		signal, message := m.watch.disks.exceeds(pod, object)
+		signal, message := exceeds(pod, object)
 		dying := m.evictions.terminating(pod.PodRef.UID)
 		if signal == "" || dying != nil && !dying.hasGracePeriod() ||
 			now.Before(m.evictions.history.aside[pod.PodRef.UID].until) {
@@ -56,10 +56,10 @@ func (p *Pod) Limited() bool { return len(p.emptyDirs) > 0 || p.storageLimit != 
 
 // exceeds returns the first limit on local storage that a pod exceeds
 // (pkg/kubelet/eviction/eviction_manager.go localStorageEviction), or an empty signal. It uses only
-// the usage counted now, so that a file that was moved does not count twice. While the layout is
-// unknown, writable layers may be on imagefs and do not count against a container.
-func (d *fileSystems) exceeds(pod *stats.PodStats, object *Pod) (signal stats.Signal,
-	message string) {
+// the usage counted now, so that a file that was moved does not count twice. A writable layer counts
+// against its container on any file system; the kubelet ignores it on an image file system of its
+// own, but counts it against the pod (kubernetes#139205).
+func exceeds(pod *stats.PodStats, object *Pod) (signal stats.Signal, message string) {
 	s := &pod.EphemeralStorage
 	for i := range object.emptyDirs {
 		dir := &object.emptyDirs[i]
@@ -78,7 +78,7 @@ func (d *fileSystems) exceeds(pod *stats.PodStats, object *Pod) (signal stats.Si
 		if c.Logs.OK {
 			used = c.Logs.V.Counted()
 		}
-		if c.Rootfs.OK && d.layout.OK && !d.layout.V.DedicatedImageFs {
+		if c.Rootfs.OK {
 			used = stats.SaturatingAdd(used, c.Rootfs.V.Counted())
 		}
 		for j := range object.containers {

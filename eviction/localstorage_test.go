@@ -21,7 +21,7 @@ func TestOwnLimitsUseOnlyCountedUsage(t *testing.T) {
 	o.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: &limit}}}}
 	object := NewPod(o)
 	for _, part := range []string{"volume", "logs", "layer"} {
-		for kept, exceeds := range map[uint64]bool{0: true, mi: true, 2 * mi: false, 12 * mi: false, 1 << 63: false} {
+		for kept, over := range map[uint64]bool{0: true, mi: true, 2 * mi: false, 12 * mi: false, 1 << 63: false} {
 			u := stats.FsUsage{UsedBytes: 12 * mi, KeptBytes: kept, Partial: true}
 			p := &stats.PodStats{Announced: true, Containers: []stats.ContainerStats{{Name: "c"}}}
 			switch part {
@@ -32,11 +32,28 @@ func TestOwnLimitsUseOnlyCountedUsage(t *testing.T) {
 			case "layer":
 				p.Containers[0].Rootfs = stats.Some(u)
 			}
-			m := managerOf(t, 0, "hard nodefs.available 10Gi")
-			m.watch.disks.layout = stats.Some(stats.Layout{})
-			if signal, message := m.watch.disks.exceeds(p, object); (signal != "") != exceeds {
-				t.Errorf("%s of 12 MiB, %d KiB of them from an earlier look: message %q, want exceeded %v", part, kept>>10, message, exceeds)
+			if signal, message := exceeds(p, object); (signal != "") != over {
+				t.Errorf("%s of 12 MiB, %d KiB of them from an earlier look: message %q, want exceeded %v", part, kept>>10, message, over)
 			}
+		}
+	}
+}
+
+// A sidecar's limit is enforced, as in a kubelet since 1.37; an init container's is not, because it ends.
+func TestLimitOfASidecar(t *testing.T) {
+	always := v1.ContainerRestartPolicyAlways
+	for policy, exceeded := range map[*v1.ContainerRestartPolicy]bool{&always: true, nil: false} {
+		limits := v1.ResourceList{v1.ResourceEphemeralStorage: resource.MustParse("10Mi")}
+		o := &v1.Pod{}
+		o.Spec.Containers = []v1.Container{{Name: "main", Resources: v1.ResourceRequirements{Limits: v1.ResourceList{v1.ResourceEphemeralStorage: resource.MustParse("1Gi")}}}}
+		o.Spec.InitContainers = []v1.Container{{Name: "sidecar", RestartPolicy: policy, Resources: v1.ResourceRequirements{Limits: limits}}}
+		p := &stats.PodStats{Announced: true, Containers: []stats.ContainerStats{{Name: "sidecar", Rootfs: stats.Some(stats.FsUsage{UsedBytes: 12 << 20})}}}
+		want := ""
+		if exceeded {
+			want = `Container sidecar exceeded its local ephemeral storage limit "10Mi". `
+		}
+		if _, message := exceeds(p, NewPod(o)); message != want {
+			t.Errorf("restart policy %v: message %q, want %q", policy, message, want)
 		}
 	}
 }

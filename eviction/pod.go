@@ -44,8 +44,8 @@ type podContainer struct {
 	name                          string
 	memoryRequest, storageRequest resource.Quantity
 	// storageLimit is the limit on ephemeral storage in bytes, and storageLimitText the limit as
-	// written. Both are absent without a limit, for a limit of 0, and for an init container, where
-	// the kubelet does not enforce it.
+	// written. Both are absent without a limit, for a limit of 0, and for an init container that is
+	// no sidecar, where the kubelet does not enforce it.
 	storageLimit     stats.Opt[uint64]
 	storageLimitText string
 }
@@ -101,7 +101,9 @@ func newPod(p *v1.Pod, manifest bool) *Pod {
 		out.containers = append(out.containers, newContainer(&p.Spec.Containers[i], true))
 	}
 	for i := range p.Spec.InitContainers {
-		out.containers = append(out.containers, newContainer(&p.Spec.InitContainers[i], false))
+		c := &p.Spec.InitContainers[i]
+		sidecar := c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
+		out.containers = append(out.containers, newContainer(c, sidecar))
 	}
 	for i := range p.Spec.Volumes {
 		out.volume(&p.Spec.Volumes[i])
@@ -121,7 +123,7 @@ func (p *Pod) Names(runtime stats.PodReference) bool {
 // any object.
 func (p *Pod) belongsTo(pod *stats.PodStats) bool { return !pod.Announced || p.Names(pod.PodRef) }
 
-func newContainer(c *v1.Container, regular bool) podContainer {
+func newContainer(c *v1.Container, limited bool) podContainer {
 	requests := c.Resources.Requests
 	// copied, because a quantity with a fraction contains a pointer, and the object is shared
 	out := podContainer{
@@ -129,7 +131,7 @@ func newContainer(c *v1.Container, regular bool) podContainer {
 		memoryRequest:  requests[v1.ResourceMemory].DeepCopy(),
 		storageRequest: requests[v1.ResourceEphemeralStorage].DeepCopy(),
 	}
-	if limit, ok := c.Resources.Limits[v1.ResourceEphemeralStorage]; ok && regular &&
+	if limit, ok := c.Resources.Limits[v1.ResourceEphemeralStorage]; ok && limited &&
 		limit.Value() != 0 {
 		out.storageLimit, out.storageLimitText = stats.Some(bytes(limit)), limit.String()
 	}

@@ -64,7 +64,7 @@ func TestQuantitiesThatNoNumberHolds(t *testing.T) {
 	}
 	pod := stats.PodStats{Containers: []stats.ContainerStats{{Name: "c", Logs: stats.Some(stats.FsUsage{UsedBytes: 1 << 50})}}}
 	pod.EphemeralStorage = stats.PodStorageStats{UsedBytes: stats.Some(uint64(1 << 50)), Volumes: []stats.VolumeStats{{Name: "v", FsUsage: stats.FsUsage{UsedBytes: 1 << 50}}}}
-	if signal, message := m.watch.disks.exceeds(&pod, p); signal != "" {
+	if signal, message := exceeds(&pod, p); signal != "" {
 		t.Errorf("exceeded %s: %s, want nothing exceeded", signal, message)
 	}
 }

@@ -92,7 +92,7 @@ func (m *Manager) StepAfterReclaim(now time.Time, in Input) Decision {
 }
 
 // softHold bounds how long soft thresholds wait while a hard threshold waits for its reclaim. The
-// garbage collection of a disk takes up to reliefLimit, and may follow again and again.
+// garbage collection of a disk takes up to reliefLimit, and may be repeated.
 const softHold = 20 * time.Second
 
 // hold is a wait of soft thresholds.

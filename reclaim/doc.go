@@ -5,6 +5,7 @@
 //	policy.go          Policy: the limits and ages for removal
 //	plan.go            Plan, its steps, and the planner
 //	container.go       dead containers
+//	created.go         the creation time of a container, if the runtime does not know it
 //	sandbox.go         sandboxes that are not ready
 //	logdir.go          log directories of pods
 //	leftover.go        other leftovers of pods: links to logs, volumes, and cgroups

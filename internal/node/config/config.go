@@ -13,6 +13,7 @@
 //	find.go               Find: the file, or the configuration of the node's kubelet
 //	dropins.go            a kubelet's drop-ins: order and merge
 //	flags.go              a kubelet's flags
+//	kubeletfields.go      fields that a kubelet does not have, and their likely places
 //	kubeletvalidation.go  values that a kubelet rejects
 //	mode.go               Mode: act, or observe on a node with a kubelet
 //	eviction.go           Eviction, Replay: the configuration of eviction decisions

@@ -188,7 +188,7 @@ staticPodPath: /etc/kubernetes/manifests
 }
 
 // A kubelet ignores a field that it does not know, and uses its defaults instead. Real files have
-// thresholds beside evictionHard, and fields in another notation.
+// thresholds next to evictionHard, and fields in another notation.
 func TestUnknownFieldsOfAKubelet(t *testing.T) {
 	l, err := Parse([]byte(kubelet + `evictionHard:
   memory.available: 300Mi

@@ -87,7 +87,7 @@ func TestPass(t *testing.T) {
 	}
 }
 
-// A restarted agent remembers whom the previous process stopped.
+// A restarted agent remembers the pods that the previous process stopped.
 func TestEvictedPodsAreRememberedAcrossRestarts(t *testing.T) {
 	p, _ := part()
 	victims := p.Plan(t0, settings(), seen(nil), true)

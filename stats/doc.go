@@ -11,6 +11,7 @@
 //	source.go     SourceStatus: the state of a source of a Summary
 //	signal.go     Signal, Observation, Observe
 //	qos.go        QOSClass
+//	granted.go    Granted: a pod with the resources that its kubelet allocated
 //	podcgroup.go  PodCgroup: UID and QoS class from the name of a pod's cgroup
 //	add.go        SaturatingAdd
 package stats

@@ -30,6 +30,7 @@ var limits = []struct {
 		s.Containers = slices.Clone(s.Containers[:min(len(s.Containers), maxContainers)])
 		s.InitContainers = slices.Clone(
 			s.InitContainers[:min(len(s.InitContainers), maxContainers-len(s.Containers))])
+		KeepAllocation(p, p)
 	}},
 	{"kinds of resources", 50, resources, dropResources},
 	{"host ports", 1000, hostPorts, func(p *v1.Pod) {
@@ -97,7 +98,7 @@ func dropResources(p *v1.Pod) {
 			})
 		}
 	}
-	cut(p.Spec.Overhead)
+	cut(p.Spec.Overhead, p.Status.AllocatedResources)
 	if r := p.Spec.Resources; r != nil {
 		cut(r.Requests, r.Limits)
 	}
@@ -106,6 +107,15 @@ func dropResources(p *v1.Pod) {
 			r := &list[i].Resources
 			cut(r.Requests, r.Limits)
 			r.Requests, r.Limits = maps.Clone(r.Requests), maps.Clone(r.Limits) // releases the unused memory
+		}
+	}
+	for _, list := range [][]v1.ContainerStatus{p.Status.InitContainerStatuses,
+		p.Status.ContainerStatuses} {
+		for i := range list {
+			cut(list[i].AllocatedResources)
+			if r := list[i].Resources; r != nil {
+				cut(r.Requests, r.Limits)
+			}
 		}
 	}
 }
@@ -121,7 +131,7 @@ func resources(p *v1.Pod) int {
 			}
 		}
 	}
-	add(p.Spec.Overhead)
+	add(p.Spec.Overhead, p.Status.AllocatedResources)
 	if r := p.Spec.Resources; r != nil {
 		add(r.Requests, r.Limits)
 	}

@@ -25,8 +25,8 @@ const (
 )
 
 // Minimal returns the part of a trimmed pod that identifies it and has its priority and phase,
-// without fields that an author can make arbitrarily large. Its requests are unknown, which counts
-// as zero: it becomes a victim earlier.
+// without fields that an author can make arbitrarily large. Its requests and its allocation are
+// unknown, which counts as zero: it becomes a victim earlier.
 func Minimal(p *v1.Pod) *v1.Pod {
 	out := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{

@@ -371,3 +371,73 @@ func TestTrimCopiesRequestsOfPod(t *testing.T) {
 		t.Errorf("original request = %d, want 1.5Gi", got)
 	}
 }
+
+// What the kubelet allocated stays, because it and not the spec is the pod's request. The statuses
+// of containers that were not resized go if the total shows that the pod has an allocation.
+func TestTrimKeepsTheAllocation(t *testing.T) {
+	const spec = `"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"1","memory":"1Ti"},"limits":{"memory":"2Ti"}}},{"name":"d","resources":{"requests":{"memory":"1Gi"}}}],` +
+		`"initContainers":[{"name":"i","restartPolicy":"Always","resources":{"requests":{"memory":"1Ti"}}}]}`
+	const d = `{"name":"d","image":"x","allocatedResources":{"memory":"1Gi"},"resources":{"requests":{"memory":"1Gi"}}}`
+	const c = `{"name":"c","image":"x","allocatedResources":{"cpu":"1","memory":"100Mi"},"resources":{"requests":{"cpu":"1","memory":"100Mi"},"limits":{"memory":"1Gi"}}}`
+	const i = `"initContainerStatuses":[{"name":"i","image":"x","allocatedResources":{"memory":"1Gi"}}]`
+	for name, c := range map[string]struct {
+		status string
+		kept   []string
+	}{
+		"a total":         {`"allocatedResources":{"memory":"3Gi"},"containerStatuses":[` + d + `,` + c + `,` + c + `,{"name":"e","allocatedResources":{"memory":"1"}}],` + i, []string{"c", "i"}},
+		"no total":        {`"containerStatuses":[` + d + `,` + c + `],` + i, []string{"c", "d", "i"}},
+		"only the total":  {`"allocatedResources":{"memory":"3Gi"},"containerStatuses":[{"name":"c","image":"x"}]`, nil},
+		"nothing":         {`"allocatedResources":{},"containerStatuses":[{"name":"c","allocatedResources":{}}]`, nil},
+		"only what is on": {`"containerStatuses":[{"name":"d","image":"x","resources":{"requests":{"memory":"1Gi"}}}]`, []string{"d"}},
+	} {
+		raw := []byte(`{` + meta + `,` + spec + `,"status":{` + c.status + `}}`)
+		var whole v1.Pod
+		if err := json.Unmarshal(raw, &whole); err != nil {
+			t.Fatal(err)
+		}
+		p, err := Pod(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a, b := eviction.NewPod(p), eviction.NewPod(&whole); !reflect.DeepEqual(a, b) {
+			t.Errorf("%s: eviction.Pod of the trimmed object = %+v, of the whole one = %+v", name, a, b)
+		}
+		if a, b := admit.HeldBy(admit.PodAttributes{Pod: &whole}), admit.HeldBy(admit.PodAttributes{Pod: p}); !reflect.DeepEqual(a, b) {
+			t.Errorf("%s: whole object holds %+v, trimmed one %+v", name, a, b)
+		}
+		var kept []string
+		for _, s := range append(p.Status.ContainerStatuses, p.Status.InitContainerStatuses...) {
+			kept = append(kept, s.Name)
+			if s.Image != "" {
+				t.Errorf("%s: status of %s keeps an image", name, s.Name)
+			}
+		}
+		if !reflect.DeepEqual(kept, c.kept) {
+			t.Errorf("%s: kept statuses of %v, want %v", name, kept, c.kept)
+		}
+		before := p.String()
+		if applyLimits(p); p.String() != before {
+			t.Errorf("%s: limits changed an ordinary pod from %s to %s", name, before, p)
+		}
+		DropAllocation(p)
+		if stats.Allocated(p) || stats.Granted(p) != p {
+			t.Errorf("%s: an allocation is left in %+v", name, p.Status)
+		}
+	}
+}
+
+// A pod beyond the limits keeps no more of its status than of its spec.
+func TestLimitsCutTheAllocation(t *testing.T) {
+	p := &v1.Pod{}
+	for i := range 2 * maxContainers {
+		name := fmt.Sprint("c", i)
+		p.Spec.Containers = append(p.Spec.Containers, v1.Container{Name: name})
+		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, v1.ContainerStatus{Name: name, AllocatedResources: v1.ResourceList{
+			v1.ResourceMemory: resource.MustParse("1"), v1.ResourceName(fmt.Sprint("example.com/", i)): resource.MustParse("1")}})
+	}
+	p = Trim(p)
+	applyLimits(p)
+	if n := len(p.Status.ContainerStatuses); n != maxContainers || resources(p) != 1 {
+		t.Errorf("%d statuses with %d kinds of resources, want %d with 1", n, resources(p), maxContainers)
+	}
+}

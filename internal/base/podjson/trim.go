@@ -14,8 +14,9 @@ import (
 // Trim returns a new object with the fields that decisions and records need: names and UID, labels,
 // owners, annotations that decide (IsKeptAnnotation, and of AppArmor), priority, resources, volumes on the
 // node's disks, scheduling constraints, required features of the node (host ports, sysctls,
-// AppArmor), phase with its reason (for failed pods, to recognize evictions) and QoS class. It
-// shares maps and pointers with p, except those of quantities that are added up.
+// AppArmor), phase with its reason (for failed pods, to recognize evictions), QoS class, and the
+// kubelet's allocation. It shares maps and pointers with p, except those of quantities that are
+// added up.
 func Trim(p *v1.Pod) *v1.Pod {
 	out := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -52,7 +53,82 @@ func Trim(p *v1.Pod) *v1.Pod {
 	if a := keptAnnotations(p.Annotations); len(a) > 0 {
 		out.Annotations = a
 	}
+	KeepAllocation(out, p)
 	return out
+}
+
+// KeepAllocation copies the kubelet's allocation (stats.Granted) from p's status to out's. It
+// shares maps with p. To save memory, it leaves out the statuses of containers that were not
+// resized, if the total shows that the pod has an allocation.
+func KeepAllocation(out, p *v1.Pod) {
+	total := p.Status.AllocatedResources
+	if len(total) == 0 {
+		total = nil
+	}
+	kept := func(list []v1.Container, states []v1.ContainerStatus) (out []v1.ContainerStatus) {
+		of := make(map[string]*v1.ContainerStatus, len(states))
+		for i := range slices.Backward(states) { // the first of a name counts
+			of[states[i].Name] = &states[i]
+		}
+		for i := range list {
+			s := of[list[i].Name]
+			if s == nil || len(s.AllocatedResources) == 0 && s.Resources == nil {
+				continue
+			}
+			delete(of, s.Name)
+			if total != nil && equalsSpec(&list[i], s) {
+				continue
+			}
+			applied := s.Resources
+			if len(s.AllocatedResources) > 0 && applied != nil &&
+				sameResizable(list[i].Resources.Limits, applied.Limits) {
+				applied = nil // only its limits would count
+			}
+			k := v1.ContainerStatus{Name: s.Name, AllocatedResources: s.AllocatedResources}
+			if applied != nil {
+				k.Resources = &v1.ResourceRequirements{Requests: applied.Requests, Limits: applied.Limits}
+			}
+			out = append(out, k)
+		}
+		return out
+	}
+	regular := kept(p.Spec.Containers, p.Status.ContainerStatuses)
+	initial := kept(p.Spec.InitContainers, p.Status.InitContainerStatuses)
+	s := &out.Status
+	s.AllocatedResources, s.ContainerStatuses, s.InitContainerStatuses = total, regular, initial
+}
+
+// equalsSpec reports whether the spec of a container equals its allocation.
+func equalsSpec(c *v1.Container, s *v1.ContainerStatus) bool {
+	requests := s.AllocatedResources
+	if s.Resources != nil {
+		if len(requests) == 0 {
+			requests = s.Resources.Requests
+		}
+		if !sameResizable(c.Resources.Limits, s.Resources.Limits) {
+			return false
+		}
+	}
+	return sameResizable(c.Resources.Requests, requests)
+}
+
+// sameResizable reports whether two lists have the same CPU and memory, which a resize may change.
+func sameResizable(a, b v1.ResourceList) bool {
+	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
+		q, inA := a[name]
+		other, inB := b[name]
+		if inA != inB || q.Cmp(other) != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// DropAllocation removes the kubelet's allocation from the status of a pod, for an object whose
+// source must not state it.
+func DropAllocation(p *v1.Pod) {
+	s := &p.Status
+	s.AllocatedResources, s.Resources, s.ContainerStatuses, s.InitContainerStatuses = nil, nil, nil, nil
 }
 
 func keptAnnotations(all map[string]string) map[string]string {

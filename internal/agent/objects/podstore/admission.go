@@ -70,6 +70,8 @@ func (q *request) decodeAsked(text []byte, form Form) (*Asked, error) {
 	if err = podjson.Complete(p, unknown); err != nil {
 		return nil, err
 	}
+	podjson.DropAllocation(p) // the pod is not admitted yet
+
 	q.charge(podjson.Size(p), -q.texts) // the text is no longer referenced
 	if err = q.checkBudget(); err != nil {
 		return nil, err

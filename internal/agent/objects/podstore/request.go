@@ -107,7 +107,7 @@ func (q *request) lockDecoder() (done func()) {
 // charged afterwards.
 func (q *request) decode(raw []byte) (*entry, error) {
 	defer q.lockDecoder()()
-	e, err := newEntry(raw)
+	e, err := newEntry(raw, q.by)
 	if err != nil {
 		return nil, err
 	}
@@ -118,10 +118,14 @@ func (q *request) decode(raw []byte) (*entry, error) {
 	return e, q.checkBudget()
 }
 
-func newEntry(raw []byte) (*entry, error) {
+// newEntry decodes a client's object. It drops the kubelet's allocation from objects of members.
+func newEntry(raw []byte, by Role) (*entry, error) {
 	p, err := podjson.Pod(raw)
 	if err != nil {
 		return nil, err
+	}
+	if by == ByMember {
+		podjson.DropAllocation(p)
 	}
 	maps.DeleteFunc(p.Annotations,
 		func(key, _ string) bool { return strings.HasPrefix(key, kubeletsAnnotations) })

@@ -91,7 +91,9 @@ type Snapshot struct {
 	Clients int                      // number of objects that only clients provided
 	Kubelet int                      // number of objects from the kubelet and not from a manifest
 	// Members are the UIDs of objects that only members of the socket's group provided. They cannot
-	// cause a kill, or the choice of a victim (docs/reference/socket.md).
+	// cause a preemption or the choice of its victims. In evictions their priorities, requests and
+	// storage limits count, as far as runtime and kernel do not contradict them
+	// (docs/reference/socket.md).
 	Members map[string]bool
 	Refused []Rejected // rejected objects of clients, by UID; neither in Pods nor in Objects
 	// Manifests are all static manifests as read, also those whose pods the runtime does not have

@@ -62,9 +62,17 @@ func TestEvictionMessages(t *testing.T) {
 			stats.PodStats{Memory: stats.PodMemoryStats{WorkingSetBytes: stats.Some(quantity("600Mi"))}, Containers: []stats.ContainerStats{using("c1", "250Mi"), using("c2", "350Mi")}},
 			low + "Pod P was using 600Mi, request is 250Mi, has larger consumption of memory. Container c2 was using 350Mi, request is 0, has larger consumption of memory. ",
 			map[string]string{"starved_resource": "memory", "offending_pod": "P", "offending_pod_usage": "600Mi", "offending_containers": "c2", "offending_containers_usage": "350Mi"}},
+		{"resize deferred", v1.PodSpec{Resources: &v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceMemory: resource.MustParse("1Ti")}}, Containers: []v1.Container{container0("c1", "1Ti")}},
+			stats.PodStats{Memory: stats.PodMemoryStats{WorkingSetBytes: stats.Some(quantity("600Mi"))}, Containers: []stats.ContainerStats{using("c1", "500Mi")}},
+			low + "Pod P was using 600Mi, request is 250Mi, has larger consumption of memory. Container c1 was using 500Mi, request is 100Mi, has larger consumption of memory. ",
+			map[string]string{"starved_resource": "memory", "offending_pod": "P", "offending_pod_usage": "600Mi", "offending_containers": "c1", "offending_containers_usage": "500Mi"}},
 	} {
 		object := &v1.Pod{Spec: c.spec}
 		object.Name, object.UID = "P", "P"
+		if c.id == "resize deferred" {
+			object.Status.AllocatedResources = v1.ResourceList{v1.ResourceMemory: resource.MustParse("250Mi")}
+			object.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "c1", AllocatedResources: v1.ResourceList{v1.ResourceMemory: resource.MustParse("100Mi")}}}
+		}
 		c.stats.PodRef.UID, c.stats.Annotations = "P", map[string]string{}
 		thresholds, _, _ := in("hard memory.available 2Gi").Parse()
 		m := NewManager(Config{Thresholds: thresholds, MemoryAvailable: stats.MemoryAvailableWorkingSet})

@@ -25,6 +25,8 @@ type Pod struct {
 	terminationGrace stats.Opt[int64]
 
 	memoryRequest, storageRequest uint64 // bytes
+	// allocated: memoryRequest is the kubelet's allocation, and not only the spec's
+	allocated bool
 	// memoryOfPod is the request of pod-level resources, which the message names; nil: none.
 	memoryOfPod *resource.Quantity
 	// regular containers, then init containers: the order in which messages look for a name
@@ -56,8 +58,9 @@ type emptyDir struct {
 	limit      uint64
 }
 
-// NewPod copies the used parts of an object and does not keep the object. A client cannot mark a
-// pod as static or mirror: those annotations are ignored.
+// NewPod copies the used parts of an object and does not keep the object. Its requests are the
+// allocation in the status (stats.Granted). The caller drops an allocation that it does not trust. A
+// client cannot mark a pod as static or mirror: those annotations are ignored.
 func NewPod(p *v1.Pod) *Pod { return newPod(p, false) }
 
 // NewManifestPod is NewPod for an object that root wrote, in a static pod's manifest or a frame. It
@@ -65,16 +68,21 @@ func NewPod(p *v1.Pod) *Pod { return newPod(p, false) }
 func NewManifestPod(p *v1.Pod) *Pod { return newPod(p, true) }
 
 func newPod(p *v1.Pod, manifest bool) *Pod {
+	p = stats.Granted(p)
 	out := &Pod{
 		Ref:         stats.PodReference{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID)},
 		annotations: map[string]string{},
 		qos:         stats.QOSOf(p),
 		finished:    p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed,
 
+		allocated:      stats.Allocated(p),
 		memoryRequest:  bytes(podRequest(p, v1.ResourceMemory)),
 		storageRequest: bytes(podRequest(p, v1.ResourceEphemeralStorage)),
 		storageLimit:   podStorageLimit(p),
 		localVolumes:   map[string]struct{}{},
+	}
+	if total, ok := stats.AllocatedTotal(p, v1.ResourceMemory); ok {
+		out.memoryRequest = min(out.memoryRequest, bytes(total))
 	}
 	for key, value := range p.Annotations {
 		if strings.HasPrefix(key, "jettison/") || manifest &&

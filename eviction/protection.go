@@ -1,6 +1,7 @@
 package eviction
 
 import (
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -91,7 +92,7 @@ type Keys struct {
 	// Request in the signal's unit; its bounds differ if it is not known exactly.
 	Request stats.Opt[stats.Range]
 	// the upper bound of Request is the node's memory or more, because the runtime did not report all
-	// of the pod
+	// of the pod, or its object requests that much without an allocation
 	Open bool
 	// the pod itself caused Request to be unknown: stats.PodStats.StatusRefused
 	Refused      bool
@@ -195,21 +196,55 @@ func (p *Policy) protected(c *Candidate) string {
 	return ""
 }
 
-// memoryRequest returns the request of the pod's object, of the annotation, or of the Summary. A
-// pod in a cgroup of class BestEffort has no request, even if its object has one.
-func (p *Policy) memoryRequest(c *Candidate) stats.Opt[stats.Range] {
+// memoryRequest returns the request of the pod's object, of the annotation, or of the Summary, on a
+// node with the given memory. A pod in a cgroup of class BestEffort has no request, even if its
+// object has one.
+func (p *Policy) memoryRequest(c *Candidate, capacity stats.Opt[uint64]) stats.Opt[stats.Range] {
 	if c.Object != nil {
 		if c.Pod.QOSClass == stats.BestEffort {
 			return stats.Some(stats.Range{})
 		}
-		return stats.Some(stats.ExactRange(c.Object.memoryRequest))
+		return stats.Some(c.Object.requestOf(c.Pod, capacity))
 	}
 	if text := p.ownAnnotation(c, annotationMemoryRequest); text != "" {
-		if q, err := parseQuantity(text); err == nil && q.Sign() >= 0 {
+		if q, err := parseQuantity(text); err == nil && q.Sign() >= 0 && bytes(q) <= atMost(capacity) {
 			return stats.Some(stats.ExactRange(bytes(q)))
 		}
 	}
 	return c.Pod.MemoryRequest
+}
+
+// requestOf returns the memory request of a pod with this object, on a node with the given memory.
+// The kubelet's allocation is exact. Without one, the spec may be a resize that the kubelet defers
+// or rejects, or a wrong value of a client. It is exact up to the runtime's upper bound. Above that
+// bound the request is between the runtime's lower bound and the spec, because the runtime keeps
+// the old request after a resize (stats/read/podindex, request.go). The pod's memory limit and the
+// node's memory bound the spec.
+func (p *Pod) requestOf(pod *stats.PodStats, capacity stats.Opt[uint64]) stats.Range {
+	if p.allocated {
+		return stats.ExactRange(min(p.memoryRequest, atMost(capacity)))
+	}
+	request, shown := min(p.memoryRequest, atMost(pod.Memory.LimitBytes)), pod.MemoryRequest
+	return boundedRequest(request, shown, capacity)
+}
+
+// boundedRequest returns the bounds of a request without an allocation. shown are the runtime's
+// bounds. A kubelet allocates no request above the capacity.
+func boundedRequest(request uint64, shown stats.Opt[stats.Range],
+	capacity stats.Opt[uint64]) stats.Range {
+	most := atMost(capacity)
+	if request <= most && (!shown.OK || request <= shown.V.Max) {
+		return stats.ExactRange(request)
+	}
+	return stats.Range{Min: shown.V.Min, Max: min(request, most)}
+}
+
+// atMost returns a value as an upper bound; unknown: none.
+func atMost(v stats.Opt[uint64]) uint64 {
+	if !v.OK {
+		return math.MaxUint64
+	}
+	return v.V
 }
 
 // staticUID reports whether a UID is that of a static pod, 32 hexadecimal digits

@@ -304,7 +304,7 @@ func (s *script) look(in *Input, now time.Time, args map[string]string) error {
 // podFields: qos use(memory) shmem request(runtime's: 1Gi or 1Gi..2Gi) priority(annotation) ns
 // source mirror critical self stranger uid empty unread age anon freed swap hit io cpu threads
 // procs rootfs=BYTES partial=BYTES unnamed=BYTES logs=BYTES rootinodes=N cgroup=ID; and of an
-// object: prio req(memory) es(request) limit(of storage) dir=NAME:USED[:LIMIT[:memory]] tgps
+// object: prio req(memory) alloc(the kubelet's request) es(request) limit(of storage) dir=NAME:USED[:LIMIT[:memory]] tgps
 // annotated(never-evict) objname static(a manifest's) finished podlogs=BYTES(of the pod, not of a
 // container)
 func parsePod(words []string) (p stats.PodStats, object *v1.Pod, err error) {
@@ -447,6 +447,10 @@ func objectField(o *v1.Pod, p *stats.PodStats, key, value string) error {
 		return err
 	case "req":
 		set(&r.Requests, v1.ResourceMemory)
+	case "alloc":
+		s := v1.ContainerStatus{Name: "c"}
+		set(&s.AllocatedResources, v1.ResourceMemory)
+		o.Status.ContainerStatuses = []v1.ContainerStatus{s}
 	case "es":
 		set(&r.Requests, v1.ResourceEphemeralStorage)
 	case "limit":

@@ -102,6 +102,19 @@ var themes = []func(d dice, tl *timeline){
 			at += d.ms(100, 10_000)
 		}
 	},
+	func(d dice, tl *timeline) { // resizes that the kubelet defers or rejects
+		d.resize(d.leaker(tl))
+		for i := range tl.Pods {
+			if d.one(2) {
+				d.resize(&tl.Pods[i])
+			}
+		}
+	},
+}
+
+// resize makes the spec of a pod's object ask for more than the kubelet granted.
+func (d dice) resize(p *podPlan) {
+	p.Object, p.Resize, p.Status = true, p.Request+pick(d, d.between(100, 5000), 1<<20), d.one(2)
 }
 
 // pod draws a pod that is ordinary in most cases.

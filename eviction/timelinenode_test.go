@@ -314,11 +314,17 @@ func (p *realPod) clientObject() *v1.Pod {
 	o.Name, o.Namespace, o.UID = p.Name, p.namespace(), types.UID(p.uid)
 	o.Status.QOSClass = v1.PodQOSClass(p.QOS)
 	request := p.Request
+	if p.Resize > 0 {
+		request = p.Resize
+	}
 	if p.WrongName { // of another pod, with a request for everything
 		o.Name, request = "other", 1<<20
 	}
 	r := &o.Spec.Containers[0].Resources
 	r.Requests = v1.ResourceList{v1.ResourceMemory: parsed(bytesQuantity(uint64(request) * mib))}
+	if p.Status {
+		o.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "c", AllocatedResources: v1.ResourceList{v1.ResourceMemory: parsed(bytesQuantity(uint64(p.Request) * mib))}}}
+	}
 	if p.Limit > 0 {
 		r.Limits = v1.ResourceList{v1.ResourceEphemeralStorage: parsed(bytesQuantity(uint64(p.Limit) * mib))}
 	}

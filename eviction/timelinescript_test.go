@@ -51,16 +51,20 @@ type podPlan struct {
 	Refused  bool
 	Unpinned int // attempts to pin it that fail
 	// time from the request to stop until it ends; 0: only by a kill
-	StopAfter                         time.Duration
-	Clean                             time.Duration // time that the runtime needs to clean up
-	Uncleaned, Hasty                  bool          // it never does; it reports so while the pod lives
-	VolFree                           time.Duration // time that a kubelet needs to unmount its volumes
-	VolStays, Keeps                   bool          // it never does; the pod's cgroup exists until then
-	Backs                             int           // number of restarts under its UID
-	BackAfter                         time.Duration
-	BackSame                          bool // in the same cgroup, with another sandbox
-	Object, NoPriority, WrongName     bool // its object, as a client put it
-	Priority, Limit                   int  // Limit: on local storage
+	StopAfter                     time.Duration
+	Clean                         time.Duration // time that the runtime needs to clean up
+	Uncleaned, Hasty              bool          // it never does; it reports so while the pod lives
+	VolFree                       time.Duration // time that a kubelet needs to unmount its volumes
+	VolStays, Keeps               bool          // it never does; the pod's cgroup exists until then
+	Backs                         int           // number of restarts under its UID
+	BackAfter                     time.Duration
+	BackSame                      bool // in the same cgroup, with another sandbox
+	Object, NoPriority, WrongName bool // its object, as a client put it
+	// Resize is the request of its spec after a resize that the kubelet does not grant; 0: none.
+	// Status: the object has the kubelet's allocation.
+	Resize                            int
+	Status                            bool
+	Priority, Limit                   int // Limit: on local storage
 	Source, Phase                     string
 	PhaseAt                           time.Duration
 	Static, Mirror, Self              bool // reported by the runtime

@@ -80,6 +80,13 @@ func TestWhatAClientSaysIsNoBetterThanWhatIsSeen(t *testing.T) {
 			p.QOSClass = stats.BestEffort
 			o.Spec.Containers = []v1.Container{container0("c", "100Gi")}
 		}, "leaker", false},
+		{"a request that no node has", func(_ *stats.PodStats, o *v1.Pod) {
+			o.Spec.Containers = []v1.Container{container0("c", "100Gi")}
+		}, "leaker", false},
+		{"a request for all of its use, of which the runtime shows nothing", func(p *stats.PodStats, o *v1.Pod) {
+			p.Memory.WorkingSetBytes = stats.Some(quantity("4Gi"))
+			o.Spec.Containers = []v1.Container{container0("c", "5Gi")}
+		}, "leaker", false},
 		{"no priority, in a protected namespace", func(p *stats.PodStats, o *v1.Pod) {
 			p.PodRef.Namespace, o.Namespace, o.Spec.Priority = "kube-system", "kube-system", nil
 		}, "innocent", false},

@@ -3,8 +3,9 @@ package eviction
 import "jettison/stats"
 
 // measure sets a candidate's usage of a threshold's resource, and its request for that resource.
-// cause is the candidate's part in a pressure.
-func (p *Policy) measure(c *Candidate, w *watched, d *fileSystems, cause stats.Opt[uint64]) {
+// memory is the node's, and cause the candidate's part in a pressure.
+func (p *Policy) measure(c *Candidate, w *watched, d *fileSystems, memory,
+	cause stats.Opt[uint64]) {
 	k, pod := &c.Keys, c.Pod
 	k.kind = w.info.kind
 	var use stats.Opt[uint64]
@@ -12,7 +13,7 @@ func (p *Policy) measure(c *Candidate, w *watched, d *fileSystems, cause stats.O
 	case kindMemory, kindMemoryPressure:
 		use = pod.Memory.WorkingSetBytes
 		k.Requests = true
-		k.Request = p.memoryRequest(c)
+		k.Request = p.memoryRequest(c, memory)
 		k.Refused = pod.StatusRefused && !k.Request.OK
 	case kindSwap:
 		use = pod.Memory.SwapBytes
@@ -32,7 +33,8 @@ func (p *Policy) measure(c *Candidate, w *watched, d *fileSystems, cause stats.O
 		case w.info.kind == kindInodes:
 			k.Request = stats.Some(stats.Range{})
 		case c.Object != nil:
-			k.Request = stats.Some(stats.ExactRange(c.Object.storageRequest))
+			k.Request = stats.Some(boundedRequest(c.Object.storageRequest, stats.Opt[stats.Range]{},
+				storageCapacity(w)))
 		}
 	case kindIOPressure, kindCPUPressure:
 		use = cause
@@ -44,6 +46,13 @@ func (p *Policy) measure(c *Candidate, w *watched, d *fileSystems, cause stats.O
 	if p.ByRelease {
 		k.Release = release(c, w, *k)
 	}
+}
+
+// storageCapacity returns the ephemeral storage of the node, which is nodefs, if that is the
+// threshold's file system. A request may exceed the capacity of imagefs.
+func storageCapacity(w *watched) stats.Opt[uint64] {
+	o := &w.observed
+	return stats.Opt[uint64]{V: o.Capacity, OK: o.OK && o.Capacity > 0 && w.info.fs == nodeFs}
 }
 
 // release returns the amount that killing a pod certainly returns, in the threshold's unit.

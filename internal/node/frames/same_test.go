@@ -182,6 +182,13 @@ func (d draw) object(i int) *v1.Pod {
 	if d.yes("pod-level") {
 		p.Spec.Resources = &v1.ResourceRequirements{Requests: list("pod ")}
 	}
+	if d.yes("container's allocation") {
+		p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "c", Image: "x", AllocatedResources: list("allocated ")}}
+		p.Status.InitContainerStatuses = []v1.ContainerStatus{{Name: "s", Resources: &v1.ResourceRequirements{Requests: list("applied "), Limits: list("applied limit ")}}}
+	}
+	if d.yes("pod's allocation") {
+		p.Status.AllocatedResources = list("total ")
+	}
 	if d.yes("volume") {
 		size := resource.MustParse("1Gi")
 		v := v1.Volume{Name: "v"}
@@ -285,6 +292,9 @@ func TestStrippedObjectsInDecisions(t *testing.T) {
 		stripped := strip(p)
 		if was, is := eviction.NewPod(p), eviction.NewPod(&stripped); !reflect.DeepEqual(was, is) {
 			t.Fatalf("stripped object ranks differently: %+v became %+v", was, is)
+		}
+		if was, is := admit.HeldBy(admit.PodAttributes{Pod: p}), admit.HeldBy(admit.PodAttributes{Pod: &stripped}); !reflect.DeepEqual(was.Requests, is.Requests) {
+			t.Fatalf("stripped object requests %v, want %v", is.Requests, was.Requests)
 		}
 		for _, conditions := range [][]string{nil, {"MemoryPressure"}, {"DiskPressure"}} {
 			if was, is := admit.UnderPressure(conditions, p), admit.UnderPressure(conditions, &stripped); was != is {

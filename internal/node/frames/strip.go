@@ -36,6 +36,7 @@ func strip(p *v1.Pod) v1.Pod {
 	for i := range p.Spec.InitContainers {
 		out.Spec.InitContainers[i] = stripContainer(&p.Spec.InitContainers[i])
 	}
+	podjson.KeepAllocation(&out, p)
 	for i := range p.Spec.Volumes {
 		out.Spec.Volumes = append(out.Spec.Volumes, stripVolume(&p.Spec.Volumes[i]))
 	}

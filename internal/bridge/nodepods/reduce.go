@@ -10,6 +10,7 @@ import (
 	"jettison/api"
 	"jettison/internal/base/podjson"
 	"jettison/internal/bridge/verdict"
+	"jettison/stats"
 )
 
 // Limits of the copy. Any author of pods may bind pods of any size to a node. Ended pods, which no
@@ -25,9 +26,14 @@ const (
 )
 
 // Reduce returns the part of a pod that the bridge keeps: the fields that the agent uses, and the
-// status fields that verdict.Judge uses. A pod that is too large is reduced to the minimum, because
-// a node has many pods and the bridge little memory.
-func Reduce(p *v1.Pod) *v1.Pod { return withStatus(podjson.FitOne(podjson.Trim(p)), p) }
+// status fields that verdict.Judge uses. Its requests are those that the kubelet allocated, because
+// the agent trusts no allocation of a member of its socket's group. A pod that is too large is
+// reduced to the minimum, because a node has many pods and the bridge little memory.
+func Reduce(p *v1.Pod) *v1.Pod {
+	out := podjson.Trim(stats.Granted(p))
+	podjson.DropAllocation(out)
+	return withStatus(podjson.FitOne(out), p)
+}
 
 // minimal returns the smallest part of a pod that is kept.
 func minimal(p *v1.Pod) *v1.Pod { return withStatus(podjson.Minimal(p), p) }

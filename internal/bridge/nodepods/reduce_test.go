@@ -186,3 +186,30 @@ func TestSandboxResourcesAreKept(t *testing.T) {
 		t.Errorf("spec after a second reduction %+v, want it unchanged", again.Spec)
 	}
 }
+
+// The agent gets the requests that the kubelet allocated, and not those of a deferred resize. It
+// gets no allocation, which it would not trust, and a list is reduced twice.
+func TestRequestsAreTheAllocation(t *testing.T) {
+	p := pod("u")
+	memory := func(text string) v1.ResourceList { return v1.ResourceList{v1.ResourceMemory: resource.MustParse(text)} }
+	p.Spec.Containers = []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{Requests: memory("1Ti")}}}
+	p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "c", AllocatedResources: memory("100Mi"), Resources: &v1.ResourceRequirements{Requests: memory("100Mi")}}}
+	p.Status.AllocatedResources, p.Status.Resources = memory("100Mi"), &v1.ResourceRequirements{Requests: memory("100Mi")}
+	once := Reduce(p)
+	for _, is := range []*v1.Pod{once, Reduce(once), agentPod(once)} {
+		if q := is.Spec.Containers[0].Resources.Requests[v1.ResourceMemory]; q.String() != "100Mi" {
+			t.Errorf("request of the reduced pod = %s, want the allocated 100Mi", q.String())
+		}
+		if s := is.Status; s.AllocatedResources != nil || s.Resources != nil {
+			t.Errorf("status of the reduced pod = %+v, want no allocation", s)
+		}
+	}
+	deferred := p.DeepCopy()
+	deferred.Spec.Containers[0].Resources.Requests = memory("2Ti")
+	if !sameAgentPod(once, Reduce(deferred)) {
+		t.Error("a resize that the kubelet defers changes the pod for the agent, want it unchanged")
+	}
+	if q := p.Spec.Containers[0].Resources.Requests[v1.ResourceMemory]; q.String() != "1Ti" {
+		t.Errorf("request of the API server's object = %s after Reduce, want 1Ti", q.String())
+	}
+}

@@ -7,6 +7,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	helper "k8s.io/component-helpers/resource"
+
+	"jettison/stats"
 )
 
 type quantity = resource.Quantity
@@ -45,9 +47,9 @@ func Requested(pod *v1.Pod) (*v1.Pod, Amounts) {
 }
 
 // requests returns the requests of a stored pod: those of its containers, sidecars and init
-// containers in their order of execution, or the pod-level ones, and its overhead. It ignores a
-// resize in the status: the agent has no such status, and the library (v0.37.2) counts a resize
-// differently from a kubelet of v1.36.
+// containers in their order of execution, or the pod-level ones, and its overhead, at most the
+// kubelet's allocation of the whole pod. After a resize the allocation alone counts: the library's
+// UseStatusResources would take the larger of it, the spec and the applied resources.
 func requests(pod *v1.Pod) Amounts {
 	out := Amounts{}
 	// PodRequests (v0.37.2) modifies pod-level resources: it adds the overhead to them
@@ -57,7 +59,11 @@ func requests(pod *v1.Pod) Amounts {
 		pod = &own
 	}
 	for name, q := range helper.PodRequests(pod, helper.PodResourcesOptions{}) {
-		if v := amount(name, q); v > 0 {
+		v := amount(name, q)
+		if total, ok := stats.AllocatedTotal(pod, name); ok {
+			v = min(v, amount(name, total))
+		}
+		if v > 0 {
 			out[name] = v
 		}
 	}

@@ -53,19 +53,25 @@ func TestInvalidSysctls(t *testing.T) {
 	}
 }
 
-// Requests ignore a resize in the status. Objects that the agent keeps have no such status, and the
-// result must not depend on the source.
-func TestRequestsIgnoreResizeStatus(t *testing.T) {
+// Requests are what the kubelet allocated, whatever the spec asks for or is applied already.
+func TestRequestsAreTheAllocation(t *testing.T) {
 	list := func(text string) v1.ResourceList { return v1.ResourceList{v1.ResourceMemory: resource.MustParse(text)} }
 	pod := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{Requests: list("10")}}}}}
 	pod.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "c", AllocatedResources: list("30"),
 		Resources: &v1.ResourceRequirements{Requests: list("20")}}}
 	p := PodAttributes{Pod: pod}
-	if got := HeldBy(p).Requests[v1.ResourceMemory]; got != 10 {
-		t.Errorf("memory request = %d, want 10", got)
+	if got := HeldBy(p).Requests[v1.ResourceMemory]; got != 30 {
+		t.Errorf("memory request = %d, want 30", got)
 	}
-	if r := Admit(p, NodeState{Allocatable: list("10")}); !r.Admit {
+	if r := Admit(p, NodeState{Allocatable: list("30")}); !r.Admit {
 		t.Errorf("Admit() on a node with exactly the request free = %+v, want admitted", r)
+	}
+	// a container that never started has no allocation of its own
+	pod.Spec.Containers = append(pod.Spec.Containers, v1.Container{Name: "d", Resources: v1.ResourceRequirements{Requests: v1.ResourceList{
+		v1.ResourceMemory: resource.MustParse("1Ti"), v1.ResourceCPU: resource.MustParse("1"), "example.com/gpu": resource.MustParse("1")}}})
+	pod.Status.AllocatedResources = list("40")
+	if got := HeldBy(p).Requests; got[v1.ResourceMemory] != 40 || got[v1.ResourceCPU] != 0 || got["example.com/gpu"] != 1 {
+		t.Errorf("requests with a total = %v, want memory 40, no cpu and 1 GPU", got)
 	}
 }
 

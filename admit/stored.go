@@ -6,6 +6,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/resource"
+
+	"jettison/stats"
 )
 
 // classPriority holds the two critical priority classes that every cluster has
@@ -57,10 +59,11 @@ func Invalid(pod *v1.Pod) error {
 // stored returns a pod with the defaults that an API server would set (pkg/apis/core/v1/defaults.go
 // SetDefaults_Pod), because many pods here did not pass through an API server: a missing request is
 // the limit, a port of a pod in the host network is a host port, a critical class sets the
-// priority. From the object of a client it removes the annotations that only the node may set. The
-// result shares memory with p.Pod, which is not changed.
+// priority. Its requests are the kubelet's allocation (stats.Granted). From the object of a client it
+// removes the annotations that only the node may set. The result shares memory with p.Pod, which is
+// not changed.
 func stored(p PodAttributes) *v1.Pod {
-	out := *p.Pod
+	out := *stats.Granted(p.Pod)
 	if !p.Manifest {
 		out.Annotations = maps.Clone(out.Annotations)
 		delete(out.Annotations, annotationSource)

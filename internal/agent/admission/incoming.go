@@ -14,6 +14,7 @@ import (
 
 	"jettison/admit"
 	"jettison/cri"
+	"jettison/internal/base/podjson"
 	"jettison/internal/node/manifests"
 	"jettison/stats"
 	"jettison/stats/read"
@@ -80,7 +81,7 @@ func (p *incomingPod) boundRequests(sandbox *cri.PodSandbox, class stats.QOSClas
 	held := admit.HeldBy(p.PodAttributes)
 	held.Requests = maps.Clone(held.Requests)
 	least, most := minRequests(sandbox, class), admit.Amounts(nil)
-	if byMember { // requests that root wrote need no upper bound
+	if byMember { // for root's object the bound could be too low: it adds up the limits that are set
 		most = maxRequests(sandbox)
 	}
 	if !clampRequests(held.Requests, class, admit.Amounts{
@@ -90,6 +91,7 @@ func (p *incomingPod) boundRequests(sandbox *cri.PodSandbox, class stats.QOSClas
 	}
 	pod := p.Pod
 	pod.Status.QOSClass = v1.PodQOSClass(held.QOS) // the new requests would change it
+	podjson.DropAllocation(pod)                    // the new requests take its place
 	resources := v1.ResourceRequirements{}
 	if pod.Spec.Resources != nil {
 		resources = *pod.Spec.Resources

@@ -145,3 +145,31 @@ func TestStaticPodByUID(t *testing.T) {
 		t.Errorf("answer = %q, want the static pod admitted", got)
 	}
 }
+
+// A running pod holds what the kubelet allocated, also if the runtime still shows the request from
+// before a resize, and the spec asks for more. A member cannot state an allocation (podstore).
+func TestHeldPodHasItsAllocation(t *testing.T) {
+	for allocated, want := range map[string]string{"32Mi": "memory=33554432", "2Gi": "memory=2147483648"} {
+		s := &script{t: t}
+		s.do("node", "memory 4Gi\npods 10")
+		s.do("runtime", "default/a gu memory=64Mi")
+		s.do("objects", `{"metadata":{"uid":"a","namespace":"default","name":"a"},"spec":{"containers":[{"name":"c","resources":{"requests":{"memory":"1Ti"},"limits":{"memory":"1Ti"}}}]},`+
+			`"status":{"containerStatuses":[{"name":"c","allocatedResources":{"memory":"`+allocated+`"},"resources":{"requests":{"memory":"64Mi"},"limits":{"memory":"64Mi"}}}]}}`)
+		if got := s.do("state", ""); !strings.Contains(got, want+"\n") {
+			t.Errorf("state with %s allocated = %q, want %s", allocated, got, want)
+		}
+	}
+}
+
+// The bounds of a starting pod replace what the kubelet allocated to it before.
+func TestBoundsOfAStartingPodReplaceItsAllocation(t *testing.T) {
+	s := &script{t: t}
+	s.do("node", "memory 4Gi\npods 10")
+	s.do("objects", `{"metadata":{"uid":"a","namespace":"default","name":"a"},"spec":{"containers":[{"name":"c","resources":{"requests":{"memory":"1Ti"},"limits":{"memory":"1Ti"}}}]},`+
+		`"status":{"allocatedResources":{"memory":"1Gi"},"containerStatuses":[{"name":"c","allocatedResources":{"memory":"1Gi"},"resources":{}}]}}`)
+	for sandbox, rejected := range map[string]bool{"default/a gu memory=1Gi": false, "default/a gu memory=5Gi": true} {
+		if got := s.do("refuse", sandbox); strings.Contains(got, "OutOfmemory") != rejected {
+			t.Errorf("answer for %s = %q, want rejected: %v", sandbox, got, rejected)
+		}
+	}
+}

@@ -46,7 +46,11 @@ func (p *Part) held(pod *read.Pod, object *v1.Pod, judged *eviction.Pod) admit.H
 	if object != nil {
 		out = admit.HeldBy(attributes(object))
 		most := admit.Amounts(nil)
-		if p.members[reported.PodRef.UID] && !out.Static { // requests that root wrote need no upper bound
+		switch {
+		case stats.Allocated(object): // exact, while the runtime keeps the request from before a resize
+			least = nil
+		// the runtime adds up only the limits that are set: its bound could be too low for root's object
+		case p.members[reported.PodRef.UID] && !out.Static:
 			most = p.maxRequests(pod, &reported)
 		}
 		clampRequests(out.Requests, reported.QOSClass, least, most)

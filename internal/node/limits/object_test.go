@@ -56,11 +56,12 @@ func TestPassKeepsObjects(t *testing.T) {
 // defaults of the API server.
 func TestProtectedRequestMatchesAdmission(t *testing.T) {
 	for spec, want := range map[string]uint64{
-		`{"resources":{"limits":{"cpu":"1","memory":"1Gi"}},"containers":[{"name":"c"}]}`:                                                1024 * mib,
-		`{"resources":{"limits":{"memory":"1Gi"}},"containers":[{"name":"c","resources":{"requests":{"memory":"10Mi"}}}]}`:               10 * mib,
-		`{"resources":{"limits":{"cpu":"1"}},"containers":[{"name":"c","resources":{"limits":{"memory":"20Mi"}}}]}`:                      20 * mib,
-		`{"overhead":{"memory":"1Mi"},"containers":[{"name":"c","resources":{"limits":{"memory":"20Mi"}}},{"name":"d"}]}`:                21 * mib,
-		`{"containers":[{"name":"c","resources":{"requests":{"memory":"-20Mi"}}},{"name":"d","resources":{"limits":{"memory":"5Mi"}}}]}`: 5 * mib,
+		`{"resources":{"limits":{"cpu":"1","memory":"1Gi"}},"containers":[{"name":"c"}]}`:                                                                               1024 * mib,
+		`{"resources":{"limits":{"memory":"1Gi"}},"containers":[{"name":"c","resources":{"requests":{"memory":"10Mi"}}}]}`:                                              10 * mib,
+		`{"resources":{"limits":{"cpu":"1"}},"containers":[{"name":"c","resources":{"limits":{"memory":"20Mi"}}}]}`:                                                     20 * mib,
+		`{"overhead":{"memory":"1Mi"},"containers":[{"name":"c","resources":{"limits":{"memory":"20Mi"}}},{"name":"d"}]}`:                                               21 * mib,
+		`{"containers":[{"name":"c","resources":{"requests":{"memory":"-20Mi"}}},{"name":"d","resources":{"limits":{"memory":"5Mi"}}}]}`:                                5 * mib,
+		`{"containers":[{"name":"c","resources":{"requests":{"memory":"1Ti"}}}]},"status":{"containerStatuses":[{"name":"c","allocatedResources":{"memory":"100Mi"}}]}`: 100 * mib,
 	} {
 		object := decoded(t, spec)
 		p := (&Known{}).pod(stats.PodCgroup{Path: "kubepods/podu", UID: "u", QOSClass: stats.Guaranteed}, object, nil)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -20,6 +21,9 @@ type ProcKiller struct {
 	// Unfrozen: do not freeze the groups first, because a write to cgroup.freeze waits for
 	// cgroup_mutex.
 	Unfrozen bool
+	// Ended: once it is true, no process is signalled any more: processes listed later are not the
+	// caller's to kill. nil: never.
+	Ended *atomic.Bool
 
 	walker          Walker
 	buf             [4096]byte
@@ -80,6 +84,8 @@ func (k *ProcKiller) Kill(g *Group, limit time.Duration) (n int, err error) {
 		deep := k.walker.Walk(g, k.visit)
 		n += k.fresh
 		switch {
+		case k.ended():
+			return n, nil
 		case k.err != nil:
 			return n, k.err
 		case time.Now().After(k.deadline):
@@ -168,8 +174,10 @@ func (k *ProcKiller) group(g *Group) bool {
 			break
 		}
 	}
-	return k.err == nil && time.Now().Before(k.deadline)
+	return k.err == nil && !k.ended() && time.Now().Before(k.deadline)
 }
+
+func (k *ProcKiller) ended() bool { return k.Ended != nil && k.Ended.Load() }
 
 // list visits the processes of a group. In a threaded group only cgroup.threads can be read, which
 // lists each process by the ID of its leading thread.
@@ -218,8 +226,9 @@ func (k *ProcKiller) mark(pid int) {
 
 // signal signals the batch, empties it, and returns the number of signals.
 func (k *ProcKiller) signal() (n int) {
+	ended := k.ended() // after the list
 	for _, p := range k.batch[:k.n] {
-		if p.confirmed {
+		if p.confirmed && !ended {
 			err := unix.PidfdSendSignal(p.fd, unix.SIGKILL, nil, 0)
 			if err != nil && err != unix.ESRCH && k.err == nil {
 				k.err = fmt.Errorf("kill process %d: %w", p.pid, err)

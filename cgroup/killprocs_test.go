@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -55,5 +56,26 @@ func TestKillAndListingEndEarly(t *testing.T) {
 	n := 0
 	if err := fs.ChildrenUntil("a", make([]byte, 4096), func(string) bool { n++; return n < 7 }); err != nil || n != 7 {
 		t.Errorf("ChildrenUntil visited %d children after its end, error %v", n, err)
+	}
+}
+
+// Once the victim is known to be dead, the processes in its group are another pod's.
+func TestKillEndsWithItsVictim(t *testing.T) {
+	cmd := exec.Command("sleep", "600")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Wait() })
+	g := group(t, tree(t, map[string]string{"a/cgroup.procs": fmt.Sprintln(cmd.Process.Pid)}), "a")
+	var ended atomic.Bool
+	ended.Store(true)
+	k := NewProcKiller()
+	k.Ended = &ended
+	if n, err := k.Kill(g, time.Minute); n != 0 || err != nil {
+		t.Errorf("Kill after the victim's end signalled %d processes, error %v, want none", n, err)
+	}
+	ended.Store(false)
+	if n, err := k.Kill(g, time.Minute); n != 1 || err != nil {
+		t.Errorf("Kill before the victim's end signalled %d processes, error %v, want 1", n, err)
 	}
 }

@@ -37,6 +37,13 @@ func (c *raisedCPU) raise(l *life, buf []byte) error {
 	return err
 }
 
+// isRaised reports whether limits are raised and not restored.
+func (c *raisedCPU) isRaised() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.raised
+}
+
 // noteBelow records that child cgroups are raised too.
 func (c *raisedCPU) noteBelow() {
 	c.mu.Lock()

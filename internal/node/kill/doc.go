@@ -16,6 +16,7 @@
 //	kill.go            Kill: the steps that kill
 //	wait.go            WaitEmpty: waits until no process is left
 //	cpu.go             part of Victim: CPU limits raised for dying processes
+//	background.go      work on a victim's directory that no caller waits for
 //	reap.go            frees the memory of dying processes after the kill
 //	cache.go           drops page cache that the pod leaves behind
 //	note.go            notes on a cgroup, for the restore after a crash

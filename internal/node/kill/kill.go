@@ -167,7 +167,7 @@ func (v *Victim) eachProcess(by *cgroup.ProcKiller) error {
 	if v.life.over() {
 		return os.ErrClosed
 	}
-	by.Unfrozen = v.progress.heldUp.Load()
+	by.Unfrozen, by.Ended = v.progress.heldUp.Load(), &v.life.gone
 	n, err := v.singles.kill(by)
 	v.steps.add(Pidfd.String(), n, err)
 	v.progress.singled(err)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"jettison/cgroup"
+	"jettison/internal/base/retry"
 	"jettison/stats"
 )
 
@@ -43,20 +44,25 @@ type Killer struct {
 	ladder Ladder
 	held   heldFunc
 
-	spares  chan *Victim
-	strikes chan strike   // for the one thread that writes cgroup.kill
-	errands chan errand   // for its helpers
-	jobs    chan *Victim  // for the reapers
-	done    chan struct{} // closed to end the threads
-	exited  chan struct{} // one value for each thread that ended
-	reapers int           // desired number of working reapers; 0: none
-	refused []error
-	absent  atomic.Pointer[error] // why process_mrelease cannot work here
+	spares     chan *Victim
+	strikes    chan strike     // for the one thread that writes cgroup.kill
+	errands    chan errand     // for its helpers
+	jobs       chan *Victim    // for the reapers
+	done       chan struct{}   // closed to end the threads
+	exited     chan struct{}   // one value for each thread that ended
+	background chan assignment // for the workers
+	reapers    int             // desired number of working reapers; 0: none
+	refused    []error
+	absent     atomic.Pointer[error] // why process_mrelease cannot work here
 
 	mu      sync.Mutex
 	closed  bool      // guarded by mu
 	killers int       // guarded by mu: the thread that writes cgroup.kill, and its helpers
 	pool    []*reaper // guarded by mu: threads that free memory, including stuck ones
+
+	ended       bool           // guarded by mu: no further task is accepted
+	workers     int            // guarded by mu: goroutines that do tasks
+	workerGroup sync.WaitGroup // workers; mu is held to add one
 }
 
 // New creates a Killer and starts its threads.
@@ -66,7 +72,7 @@ func New(o Options) *Killer {
 	}
 	k := &Killer{
 		fs: o.FS, ladder: o.Ladder, held: o.Held, spares: make(chan *Victim, spares),
-		jobs:    make(chan *Victim, maxDying),
+		jobs: make(chan *Victim, maxDying), background: make(chan assignment, maxTasks),
 		strikes: make(chan strike, maxWaiting), errands: make(chan errand, 2*maxWaiting),
 		done: make(chan struct{}), exited: make(chan struct{}, maxThreads+1+helpers),
 		pool: make([]*reaper, 0, maxThreads),
@@ -95,8 +101,9 @@ func New(o Options) *Killer {
 // priority.
 func (k *Killer) Refused() []error { return k.refused }
 
-// Close ends the threads and waits for them, 2 s at most; it returns os.ErrDeadlineExceeded if a
-// thread is still in the kernel. Pinned victims stay usable, without help from the threads.
+// Close ends the threads and waits for them and for the restore of CPU limits, 2 s at most; it returns
+// os.ErrDeadlineExceeded if a thread is still in the kernel. Pinned victims stay usable, without help
+// from the threads.
 func (k *Killer) Close() error {
 	k.mu.Lock()
 	closed, threads := k.closed, k.killers+len(k.pool)
@@ -106,6 +113,20 @@ func (k *Killer) Close() error {
 		return nil
 	}
 	close(k.done)
+	deadline := time.Now().Add(closeLimit)
+	err := k.awaitThreads(threads)
+	k.mu.Lock()
+	k.ended = true
+	k.mu.Unlock()
+	if !retry.AwaitFunc(k.workerGroup.Wait, time.Until(deadline)) && err == nil {
+		err = fmt.Errorf("restore the CPU limits of victims: %w", os.ErrDeadlineExceeded)
+	}
+	return err
+}
+
+// awaitThreads waits until the threads have ended, closeLimit at most, and releases the victims of the
+// jobs that are left.
+func (k *Killer) awaitThreads(threads int) error {
 	limit := time.NewTimer(closeLimit)
 	defer limit.Stop()
 	for range threads {

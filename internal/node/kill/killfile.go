@@ -77,8 +77,9 @@ const eachLimit = 500 * time.Millisecond
 // limit do not change after Pin.
 type singleKill struct {
 	mu    sync.Mutex
-	group *cgroup.Group // pinnedGroup.each
-	limit time.Duration // eachLimit
+	group *cgroup.Group      // pinnedGroup.each
+	limit time.Duration      // eachLimit
+	again *cgroup.ProcKiller // for further rounds; nil: none yet; guarded by mu
 }
 
 func (s *singleKill) init(g *cgroup.Group) { s.group, s.limit = g, eachLimit }

@@ -42,14 +42,13 @@ func (l *life) retainOpen() bool {
 	return !l.closed
 }
 
-// release ends one use. When no user is left it calls closeAll with the lock held.
-func (l *life) release(closeAll func()) {
+// release ends one use, and reports whether no user is left. Then Close was called, so none is added
+// except by the caller.
+func (l *life) release() (last bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.users--; l.users > 0 {
-		return
-	}
-	closeAll()
+	l.users--
+	return l.users == 0
 }
 
 // close records that Close was called, and reports whether this is the first call.
@@ -66,9 +65,6 @@ func (l *life) empty(steps *stepLog) {
 	l.emptied.Do(func() { steps.add(stepEmptied, 0, nil) })
 	l.gone.Store(true)
 }
-
-// die marks the victim as dead, and reports whether it was dead before.
-func (l *life) die() (before bool) { return l.gone.Swap(true) }
 
 // dead reports whether the victim's cgroup was empty at some time. Processes in it now are not the
 // victim's. dead takes no lock: the thread that writes cgroup.kill calls it, while raise may hold a

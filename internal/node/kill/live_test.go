@@ -168,11 +168,11 @@ func TestLiveStarvedVictims(t *testing.T) {
 				err = v.WaitEmpty(t.Context(), time.Minute)
 				t.Logf("%s: memory back after %v, empty after %v (%v)%s", rungs, back.Round(time.Millisecond), time.Since(begin).Round(time.Millisecond), err, stepTimes(v))
 				if k.ladder.has(CPU) {
-					if got := get(t, top+"/"+starve.file); err != nil || got != starve.value {
-						t.Errorf("%s after the kill = %q, %v, want %q", starve.file, got, err, starve.value)
-					}
 					if s := step(t, v, "cpu restored"); s.Err != nil {
 						t.Errorf("step cpu restored = %+v, want no error", s)
+					}
+					if got := get(t, top+"/"+starve.file); err != nil || got != starve.value {
+						t.Errorf("%s after the kill = %q, %v, want %q", starve.file, got, err, starve.value)
 					}
 					if got := get(t, top+"/a/"+starve.file); got != "max 100000" && got != "10000" {
 						t.Errorf("%s of the container = %s, want the raised value", starve.file, got)

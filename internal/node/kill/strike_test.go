@@ -288,7 +288,7 @@ func TestLateProcessDies(t *testing.T) {
 			t.Error(err)
 		}
 		moveIn(t, dir) // the pod's next sandbox
-		v.repeatKill(nil)
+		v.repeatKill()
 		if err := v.group.wait.WaitEmpty(t.Context(), 100*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("wait for the next sandbox = %v, want it alive", err)
 		}

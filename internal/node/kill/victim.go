@@ -26,20 +26,21 @@ type Runtime interface {
 //
 // Pod, ladder and killer are set by Pin and only read afterwards. Each part documents its users.
 type Victim struct {
-	Pod       stats.PodReference
-	ladder    Ladder
-	killer    *Killer // nil: no thread frees its memory
-	steps     stepLog
-	sandboxes sandboxes
-	group     pinnedGroup
-	life      life
-	replies   replies
-	progress  progress
-	file      killFile
-	singles   singleKill
-	processes pinnedProcesses
-	freeing   freeing
-	cpu       raisedCPU
+	Pod        stats.PodReference
+	ladder     Ladder
+	killer     *Killer // nil: no thread frees its memory
+	steps      stepLog
+	sandboxes  sandboxes
+	group      pinnedGroup
+	life       life
+	replies    replies
+	progress   progress
+	file       killFile
+	singles    singleKill
+	processes  pinnedProcesses
+	freeing    freeing
+	cpu        raisedCPU
+	background background
 }
 
 func newVictim() *Victim {
@@ -107,11 +108,23 @@ func (v *Victim) closeGroups() {
 }
 
 // release ends one use of the descriptors; the last one closes them.
-func (v *Victim) release() { v.life.release(v.closeAll) }
+func (v *Victim) release() {
+	if v.life.release() {
+		v.closeAll()
+	}
+}
 
-// closeAll restores the CPU limits and closes every descriptor. No user of the descriptors is left.
+// closeAll closes every descriptor. No user of the descriptors is left. If CPU limits are still raised,
+// a worker restores them first: the calling thread may be the one that kills.
 func (v *Victim) closeAll() {
-	v.restore()
+	if v.cpu.isRaised() {
+		if v.inBackground(restoreLimits) {
+			return // its release calls closeAll again
+		}
+		if v.cpu.isRaised() { // the note remains for the next start
+			v.steps.add(stepRestored, 0, errBusy)
+		}
+	}
 	v.closeGroups()
 	v.processes.close()
 }
@@ -131,11 +144,3 @@ func (v *Victim) Close() {
 
 // Steps returns a copy of the recorded steps, in order.
 func (v *Victim) Steps() []Step { return v.steps.snapshot() }
-
-// restore restores the CPU limits once no process is left in the cgroup: a kubelet keeps the pod's
-// cgroup for the next sandbox. Child cgroups disappear with their processes, and are restored only
-// if the victim is closed alive.
-func (v *Victim) restore() {
-	wasDead := v.life.die() // before the lock of cpu: the kill does not wait for raise
-	v.cpu.restore(!wasDead, &v.steps)
-}

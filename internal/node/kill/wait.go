@@ -7,7 +7,6 @@ import (
 	"os"
 	"time"
 
-	"jettison/cgroup"
 	"jettison/internal/base/retry"
 )
 
@@ -24,7 +23,8 @@ const (
 // at about the same time, and another victim would die without need. If the wait itself fails (out of
 // descriptors), WaitEmpty records a step and retries. It returns os.ErrDeadlineExceeded if the cgroup
 // is not known to be empty after that, and ErrNotKilled if a pending kill failed. Without a known
-// cgroup it returns nil immediately although the pod may live: Clean kills it then.
+// cgroup it returns nil immediately although the pod may live: Clean kills it then. The CPU limits are
+// restored after WaitEmpty has returned, because the restore may wait for a kernel lock.
 func (v *Victim) WaitEmpty(ctx context.Context, limit time.Duration) error {
 	if !v.group.known {
 		return nil // Clean kills it
@@ -32,7 +32,9 @@ func (v *Victim) WaitEmpty(ctx context.Context, limit time.Duration) error {
 	err := v.awaitEmpty(ctx, limit)
 	if err == nil {
 		v.life.empty(&v.steps)
-		v.restore()
+		if v.freeing.begun.Load() { // a thread that begins later sees that the victim is dead
+			v.inBackground(restoreLimits)
+		}
 	}
 	return err
 }
@@ -40,7 +42,6 @@ func (v *Victim) WaitEmpty(ctx context.Context, limit time.Duration) error {
 func (v *Victim) awaitEmpty(ctx context.Context, limit time.Duration) error {
 	deadline, end := time.Now().Add(limit), time.Now().Add(dyingMost*limit)
 	exits := exits{at: time.Now()}
-	var killer *cgroup.ProcKiller
 	for wait := sweepFirst; ; wait = retry.Backoff(wait, sweepFirst, sweepMax) {
 		left := max(time.Until(deadline), 0)
 		err := v.group.wait.WaitEmpty(ctx, min(wait, left))
@@ -57,7 +58,7 @@ func (v *Victim) awaitEmpty(ctx context.Context, limit time.Duration) error {
 			v.progress.retract() // so that Clean has the runtime kill the victim
 			return fmt.Errorf("kill pod %s: %w", v.Pod.UID, failed)
 		}
-		if now := time.Now(); now.Sub(exits.at) >= limit/4 && exits.progress(v, now) {
+		if now := time.Now(); exits.progress(v, now, limit/4) {
 			if deadline = now.Add(limit); deadline.After(end) {
 				deadline = end
 			}
@@ -65,57 +66,51 @@ func (v *Victim) awaitEmpty(ctx context.Context, limit time.Duration) error {
 		if !time.Now().Before(deadline) {
 			return err
 		}
-		killer = v.repeatKill(killer)
+		v.repeatKill()
 	}
 }
 
 // dyingMost bounds the wait for a victim that is dying, in limits of WaitEmpty.
 const dyingMost = 6
 
-// exits is the last reading of the CPU time that a victim's tasks have used. A killed task uses CPU
-// time only in the kernel, to exit; a task that waits for a device or a lock uses none.
+// exits compares the CPU time that a victim's tasks have used. A killed task uses CPU time only in the
+// kernel, to exit; a task that waits for a device or a lock uses none.
 type exits struct {
-	at    time.Time
-	used  time.Duration
-	known bool
+	at   time.Time // start of the last reading
+	last *cpuReading
 }
 
-// progress reads the CPU time and reports whether it has grown since the reading before. The first
-// reading is made after a quarter of the limit, because opening the file may wait for a lock of the
-// kernel.
-func (e *exits) progress(v *Victim, now time.Time) bool {
-	var buf [512]byte
-	used, err := v.group.wait.CPUUsage(buf[:])
-	if err != nil {
-		return false
+// progress starts a reading of the CPU time if the last one is older than interval, and reports whether
+// the latest result exceeds the one before. It does not wait for the result.
+func (e *exits) progress(v *Victim, now time.Time, interval time.Duration) (grown bool) {
+	if r := v.background.cpuTime.Load(); r != e.last {
+		grown = e.last != nil && r.used > e.last.used
+		e.last = r
 	}
-	grown := e.known && used > e.used
-	*e = exits{now, used, true}
+	if now.Sub(e.at) >= interval {
+		e.at = now
+		v.inBackground(readCPUTime)
+	}
 	return grown
 }
 
 // repeatKill runs one more round of a kill that this process has begun. It waits for no thread and
 // blocks none: neither the loop, which may have to kill another victim, nor the threads that free
-// memory. It returns by, or the ProcKiller that it had to create.
-func (v *Victim) repeatKill(by *cgroup.ProcKiller) *cgroup.ProcKiller {
+// memory.
+func (v *Victim) repeatKill() {
 	if v.killer != nil {
 		v.killer.replaceStuck()
 	}
 	if !v.progress.killed.Load() {
-		return by
+		return
 	}
 	switch {
 	case v.progress.singly.Load():
-		if by == nil {
-			by = cgroup.NewProcKiller()
-		}
-		by.Unfrozen = v.progress.heldUp.Load()
-		_, _ = by.Kill(&v.group.wait, v.singles.limit) // an error shows as remaining processes
+		v.inBackground(repeatSingly)
 	case v.killer == nil:
 		var buf [256]byte
 		v.rewrite(buf[:])
 	default:
 		v.killer.strike(strike{v: v, repeat: true})
 	}
-	return by
 }

@@ -1,0 +1,146 @@
+package kill
+
+import (
+	"os"
+	"sync/atomic"
+	"time"
+
+	"jettison/cgroup"
+)
+
+// A process that creates or removes a cgroup in the victim's directory locks that directory while it
+// allocates (strike.go). Opening a file there and writing a note wait for the lock. So goroutines of
+// the Killer do the tasks that no caller must wait for: WaitEmpty reports the death without delay, and
+// the threads that kill stay available.
+const (
+	maxWorkers = 4 // each may be blocked in the kernel
+	maxTasks   = 2 * maxDying
+)
+
+// backgroundTask is the work on a victim that a worker does.
+type backgroundTask uint8
+
+const (
+	restoreLimits backgroundTask = iota // once no process is left, or the victim is closed
+	readCPUTime
+	repeatSingly    // one more round of the kill process by process
+	backgroundTasks // their number
+)
+
+// assignment is a task of a victim that waits for a worker.
+type assignment struct {
+	v    *Victim
+	task backgroundTask
+}
+
+// background is the part of a Victim that its tasks use. Every field is atomic.
+type background struct {
+	assigned [backgroundTasks]atomic.Bool // queued or running
+	cpuTime  atomic.Pointer[cpuReading]   // the latest; nil: none
+}
+
+// assign queues a task for a worker, unless the same task is queued or running. It never blocks.
+// A nil Killer and a closed one return os.ErrClosed.
+func (k *Killer) assign(v *Victim, c backgroundTask) error {
+	if k == nil {
+		return os.ErrClosed
+	}
+	if !v.background.assigned[c].CompareAndSwap(false, true) {
+		return nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	err := os.ErrClosed
+	if !k.ended {
+		err = errBusy
+		select {
+		case k.background <- assignment{v, c}:
+			v.life.retain()
+			if k.workers < maxWorkers {
+				k.workers++
+				k.workerGroup.Go(k.work)
+			}
+			return nil
+		default:
+		}
+	}
+	v.background.assigned[c].Store(false)
+	return err
+}
+
+// work does the queued tasks. It has no raised priority.
+func (k *Killer) work() {
+	for a, ok := k.nextTask(); ok; a, ok = k.nextTask() {
+		a.v.do(a.task)
+		a.v.background.assigned[a.task].Store(false)
+		a.v.release()
+	}
+}
+
+// nextTask returns the next task. If none is queued, the calling worker must end.
+func (k *Killer) nextTask() (a assignment, ok bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	select {
+	case a = <-k.background:
+		return a, true
+	default:
+		k.workers--
+		return a, false
+	}
+}
+
+// inBackground has a worker do a task. Without a Killer, or after its Close, the calling goroutine does
+// it. queued is false if the task is done, or was skipped because too many are queued.
+func (v *Victim) inBackground(c backgroundTask) (queued bool) {
+	err := v.killer.assign(v, c)
+	if err == os.ErrClosed {
+		v.do(c)
+	}
+	return err == nil
+}
+
+func (v *Victim) do(c backgroundTask) {
+	switch c {
+	case restoreLimits:
+		v.cpu.restore(!v.life.dead(), &v.steps)
+	case readCPUTime:
+		v.readCPUTime()
+	case repeatSingly:
+		v.killAgain()
+	}
+}
+
+// cpuReading is the CPU time that the tasks of a victim have used.
+type cpuReading struct{ used time.Duration }
+
+// readCPUTime reads the CPU time. It skips the reading during a kill process by process, which uses the
+// same handle.
+func (v *Victim) readCPUTime() {
+	if !v.singles.mu.TryLock() {
+		return
+	}
+	defer v.singles.mu.Unlock()
+	var buf [512]byte
+	if used, err := v.group.each.CPUUsage(buf[:]); err == nil {
+		v.background.cpuTime.Store(&cpuReading{used})
+	}
+}
+
+// killAgain runs one more round of the kill process by process, unless one is running. An error shows
+// as remaining processes.
+func (v *Victim) killAgain() {
+	if !v.singles.mu.TryLock() {
+		return
+	}
+	defer v.singles.mu.Unlock()
+	if v.life.over() {
+		return
+	}
+	if v.singles.again == nil {
+		v.singles.again = cgroup.NewProcKiller()
+	}
+	by := v.singles.again
+	by.Unfrozen, by.Ended = v.progress.heldUp.Load(), &v.life.gone
+	_, _ = v.singles.kill(by)
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"jettison/cgroup"
 	"jettison/internal/node/kill"
 	"jettison/internal/node/selfprotect"
 	"jettison/internal/node/sources"
@@ -78,8 +79,12 @@ func (b *builder) protect(l *loop) {
 	if err != nil {
 		b.log.Warn("self-protection incomplete", "error", err)
 	}
-	o := &ownMemory{fs: b.s.FS, cgroup: own, log: b.log, above: !l.kubelet.Found() &&
-		!b.before.left.Protection}
+	fs, err := cgroup.OpenTree(b.s.FS.Mount()) // separate: a raise may outlive other readers
+	if err != nil {
+		b.log.Warn("self-protection incomplete", "error", err)
+		return
+	}
+	o := newOwnMemory(fs, own, !l.kubelet.Found() && !b.before.left.Protection, b.log)
 	o.raise()
 	b.onCloseErr(o.close)
 	l.upkeep.own = o

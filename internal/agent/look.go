@@ -119,7 +119,9 @@ func (l *loop) onTick(ctx context.Context, now time.Time) {
 // to.
 func (l *loop) updateLimits(ctx context.Context, now time.Time) {
 	kubelet := l.kubelet.Found()
-	l.upkeep.own.tick(kubelet, l.upkeep.limits.Protects())
+	if l.upkeep.own.tick(kubelet, l.upkeep.limits.Protects()) {
+		return
+	}
 	l.upkeep.limits.Tick(ctx, now, kubelet, l.pods.All())
 }
 

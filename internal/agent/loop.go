@@ -125,6 +125,8 @@ func (l *loop) run(ctx context.Context) {
 			l.onObjects()
 		case p := <-l.upkeep.rotation.Results():
 			l.upkeep.rotation.OnResult(p)
+		case r := <-l.upkeep.own.Results():
+			l.upkeep.own.onResult(r)
 		case r := <-l.upkeep.limits.Results():
 			l.upkeep.limits.OnResult(r)
 		case r := <-l.upkeep.reload.Results():

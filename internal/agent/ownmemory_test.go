@@ -40,6 +40,40 @@ func (l *testLoop) min(t *testing.T, group string) string {
 	return strings.TrimSpace(string(b))
 }
 
+// A process that creates a cgroup holds the lock of its directory while it allocates. The loop does not
+// wait for that lock.
+func TestLoopDoesNotWaitForOwnMemory(t *testing.T) {
+	l := newLoop(t, "", nil)
+	l.writeControlFiles()
+	l.inCgroup(t)
+	l.b.before.left = limits.Remaining{Protection: true} // the cgroups above are raised later
+	l.b.protect(l.loop)
+	file := filepath.Join(l.Dir, "cgroup/agents/memory.min")
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mkfifo(file, 0o600); err != nil { // opening it blocks until it has a writer
+		t.Fatal(err)
+	}
+	returned := make(chan struct{})
+	go func() { defer close(returned); l.updateLimits(t.Context(), time.Now()) }()
+	select {
+	case <-returned:
+	case <-time.After(10 * time.Second):
+		t.Error("the loop waits for memory.min of the cgroup above the agent's")
+	}
+	w, err := os.OpenFile(file, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	<-returned
+	l.upkeep.own.onResult(<-l.upkeep.own.Results())
+	if err := l.upkeep.own.close(); err != nil || l.min(t, ownCgroup) != "0" {
+		t.Errorf("restored memory.min = %s (%v), want 0", l.min(t, ownCgroup), err)
+	}
+}
+
 const own48 = "50331648" // 48 MiB
 
 // While the first search for a kubelet does not end, a kubelet may run. After it found none, the
@@ -73,9 +107,9 @@ func TestOwnMemoryIsProtectedWithoutAKubelet(t *testing.T) {
 	_, _ = held.WriteString("systemd\n")
 	_ = held.Close()
 	l.kubelet.OnResult(<-l.kubelet.Results())
-	for range 2 {
-		l.updateLimits(t.Context(), time.Now())
-	}
+	l.updateLimits(t.Context(), time.Now())
+	l.upkeep.own.onResult(<-l.upkeep.own.Results())
+	l.updateLimits(t.Context(), time.Now())
 	if l.kubelet.Found() || l.min(t, "agents") != own48 || l.min(t, ownCgroup) != own48 {
 		t.Errorf("kubelet %v: memory.min %s and %s, want %s\n%s", l.kubelet.Found(), l.min(t, "agents"), l.min(t, ownCgroup), own48, l.Text())
 	}
@@ -105,6 +139,11 @@ func TestOwnMemoryIsProtectedAfterARestore(t *testing.T) {
 			t.Errorf("memoryQoS %v: memory.min = %s before the restore, want 0", qos, got)
 		}
 		l.upkeep.limits.OnResult(<-l.upkeep.limits.Results())
+		l.updateLimits(t.Context(), time.Now())
+		if l.upkeep.limits.Protects() {
+			t.Errorf("memoryQoS %v: pods are protected while the own protection is raised", qos)
+		}
+		l.upkeep.own.onResult(<-l.upkeep.own.Results())
 		l.updateLimits(t.Context(), time.Now())
 		if got := l.min(t, "agents"); got != own48 || l.upkeep.limits.Protects() != qos {
 			t.Errorf("memoryQoS %v: memory.min = %s after the restore, want %s\n%s", qos, got, own48, l.Text())

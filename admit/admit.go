@@ -2,6 +2,7 @@ package admit
 
 import (
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"jettison/stats"
 )
@@ -55,6 +56,7 @@ func (p *PodAttributes) preparedOrNew() *preparedPod {
 // incomingPod is the pod to admit, in the form in which an API server would store it.
 type incomingPod struct {
 	*v1.Pod
+	controller        types.UID
 	requests          Amounts
 	ports             []Port
 	untrustedPriority bool
@@ -62,7 +64,7 @@ type incomingPod struct {
 
 func incoming(p PodAttributes) *incomingPod {
 	m := p.preparedOrNew()
-	return &incomingPod{m.pod, m.held.Requests, m.held.Ports, p.UntrustedPriority}
+	return &incomingPod{m.pod, m.held.Controller, m.held.Requests, m.held.Ports, p.UntrustedPriority}
 }
 
 // NodeState is a snapshot of the node. It is not changed, so concurrent decisions may share it. An

@@ -5,6 +5,7 @@ import (
 	"unique"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"jettison/stats"
@@ -16,6 +17,7 @@ import (
 type Held struct {
 	UID             types.UID
 	Namespace, Name string
+	Controller      types.UID      // of the pod's controller; empty: none, or unknown
 	QOS             stats.QOSClass // empty: unknown, and the pod is never a victim
 	Priority        stats.Opt[int32]
 	Static          bool // static or mirror: critical, and never a victim
@@ -27,6 +29,9 @@ type Held struct {
 	Ending bool
 	// Reserved: the pod does not run; its resources are reserved (Reservations).
 	Reserved bool
+	// Promised: a client was told that the pod fits, so no other pod of its controller may use the
+	// reservation.
+	Promised bool
 	Created  time.Time // zero: unknown, which sorts before all known times
 	Requests Amounts
 	// CertainRequests is the part of Requests that killing the pod certainly frees, if the rest is
@@ -62,6 +67,9 @@ func prepare(p PodAttributes) *preparedPod {
 		Requests: requests(pod),
 		Ports:    hostPorts(pod),
 	}
+	if c := metav1.GetControllerOfNoCopy(pod); c != nil && c.Kind != "Node" { // of a mirror pod
+		out.Controller = c.UID
+	}
 	if pod.Spec.Priority != nil {
 		out.Priority = stats.Some(*pod.Spec.Priority)
 	}
@@ -77,7 +85,7 @@ func (h *Held) Critical() bool {
 // others returns the pods and reservations that the incoming pod must fit next to. It omits:
 //
 //   - the pod itself (pkg/kubelet/allocation/allocation_manager.go canAdmitPod);
-//   - reservations of an earlier attempt at a critical pod, which had another UID;
+//   - reservations of an earlier attempt at a critical pod (Held.PassesTo);
 //   - reservations of pods that it outranks;
 //   - reservations of pods that are already on the node, so that these count once.
 func (n *NodeState) others(incoming *incomingPod) []*Held {

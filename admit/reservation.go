@@ -27,8 +27,8 @@ type reservedPod struct {
 }
 
 // Reserve reserves resources for a pod, or renews its reservation. It drops the reservation of an
-// earlier attempt: a pod of the same name with another UID. A pod without a UID cannot be
-// recognized later: Reserve does nothing for it and returns false.
+// earlier attempt (Held.PassesTo). A pod without a UID cannot be recognized later: Reserve does
+// nothing for it and returns false.
 func (p *Reservations) Reserve(now time.Time, pod Held) bool {
 	if pod.UID == "" {
 		return false
@@ -37,9 +37,10 @@ func (p *Reservations) Reserve(now time.Time, pod Held) bool {
 		p.kept = map[types.UID]reservedPod{}
 	}
 	maps.DeleteFunc(p.kept, func(uid types.UID, old reservedPod) bool {
-		return uid != pod.UID && old.pod.hasName(pod.Namespace, pod.Name)
+		return uid != pod.UID && old.pod.PassesTo(&pod)
 	})
 	pod.Reserved = true
+	pod.Promised = pod.Promised || p.kept[pod.UID].pod.Promised
 	p.kept[pod.UID] = reservedPod{pod, now.Add(ReservationPeriod)}
 	return true
 }
@@ -75,18 +76,32 @@ func (h *Held) Outranks(other *Held) bool {
 		h.Priority.V > other.Priority.V
 }
 
+// PassesTo reports whether pod h counts as an earlier attempt at the critical pod next, and passes its
+// reservation on. The caller of the runtime creates a pod again under the same name, a controller
+// under a new one: its next pod is a retry, or another replica. The replicas of a controller therefore
+// have one reservation at a time, except those that a client was promised.
+func (h *Held) PassesTo(next *Held) bool {
+	return h.hasName(next.Namespace, next.Name) || !h.Promised && next.Critical() && h.Controller != "" &&
+		h.Controller == next.Controller && h.Namespace == next.Namespace
+}
+
 // mayUseReservation reports whether the pod may use the resources of reservation h: it is critical,
 // and h belongs to an earlier attempt at the same pod or is outranked.
 func (p *incomingPod) mayUseReservation(h *Held) bool {
 	if !h.Reserved || !critical(p.Pod) {
 		return false
 	}
-	return h.hasName(p.Namespace, p.Name) || !p.untrustedPriority && p.rank().Outranks(h)
+	rank := p.rank()
+	return h.PassesTo(rank) || !p.untrustedPriority && rank.Outranks(h)
 }
 
-// rank returns the pod with the fields that Outranks reads.
+// rank returns the pod with the fields that Outranks and PassesTo read. A pod whose priority is
+// untrusted has no controller, because its source could name any.
 func (p *incomingPod) rank() *Held {
-	out := &Held{UID: p.UID, Static: static(p.Pod)}
+	out := &Held{UID: p.UID, Namespace: p.Namespace, Name: p.Name, Static: static(p.Pod)}
+	if !p.untrustedPriority {
+		out.Controller = p.controller
+	}
 	if p.Spec.Priority != nil {
 		out.Priority = stats.Some(*p.Spec.Priority)
 	}

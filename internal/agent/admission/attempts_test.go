@@ -8,7 +8,12 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
 	"jettison/admit"
+	"jettison/cri"
+	"jettison/stats/read"
 )
 
 // A retried eviction of a victim replaces the abandoned one: what it frees counts.
@@ -129,6 +134,107 @@ func TestNewUIDForEachAttempt(t *testing.T) {
 		if r := admit.Admit(other, state); r.Admit {
 			t.Errorf("%s gets the reserved resources", what)
 		}
+	}
+}
+
+// ownedBy returns a critical pod of a controller.
+func ownedBy(controller, uid string) admit.PodAttributes {
+	pod, yes := critical(uid), true
+	pod.Pod.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Name: controller, UID: types.UID(controller), Controller: &yes}}
+	return pod
+}
+
+// A DaemonSet's next pod has another name and UID. Its attempts cost one victim, before and after the victim's death.
+func TestNewNameForEachAttempt(t *testing.T) {
+	w := newWard(6, "a", "b", "c", "d", "e", "f")
+	for i := range 6 {
+		w.OnRequest(t.Context(), w.now, preemptRequest{pod: ownedBy("ds", fmt.Sprint("ds-a1b2", i))})
+		if i == 3 {
+			for _, uid := range w.dying() {
+				w.markDead(uid)
+			}
+		}
+		w.now = w.now.Add(4 * time.Second)
+		w.Advance(w.now)
+	}
+	if len(w.stopped) != 1 || !slices.Equal(w.reserved(), []string{"ds-a1b25"}) {
+		t.Fatalf("stopped %v, want one pod; reserved for %v, want [ds-a1b25]", w.stopped, w.reserved())
+	}
+	state, _ := w.state(w.now)
+	if r := admit.Admit(ownedBy("ds", "next"), state); !r.Admit {
+		t.Errorf("decision on the next attempt = %+v, want admitted", r)
+	}
+	elsewhere, untrusted := ownedBy("ds", "y"), ownedBy("ds", "y")
+	elsewhere.Pod.Namespace = "default"
+	untrusted.UntrustedPriority = true
+	for what, other := range map[string]admit.PodAttributes{
+		"a pod of another controller": ownedBy("other", "y"), "a pod of another namespace": elsewhere, "a pod of untrusted priority": untrusted,
+	} {
+		if r := admit.Admit(other, state); r.Admit {
+			t.Errorf("%s gets the reserved resources", what)
+		}
+	}
+	w.OnAdmitted(ownedBy("ds", "next"))
+	w.OnRequest(t.Context(), w.now, <-w.Requests())
+	if !slices.Equal(w.reserved(), []string{"next"}) {
+		t.Errorf("reserved after the admission for %v, want [next]", w.reserved())
+	}
+}
+
+// Two replicas that the gate rejects in turn are served one after the other, with two victims.
+func TestReplicasAreServedInTurn(t *testing.T) {
+	w := newWard(2, "a", "b")
+	left := []string{"r1", "r2"}
+	for range 8 {
+		for _, uid := range left {
+			w.OnRequest(t.Context(), w.now, preemptRequest{pod: ownedBy("rs", uid)})
+		}
+		for _, uid := range w.dying() {
+			w.markDead(uid)
+		}
+		w.now = w.now.Add(2 * time.Second)
+		w.Advance(w.now)
+		for _, uid := range left {
+			state, _ := w.state(w.now)
+			if pod := ownedBy("rs", uid); admit.Admit(pod, state).Admit {
+				w.pods = append(w.pods, admit.HeldBy(pod))
+				w.OnAdmitted(pod)
+				w.OnRequest(t.Context(), w.now, <-w.Requests())
+				w.OnPods(read.NewIndex(cri.Listing{Sandboxes: []cri.PodSandbox{{ID: uid, UID: uid, Namespace: "kube-system", Name: uid, Ready: true}}}))
+				left = slices.DeleteFunc(slices.Clone(left), func(s string) bool { return s == uid })
+				break
+			}
+		}
+	}
+	if len(left) > 0 || len(w.stopped) != 2 {
+		t.Errorf("replicas without resources %v, stopped %v, want none and two pods", left, w.stopped)
+	}
+}
+
+// While a client waits for one replica, another replica neither ends its wait nor costs a victim. What a
+// client was promised stays.
+func TestReplicaKeepsThePreemptionOfItsClient(t *testing.T) {
+	w := newWard(2, "a", "b")
+	first := w.ask(t.Context(), ownedBy("rs", "r1"))
+	if got := <-w.ask(t.Context(), ownedBy("rs", "r2")); !errors.Is(got.err, errSibling) {
+		t.Errorf("answer to the second replica = %+v, want errSibling", got)
+	}
+	w.OnRequest(t.Context(), w.now, preemptRequest{pod: ownedBy("rs", "r3")})
+	w.checkPending(t, first)
+	w.markDead(w.stopped[0])
+	w.Advance(w.now)
+	if got := <-first; !got.result.Admit || len(w.stopped) != 1 {
+		t.Errorf("answer to the first replica = %+v, stopped %v, want admitted and one pod", got, w.stopped)
+	}
+	second := w.ask(t.Context(), ownedBy("rs", "r2"))
+	w.checkPending(t, second)
+	if !slices.Equal(w.reserved(), []string{"r1", "r2"}) || len(w.stopped) != 2 {
+		t.Errorf("reserved for %v, stopped %v, want [r1 r2] and two pods", w.reserved(), w.stopped)
+	}
+	w.markDead(w.stopped[1])
+	w.Advance(w.now)
+	if got := <-second; !got.result.Admit {
+		t.Errorf("answer to the second replica = %+v, want admitted", got)
 	}
 }
 

@@ -151,7 +151,15 @@ func (l *randomWard) end(uid string) {
 }
 
 func (l *randomWard) request(uid string) {
-	l.requested[uid] = priority(uid, systemCriticalPriority+rapid.Int32Range(-1, 5).Draw(l.t, "rank"))
+	pod := priority(uid, systemCriticalPriority+rapid.Int32Range(-1, 5).Draw(l.t, "rank"))
+	if n := rapid.IntRange(0, 3).Draw(l.t, "controller"); n > 0 { // of which the others are replicas, or renamed attempts
+		pod.Pod.OwnerReferences = ownedBy(fmt.Sprint("ds", n), uid).Pod.OwnerReferences
+	}
+	l.requested[uid] = pod
+	if rapid.IntRange(0, 2).Draw(l.t, "by the gate") == 0 {
+		l.OnRequest(context.Background(), l.now, preemptRequest{pod: pod})
+		return
+	}
 	l.waiting[uid] = make(chan answer, 1)
 	l.OnRequest(context.Background(), l.now, preemptRequest{pod: l.requested[uid], reply: l.waiting[uid]})
 	l.collectAnswers()

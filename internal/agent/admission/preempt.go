@@ -37,6 +37,9 @@ var (
 // errSuperseded reports that the pod was created again under another UID during its preemption.
 var errSuperseded = errors.New("superseded by a newer attempt to start this pod")
 
+// errSibling reports that another client waits for the preemption for a pod of the same controller.
+var errSibling = errors.New("the agent is freeing resources for another pod of the same controller: retry")
+
 // errKubelet reports that the agent does not preempt next to a kubelet.
 var errKubelet = errors.New("the kubelet on this node preempts pods itself")
 
@@ -112,8 +115,8 @@ type preemption struct {
 	plan      admit.Plan
 	victims   []*eviction.Life // in the order of plan.Victims
 	awaited   []*eviction.Life
-	waiting   []chan answer
-	succeeded bool // the resources are free
+	waiting   []preemptRequest // of clients
+	succeeded bool             // the resources are free
 }
 
 // NewPreempting creates a Preempting without requests. Close it when the loop ends.
@@ -137,7 +140,7 @@ func (p *Preempting) RequestPreemption(pod admit.PodAttributes) (note string) {
 	case p.requests <- preemptRequest{pod: pod, at: time.Now()}:
 	default: // the runtime will retry the pod
 	}
-	if text := p.notes.get(time.Now(), held.UID); text != "" {
+	if text := p.notes.get(time.Now(), noteKey(&held)); text != "" {
 		return "; preemption failed: " + text
 	}
 	return "; preemption may free resources for it: retry"
@@ -185,22 +188,30 @@ func (p *Preempting) OnRequest(ctx context.Context, now time.Time, a preemptRequ
 	}
 	p.o.ProcessPending()
 	held := admit.HeldBy(a.pod)
+	if a.pod.UntrustedPriority { // its source could name any controller
+		held.Controller = ""
+	}
 	if a.admitted {
 		p.takeOverReservation(now, &a, &held)
 		p.dropOutranked(now, a.pod)
 		return
 	}
 	if m := p.findPreemption(now, &a, &held); m != nil {
-		if a.reply != nil {
-			m.waiting = append(m.waiting, a.reply)
+		switch {
+		case a.reply == nil:
+		case m.held.UID != held.UID:
+			a.reply <- answer{err: errSibling}
+		default:
+			m.waiting = append(m.waiting, a)
 		}
 		return
 	}
-	result, err, waits := p.begin(ctx, now, &a)
+	result, err, waits := p.begin(ctx, now, &a, &held)
 	if waits {
 		return
 	}
 	if err == nil && result.Admit {
+		held.Promised = a.reply != nil
 		p.reserve(now, held)
 		p.dropOutranked(now, a.pod)
 	}
@@ -209,20 +220,20 @@ func (p *Preempting) OnRequest(ctx context.Context, now time.Time, a preemptRequ
 	}
 }
 
-// findPreemption returns the preemption in progress for a pod; nil without one. An earlier
-// attempt at a critical pod, under another UID, passes its preemption on: otherwise each attempt
-// would cost another victim.
+// findPreemption returns the preemption in progress for a pod; nil without one. An earlier attempt at a
+// critical pod passes its preemption on: otherwise each attempt would cost another victim. If a client
+// waits for a pod of the same controller, that pod, which may be another replica, keeps its preemption.
 func (p *Preempting) findPreemption(now time.Time, a *preemptRequest,
 	held *admit.Held) *preemption {
 	for _, m := range p.inProgress {
 		switch {
 		case m.held.UID == held.UID:
 			return m
-		case held.UID != "" && held.Name != "" && held.Critical() && m.held.Name == held.Name &&
-			m.held.Namespace == held.Namespace:
-			for _, reply := range m.waiting {
-				reply <- answer{err: errSuperseded}
+		case held.UID != "" && held.Critical() && m.held.PassesTo(held):
+			if m.held.Name != held.Name && m.awaitedByClient(now) {
+				return m
 			}
+			m.answer(answer{err: errSuperseded})
 			m.pod, m.held, m.waiting = a.pod, *held, nil
 			p.reserve(now, *held)
 			return m
@@ -238,16 +249,28 @@ func (p *Preempting) takeOverReservation(now time.Time, a *preemptRequest, held 
 		return
 	}
 	if slices.ContainsFunc(p.promises.Held(now), func(h admit.Held) bool {
-		return h.UID != held.UID && h.Name != "" && h.Name == held.Name && h.Namespace == held.Namespace
+		return h.UID != held.UID && h.PassesTo(held)
 	}) {
 		p.reserve(now, *held)
 	}
 }
 
+// awaitedByClient reports whether a client still waits for the preemption.
+func (m *preemption) awaitedByClient(now time.Time) bool {
+	return slices.ContainsFunc(m.waiting, func(a preemptRequest) bool { return !a.stale(now) })
+}
+
+// answer answers the waiting clients. Each reply has a free slot.
+func (m *preemption) answer(to answer) {
+	for i := range m.waiting {
+		m.waiting[i].reply <- to
+	}
+}
+
 // begin decides on a pod and begins to stop its victims. pending: the caller gets the answer when
 // the victims are gone.
-func (p *Preempting) begin(ctx context.Context, now time.Time,
-	a *preemptRequest) (result admit.Result, err error, pending bool) {
+func (p *Preempting) begin(ctx context.Context, now time.Time, a *preemptRequest,
+	held *admit.Held) (result admit.Result, err error, pending bool) {
 	state, err := p.o.State(now)
 	if err != nil {
 		return result, err, false
@@ -261,8 +284,7 @@ func (p *Preempting) begin(ctx context.Context, now time.Time,
 	case len(p.inProgress) >= maxPreemptions:
 		return result, ErrBusy, false
 	}
-	m := &preemption{began: now, message: result.Message, pod: a.pod, held: admit.HeldBy(a.pod),
-		plan: plan}
+	m := &preemption{began: now, message: result.Message, pod: a.pod, held: *held, plan: plan}
 	name := p.name(&m.held)
 	var uids, victims []string
 	for i := range plan.Victims {
@@ -277,7 +299,7 @@ func (p *Preempting) begin(ctx context.Context, now time.Time,
 		p.o.Log.Warn("preemption failed", api.EventGate.Attr(), "pod", name, "uid",
 			m.held.UID,
 			"victims", victims, "error", err)
-		p.notes.set(now, m.held.UID, err.Error())
+		p.notes.set(now, noteKey(&m.held), err.Error())
 		p.failed++
 		return plan.Failed(err), nil, false
 	}
@@ -287,9 +309,9 @@ func (p *Preempting) begin(ctx context.Context, now time.Time,
 		}
 	}
 	if a.reply != nil {
-		m.waiting = append(m.waiting, a.reply)
+		m.waiting = append(m.waiting, *a)
 	}
-	p.notes.set(now, m.held.UID, "")
+	p.notes.set(now, noteKey(&m.held), "")
 	p.inProgress = append(p.inProgress, m)
 	p.reserve(now, m.held) // before the first victim dies, so that no other pod claims its resources
 	//log: A critical pod does not fit, and the agent stops the pods named as victims for it.
@@ -424,6 +446,7 @@ func (p *Preempting) finish(now time.Time, m *preemption, later []*preemption) b
 	if result.Admit {
 		p.succeeded++
 		m.succeeded = true
+		m.held.Promised = m.awaitedByClient(now)
 		p.reserve(now, m.held)
 		p.dropOutranked(now, m.pod)
 		//log: The victims are gone and the critical pod fits. Its resources are reserved until it runs,
@@ -434,16 +457,14 @@ func (p *Preempting) finish(now time.Time, m *preemption, later []*preemption) b
 	} else {
 		p.failed++
 		p.promises.Drop(m.held.UID)
-		p.notes.set(now, m.held.UID, result.Message)
+		p.notes.set(now, noteKey(&m.held), result.Message)
 		p.changed = true
 		p.o.Log.Warn("preemption failed", api.EventGate.Attr(), "pod", name, "uid",
 			m.held.UID,
 			"reason", result.Reason,
 			"message", result.Message)
 	}
-	for _, reply := range m.waiting {
-		reply <- answer{result: result}
-	}
+	m.answer(answer{result: result})
 	return true
 }
 

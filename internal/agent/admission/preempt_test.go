@@ -130,8 +130,8 @@ func TestNotesAreBounded(t *testing.T) {
 	now := time.Now()
 	for i := range 3 * maxNotes {
 		uid := types.UID(fmt.Sprint("x", i))
-		if n.set(now, uid, "because"); len(n.byUID) > maxNotes || n.get(now, uid) != "because" {
-			t.Fatalf("%d notes after %d pods, want at most %d", len(n.byUID), i, maxNotes)
+		if n.set(now, uid, "because"); len(n.byKey) > maxNotes || n.get(now, uid) != "because" {
+			t.Fatalf("%d notes after %d pods, want at most %d", len(n.byKey), i, maxNotes)
 		}
 	}
 }

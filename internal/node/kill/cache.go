@@ -3,6 +3,7 @@ package kill
 import (
 	"context"
 	"errors"
+	"os"
 	"time"
 
 	"jettison/cgroup"
@@ -29,18 +30,15 @@ func (v *Victim) DropCache(ctx context.Context, stop func() bool) (bytes uint64)
 	if !v.group.known {
 		return 0
 	}
-	r, err := v.group.wait.OpenReclaim()
-	if err != nil {
-		return 0 // no memory.reclaim, or the cgroup is gone
-	}
 	d := &cacheDrop{group: &v.group.wait, stop: stop, requests: make(chan uint64, 1),
 		answers: make(chan error, 1), plain: make(chan bool, 1)}
-	go d.write(r)
+	v.life.retain()
+	go d.write(v)
 	defer close(d.requests)
 	ctx, cancel := context.WithTimeout(ctx, cacheLimit)
 	defer cancel()
 	freed, err := d.run(ctx)
-	if errors.Is(err, cgroup.ErrVanished) {
+	if errors.Is(err, cgroup.ErrVanished) || errors.Is(err, errNoReclaim) || errors.Is(err, os.ErrNotExist) {
 		err = nil
 	}
 	if freed > 0 || err != nil {
@@ -49,9 +47,12 @@ func (v *Victim) DropCache(ctx context.Context, stop func() bool) (bytes uint64)
 	return freed
 }
 
+// errNoReclaim reports that memory.reclaim cannot be opened: the kernel has none.
+var errNoReclaim = errors.New("no memory.reclaim")
+
 // cacheDrop is the state of one DropCache. A goroutine writes the requests to the kernel and ends
-// after its last write. The write may block on a disk or a file server, so nothing waits for that
-// goroutine.
+// after its last write. The write may block on a disk or a file server, and the open on the lock of
+// the directory, so nothing waits for that goroutine.
 type cacheDrop struct {
 	group    *cgroup.Group
 	stop     func() bool
@@ -62,7 +63,14 @@ type cacheDrop struct {
 	stat     cgroup.MemoryStat
 }
 
-func (d *cacheDrop) write(r *cgroup.Reclaimer) {
+// write is a user of the victim until it ends.
+func (d *cacheDrop) write(v *Victim) {
+	defer v.release()
+	r, err := v.group.wait.OpenReclaim()
+	if err != nil {
+		d.answers <- errNoReclaim
+		return
+	}
 	defer r.Close()
 	first := true
 	for bytes := range d.requests {
@@ -104,7 +112,7 @@ func (d *cacheDrop) run(ctx context.Context) (freed uint64, err error) {
 		if tries++; left < before {
 			freed, tries = freed+before-left, 0
 		}
-		if first && <-d.plain && d.stat.Shmem > cacheShared {
+		if first && err == nil && <-d.plain && d.stat.Shmem > cacheShared {
 			return freed, err
 		}
 		first = false

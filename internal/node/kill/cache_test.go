@@ -47,7 +47,6 @@ func TestDropCacheWaitsForNoWrite(t *testing.T) {
 	f := newTree(t)
 	p := f.pod("pod", map[string]string{"cgroup.events": "populated 0\n", "memory.stat": "anon 1\nfile 104857600\nshmem 4096\ninactive_file 4096\n"})
 	unblock := f.full("pod", "memory.reclaim")
-	defer unblock()
 	v, err := Pin(f.fs, p)
 	if err != nil {
 		t.Fatal(err)
@@ -58,6 +57,22 @@ func TestDropCacheWaitsForNoWrite(t *testing.T) {
 	go func() { v.DropCache(ctx, func() bool { asks <- struct{}{}; return false }); close(done) }()
 	<-asks // it writes next
 	cancel()
+	within(t, "DropCache returns", done)
+	unblock()
+	awaitUsers(t, v, 1)
+}
+
+// DropCache returns although opening memory.reclaim waits for the lock of the victim's directory.
+func TestDropCacheWaitsForNoOpen(t *testing.T) {
+	f := newTree(t)
+	v, err := Pin(f.fs, f.pod("pod", map[string]string{"memory.stat": "anon 1\nfile 104857600\nshmem 4096\ninactive_file 4096\n"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	f.block("pod", "memory.reclaim", "")
+	done := make(chan struct{})
+	go func() { v.DropCache(t.Context(), func() bool { return false }); close(done) }()
 	within(t, "DropCache returns", done)
 }
 

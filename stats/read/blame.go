@@ -47,11 +47,14 @@ func (c *Reader) Blame(pods podindex.Index, p *stats.PodStats) {
 		return
 	}
 	k, known := c.pods.order[at], pods[p.PodRef.UID]
-	// after an error the cgroup is probably gone, and the values of the last full look count
-	_ = c.fs.ChildrenUntil(k.Path, c.pods.names, func(name string) bool {
-		p.Containers = append(p.Containers, stats.ContainerStats{ID: containerID(name), Name: name})
-		return len(p.Containers) < maxContainers
-	})
+	// After an error the cgroup is probably gone, and the values of the last full look count. So they
+	// do while the kernel blocks the lister: the lock of this directory may be held.
+	if !c.pods.client.inFlight {
+		_ = c.fs.ChildrenUntil(k.Path, c.pods.names, func(name string) bool {
+			p.Containers = append(p.Containers, stats.ContainerStats{ID: containerID(name), Name: name})
+			return len(p.Containers) < maxContainers
+		})
+	}
 	for i, began := 0, time.Now(); i < len(p.Containers); i++ {
 		container := &p.Containers[i]
 		if time.Since(began) < c.blame {

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"jettison/cri"
 	"jettison/stats"
 	"jettison/stats/read/podindex"
@@ -178,6 +180,38 @@ func TestContainersLeftOutOfBlame(t *testing.T) {
 	i := slices.IndexFunc(b.s.Pods, func(p stats.PodStats) bool { return p.PodRef.UID == b.uid })
 	if got := b.blame(&b.s.Pods[i]); got != "c0=400" {
 		t.Errorf("containers after a full look = %s", got)
+	}
+}
+
+// While the kernel blocks the lister, the loop must not look up names in a pod's directory: its lock may be held.
+func TestBlameReadsNothingWhileTheListerIsBlocked(t *testing.T) {
+	b := newBlamed(t, 0)
+	b.uses(60, 50)
+	b.full()
+	b.uses(500, 400)
+	p := b.short()
+	b.c.pods.client.inFlight = true
+	defer func() { b.c.pods.client.inFlight = false }()
+	file := filepath.Join(b.dir, b.groups[1], "memory.current")
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mkfifo(file, 0o600); err != nil { // opening it blocks
+		t.Fatal(err)
+	}
+	done := make(chan string, 1)
+	go func() { done <- b.blame(p) }()
+	select {
+	case got := <-done:
+		if got != "c0=490" {
+			t.Errorf("containers while the lister is blocked = %s, want c0=490, from the last full look", got)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("Blame waits for the pod's directory")
+		if w, err := os.OpenFile(file, os.O_RDWR, 0); err == nil {
+			defer w.Close()
+		}
+		<-done
 	}
 }
 

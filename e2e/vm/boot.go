@@ -83,7 +83,7 @@ type Node struct {
 // Deadlines are ten times the time that an idle two-core machine under software emulation needs.
 const (
 	bootDeadline    = 60 * time.Second
-	runtimeDeadline = 90 * time.Second
+	runtimeDeadline = 5 * time.Minute // a restarted containerd asks each shim in turn, for 5 s at most
 	callDeadline    = 60 * time.Second
 	podDeadline     = 8 * time.Minute // the runtime writes a large pod to its disk many times
 	importDeadline  = 5 * time.Minute

@@ -1,9 +1,6 @@
 package reclaim
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
 // Used holds the references of images in use.
 type Used struct {
@@ -60,41 +57,6 @@ func (u Used) Image(i *Image) bool {
 		}
 	}
 	return false
-}
-
-// Unidentified returns the indices of the containers that name no listed image by its ID or a digest.
-// A name alone is not enough: the tag of a container's image may have moved to another image, and
-// the runtime may no longer list the digest (cri-o#5479).
-func Unidentified(l *Look) (containers []int) {
-	listed := make(map[string]struct{}, 2*len(l.Images))
-	for i := range l.Images {
-		listed[normalizeRef(l.Images[i].ID)] = struct{}{}
-		for _, name := range l.Images[i].Names {
-			listed[fullName(normalizeRef(name))] = struct{}{}
-		}
-	}
-	is := func(ref string) bool {
-		name := normalizeRef(ref)
-		_, ok := listed[name]
-		_, full := listed[fullName(name)]
-		return ok || full
-	}
-	for i := range l.Containers {
-		refs := l.Containers[i].Images
-		exact := slices.ContainsFunc(refs, Exact)
-		if len(refs) > 0 && !slices.ContainsFunc(refs, func(ref string) bool {
-			return is(ref) && (Exact(ref) || !exact)
-		}) {
-			containers = append(containers, i)
-		}
-	}
-	return containers
-}
-
-// Exact reports whether a reference contains a whole ID or digest, which never moves to another image.
-func Exact(ref string) bool {
-	digest := normalizeRef(ref)
-	return len(digest) >= 64 && isHex(digest) || strings.HasPrefix(ref, "sha256:")
 }
 
 // minIDDigits is the length from which a reference may be an abbreviated ID. Runtimes accept any

@@ -51,16 +51,13 @@ func (r *Runtime) RemoveImage(ctx context.Context,
 	})
 }
 
-// image finds an image by its ID, one of its names, or an unlisted name. The caller holds mu.
+// image finds an image by its ID or one of its names. The caller holds mu.
 func (r *Runtime) image(ref string) *runtimev1.Image {
 	for _, i := range r.Images {
 		if i.GetId() == ref || slices.Contains(i.GetRepoTags(), ref) ||
 			slices.Contains(i.GetRepoDigests(), ref) {
 			return i
 		}
-	}
-	if id := r.Unlisted[ref]; id != "" {
-		return r.image(id)
 	}
 	return nil
 }

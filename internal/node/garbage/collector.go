@@ -144,9 +144,6 @@ type Collector struct {
 	quiet   quiet
 	backoff backoff
 	mounts  map[string][]string // images that containers use as volumes, by container ID
-	// IDs of the images of containers that name no listed image, by container ID; empty: the runtime
-	// knows none
-	ownImage map[string]string
 	// containers that may run and whose volumes are unknown, and sandboxes with unlisted containers,
 	// by ID
 	unanswered   map[string]unanswered

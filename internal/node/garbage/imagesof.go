@@ -37,10 +37,9 @@ type volumeQuery struct {
 	blocked    error                 // first reason to remove no image; nil: images may be removed
 }
 
-// inUse sets ImagesInUse: images in use in addition to those that containers name. These are image
-// volumes, images that containers run and the list no longer names so, images of sandboxes, and the
-// sandbox images of the runtime's configuration. Each container and sandbox is queried once in its
-// life, because the answer does not change.
+// inUse sets ImagesInUse: images in use in addition to those that containers run. These are image
+// volumes, images of sandboxes, and the sandbox images of the runtime's configuration. Each
+// container and sandbox is queried once in its life, because the answer does not change.
 //
 // An exited container with a failing status is left out, because its volumes will not be used
 // again. A container that may run and does not answer is an error for maxUnanswered: any image
@@ -50,15 +49,11 @@ func (c *Collector) inUse(ctx context.Context, v *view) error {
 	if err != nil {
 		return fmt.Errorf("find images used as volumes: %w", err)
 	}
-	own, err := c.ownImagesOf(ctx, v)
-	if err != nil {
-		return fmt.Errorf("find images of containers: %w", err)
-	}
 	pauses, err := c.sandboxImagesOf(ctx, v)
 	if err != nil {
 		return err
 	}
-	v.look.ImagesInUse = slices.Concat(volumes, own, pauses, c.configImages)
+	v.look.ImagesInUse = slices.Concat(volumes, pauses, c.configImages)
 	return nil
 }
 
@@ -95,50 +90,6 @@ func (c *Collector) volumesOf(ctx context.Context, v *view) (images []string, er
 			a.skipped, a.timeouts))
 	}
 	return images, a.blocked
-}
-
-// ownImagesOf returns the IDs of images that containers run from, although the runtime lists them
-// under other names. A runtime that fails to answer blocks the removal of all images: any of them
-// might be the image.
-func (c *Collector) ownImagesOf(ctx context.Context, v *view) (images []string, err error) {
-	found := make(map[string]string, len(c.ownImage))
-	for _, i := range reclaim.Unidentified(v.look) {
-		one := &v.look.Containers[i]
-		if one.State == reclaim.StateAbsent {
-			continue
-		}
-		id, known := c.ownImage[one.ID]
-		if !known {
-			if id, err = c.imageID(ctx, one.Images); err != nil {
-				return nil, fmt.Errorf("%.64q: %w", one.ID, err)
-			}
-		}
-		if found[one.ID] = id; id != "" && !slices.Contains(images, id) {
-			images = append(images, id)
-		}
-	}
-	c.ownImage = found
-	return images, nil
-}
-
-// imageID returns the ID of the image with any of the references, those that cannot move to another
-// image first. It is empty if the runtime knows none of them.
-func (c *Collector) imageID(ctx context.Context, refs []string) (id string, err error) {
-	for _, exact := range []bool{true, false} {
-		for _, ref := range refs {
-			if ref == "" || reclaim.Exact(ref) != exact {
-				continue
-			}
-			image, err := c.o.Runtime.ImageStatus(ctx, ref)
-			if err == nil {
-				return image.ID, nil
-			}
-			if !errors.Is(err, cri.ErrNotFound) {
-				return "", err
-			}
-		}
-	}
-	return "", nil
 }
 
 // sandboxImagesOf returns the images of sandboxes. For a sandbox that does not answer, the images

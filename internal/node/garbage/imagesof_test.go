@@ -121,34 +121,3 @@ func TestALookThatEndsEarlyHasAskedForTheNext(t *testing.T) {
 		t.Errorf("%d were asked, want %d", got, dead+1)
 	}
 }
-
-// A tag moved to another image, and the runtime no longer lists the digest of the first: a container still runs from it.
-func TestImageOfAMovedTagIsInUse(t *testing.T) {
-	digest := "shop/app@sha256:" + strings.Repeat("d", 64)
-	for _, answer := range []string{"known", "unknown", "none"} {
-		n := full(t)
-		n.container("c", "s", uidA, running, time.Hour, "")
-		n.r.Change(func() {
-			c := n.r.Containers[len(n.r.Containers)-1]
-			c.ImageRef, c.Image = digest, &runtimev1.ImageSpec{Image: "sha256:4:1"} // the tag, now of another image
-			n.r.Unlisted = map[string]string{}
-			if answer == "known" {
-				n.r.Unlisted[digest] = "sha256:3"
-			}
-			if answer == "none" {
-				n.r.Fail = map[string]error{"ImageStatus": errLate}
-			}
-		})
-		r := n.pass(Images, reclaim.DiskPressure)
-		switch answer {
-		case "known": // in use: 4 by its tag, 3 by the unlisted digest
-			n.want(r, "image sha256:1", "image sha256:2")
-		case "unknown":
-			n.want(r, "image sha256:1", "image sha256:2", "image sha256:3")
-		case "none":
-			if r.Err == nil || len(n.removed()) > 0 {
-				t.Errorf("a status call fails: error %v, removed %v, want an error and nothing removed", r.Err, n.removed())
-			}
-		}
-	}
-}

@@ -268,10 +268,9 @@ func inodesOf(fs Opt[FsStats]) Observation {
 }
 
 // Available computes memory.available. If "lower" lacks one of the two sources, it uses the other
-// one. The capacity is without huge pages, as the kubelet's since v1.37 (pkg/kubelet/server/stats
-// summary.go, gate HugepageAwareEviction).
+// one.
 func (m NodeMemoryStats) Available(by MemoryAvailable) Observation {
-	capacity, workingSet := m.Ordinary(), m.WorkingSetBytes
+	capacity, workingSet := m.CapacityBytes, m.WorkingSetBytes
 	kubelet := Observation{Capacity: capacity.V, Time: m.Time, OK: capacity.OK && workingSet.OK}
 	if kubelet.OK {
 		kubelet.Value = capacity.V - min(workingSet.V, capacity.V)
@@ -279,9 +278,6 @@ func (m NodeMemoryStats) Available(by MemoryAvailable) Observation {
 	kernel := Observation{
 		Value: m.KernelAvailableBytes.V + m.PerCPUFreeBytes.V, Capacity: capacity.V, Time: m.Time,
 		OK: capacity.OK && m.KernelAvailableBytes.OK,
-	}
-	if m.ShrinkableBytes.OK {
-		kernel.Value = min(SaturatingAdd(kernel.Value, m.ShrinkableBytes.V), capacity.V)
 	}
 	switch {
 	case by == MemoryAvailableWorkingSet || by == MemoryAvailableLower && !kernel.OK:

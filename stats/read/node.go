@@ -32,24 +32,11 @@ func (c *Reader) Collect(now time.Time, pods podindex.Index, out *stats.Summary)
 }
 
 // Slow reads the node's values that the cheap look omits because they change slowly: the cgroup
-// above all pods, tasks, pressure and huge pages. Call it once a second. A source that fails leaves its own
+// above all pods, tasks and pressure. Call it once a second. A source that fails leaves its own
 // values absent; the error names it.
 func (c *Reader) Slow(now time.Time, out *stats.NodeStats) error {
 	allocatable, pods := c.Allocatable(now, &out.Allocatable), c.podsTotal(now, &out.Pods)
-	return errors.Join(allocatable, pods, c.Pressure(now, &out.Pressure), c.PIDs(now, &out.PIDs),
-		c.slowMemory())
-}
-
-// slowMemory reads the huge pages, and looks for ZFS' cache. The cheap look uses them.
-func (c *Reader) slowMemory() error {
-	c.slowMemoryRead = true
-	pages, err := c.proc.HugePages(c.buf)
-	c.hugePages = stats.Opt[uint64]{V: pages, OK: err == nil && pages > 0}
-	found, arcErr := c.proc.FindARC()
-	if found {
-		_, arcErr = c.proc.ShrinkableARC(c.buf)
-	}
-	return errors.Join(err, arcErr)
+	return errors.Join(allocatable, pods, c.Pressure(now, &out.Pressure), c.PIDs(now, &out.PIDs))
 }
 
 // Allocatable reads the cgroup above all pods, under either driver's path.

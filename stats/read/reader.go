@@ -24,9 +24,6 @@ type Reader struct {
 	topCandidates []string          // candidates for the cgroup above all pods
 	top           *cgroup.Group     // the cgroup above all pods; nil: not found yet
 	podsPIDsMax   stats.Opt[uint64] // pids.max of top; absent: unknown or "max"
-	hugePages     stats.Opt[uint64]
-	// Slow, or the first cheap look, has read hugePages
-	slowMemoryRead bool
 
 	buf []byte // one file's content
 	// one memory.stat; a local variable would be allocated at each look
@@ -64,9 +61,6 @@ func (c *Reader) Close() {
 // Node makes the cheap look: it reads the node's memory and swap. A source that fails leaves its
 // own values absent; the error names it.
 func (c *Reader) Node(now time.Time, out *stats.NodeStats) error {
-	if !c.slowMemoryRead {
-		_ = c.slowMemory() // Slow repeats it and returns its error
-	}
 	m := &out.Memory
 	*m = stats.NodeMemoryStats{Time: now}
 	out.Swap = stats.NodeSwapStats{Time: now}
@@ -75,11 +69,8 @@ func (c *Reader) Node(now time.Time, out *stats.NodeStats) error {
 	infoErr := c.proc.MemInfo(c.buf, &info)
 	if infoErr == nil {
 		m.CapacityBytes, m.KernelAvailableBytes = info.Total, info.Available
-		m.HugePagesBytes = c.hugePages
 		out.Swap.TotalBytes, out.Swap.FreeBytes = info.SwapTotal, info.SwapFree
 	}
-	// in each look, because a leak shrinks it
-	m.ShrinkableBytes, _ = c.proc.ShrinkableARC(c.buf) // an error is Slow's
 	statErr := c.root.MemoryStat(c.buf, stat)
 	if statErr == nil {
 		m.UsageBytes, m.RSSBytes, m.ShmemBytes = stats.Some(stat.Anon+stat.File), stats.Some(stat.Anon),

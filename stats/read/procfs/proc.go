@@ -3,7 +3,6 @@
 //	proc.go     Proc: tasks, processors, cgroups of processes
 //	meminfo.go  memory
 //	zoneinfo.go free memory that MemAvailable does not count
-//	arcstats.go memory of ZFS' cache that the kernel takes back
 package procfs
 
 import (
@@ -26,7 +25,6 @@ type Proc struct {
 	meminfo  int
 	tasks    [len(taskFiles)]int // -1: not opened yet
 	zones    int                 // zoneinfo; -1: not opened yet
-	arc      int                 // arcstats; -1: not opened yet, or no ZFS
 	zoneinfo []byte              // buffer, grown to the file's size
 }
 
@@ -40,7 +38,7 @@ func Open(mount string) (*Proc, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", name, err)
 	}
-	p := &Proc{mount: mount, meminfo: fd, zones: -1, arc: -1}
+	p := &Proc{mount: mount, meminfo: fd, zones: -1}
 	for i := range p.tasks {
 		p.tasks[i] = -1
 	}
@@ -49,7 +47,7 @@ func Open(mount string) (*Proc, error) {
 
 // Close closes the descriptors.
 func (p *Proc) Close() error {
-	for _, fd := range append(p.tasks[:], p.zones, p.arc) {
+	for _, fd := range append(p.tasks[:], p.zones) {
 		if fd >= 0 {
 			unix.Close(fd)
 		}
@@ -67,21 +65,6 @@ func (p *Proc) MemInfo(buf []byte, out *MemInfo) error {
 		return fmt.Errorf("parse %s/meminfo: %w", p.mount, err)
 	}
 	return nil
-}
-
-// HugePages reads the bytes of the node's huge pages from meminfo, of any size and also unused ones;
-// 0 without huge pages. Neither the working set nor MemAvailable contains them. buf is scratch space
-// of at least 8 KiB.
-func (p *Proc) HugePages(buf []byte) (uint64, error) {
-	n, err := unix.Pread(p.meminfo, buf, 0)
-	if err != nil {
-		return 0, fmt.Errorf("read %s/meminfo: %w", p.mount, err)
-	}
-	v, err := ParseHugePages(buf[:n])
-	if err != nil {
-		return 0, fmt.Errorf("parse %s/meminfo: %w", p.mount, err)
-	}
-	return v, nil
 }
 
 // OOMScoreAdj reads a process's oom_score_adj, -1000 to 1000 (proc_pid_oom_score_adj(5)).

@@ -29,8 +29,8 @@ type Held struct {
 	Ending bool
 	// Reserved: the pod does not run; its resources are reserved (Reservations).
 	Reserved bool
-	// Promised: a client was told that the pod fits, so no other pod of its controller may use the
-	// reservation.
+	// Promised: a client received the answer that the pod fits, so no other pod of its controller may
+	// use the reservation.
 	Promised bool
 	Created  time.Time // zero: unknown, which sorts before all known times
 	Requests Amounts

@@ -48,7 +48,7 @@ func TestUnknownCreationIsNotOld(t *testing.T) {
 		{"in the older sandbox", Active, []Sandbox{{ID: "s", PodUID: "p", CreatedAt: ago(3 * time.Hour)}, {ID: "t", PodUID: "p", CreatedAt: hour}},
 			[]Container{dead("7", "s", 7, Exited, time.Time{}), dead("0", "t", 0, Exited, hour)}, []string{"7"}, nil},
 		{"in the newer sandbox", Active, []Sandbox{{ID: "s", PodUID: "p", CreatedAt: ago(3 * time.Hour)}, {ID: "t", PodUID: "p", CreatedAt: hour}},
-			[]Container{dead("7", "s", 7, Exited, ago(2 * time.Hour)), dead("0", "t", 0, Unknown, time.Time{})}, []string{"7"}, nil},
+			[]Container{dead("7", "s", 7, Exited, ago(2*time.Hour)), dead("0", "t", 0, Unknown, time.Time{})}, []string{"7"}, nil},
 		{"without any other time", Active, nil,
 			[]Container{dead("1", "s", 1, Exited, hour), dead("2", "t", 2, Exited, time.Time{})}, nil, []string{"2"}},
 		{"of a pod that is gone", Gone, nil,

@@ -269,7 +269,9 @@ func naive(policy ContainerPolicy, l *Look) []string {
 		}
 		units[unit{c.PodUID, c.Name}] = append(units[unit{c.PodUID, c.Name}], c)
 	}
-	newest := func(a, b Container) int { return older(dead{Container: &b, at: b.CreatedAt}, dead{Container: &a, at: a.CreatedAt}) }
+	newest := func(a, b Container) int {
+		return older(dead{Container: &b, at: b.CreatedAt}, dead{Container: &a, at: a.CreatedAt})
+	}
 	keep := func(list []Container, n int) []Container {
 		slices.SortFunc(list, newest)
 		for len(list) > n {

@@ -202,10 +202,13 @@ func (v *Evictions) cutGracePeriod(life *eviction.Life, d *eviction.Decision, i 
 		v.o.Manager.HastenUnneeded()
 		return true
 	}
+	at := kill.Now()
 	if err := u.victim.Kill(); err != nil {
 		return v.o.Manager.HastenRefused(life)
 	}
-	at := u.victim.KilledAt()
+	if killed := u.victim.KilledAt(); killed.Monotonic > at.Monotonic {
+		at = killed // otherwise it was killed at the end of its grace period, before the threshold was met
+	}
 	v.addTexts(d)
 	e = &d.Evictions[i]
 	v.o.Manager.Hasten(at, life, *e, d.Signal)

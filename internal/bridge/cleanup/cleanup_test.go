@@ -81,7 +81,7 @@ func TestRun(t *testing.T) {
 	if got := strings.Join(c.did, "\n"); got != want {
 		t.Errorf("requests\n%s\nwant\n%s", got, want)
 	}
-	if got := out.String(); got != "node a: removed conditions JettisonMemoryPressure\ncleaned 1 nodes, deleted 1 leases\n" {
+	if got := out.String(); got != "node a: removed conditions JettisonMemoryPressure\ncleaned 1 node, deleted 1 lease\n" {
 		t.Errorf("output %q, want one node and one Lease", got)
 	}
 }
@@ -99,7 +99,7 @@ func TestRunContinuesAfterErrors(t *testing.T) {
 		var out strings.Builder
 		err := Run(t.Context(), c, "jettison-system", &out)
 		if fmt.Sprint(err) != fmt.Sprint(list) || strings.Join(c.did, "\n") != "delete jettison-system/a" ||
-			out.String() != "cleaned 0 nodes, deleted 1 leases\n" {
+			out.String() != "cleaned 0 nodes, deleted 1 lease\n" {
 			t.Errorf("list error %v: error %v, requests %v, output %s", list, err, c.did, out.String())
 		}
 	}

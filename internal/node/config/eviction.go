@@ -13,7 +13,10 @@ import (
 // such gap.
 func (c *Config) UncoveredImageFs() string {
 	has := func(s stats.Signal) bool {
-		return slices.ContainsFunc(c.Thresholds, func(t eviction.Threshold) bool { return t.Signal == s })
+		_, hard := c.EvictionHard[string(s)] // "0%" switches the threshold off on purpose
+		_, soft := c.EvictionSoft[string(s)]
+		return hard || soft || slices.ContainsFunc(c.Thresholds,
+			func(t eviction.Threshold) bool { return t.Signal == s })
 	}
 	if !has(stats.SignalNodeFsAvailable) || has(stats.SignalImageFsAvailable) {
 		return ""

@@ -267,6 +267,14 @@ type parser struct {
 	warnings []string          // warnings about values that a kubelet accepts and should not
 }
 
+// where names a line in a warning, with its file if that is a drop-in.
+func (p *parser) where(line int) string {
+	if line>>lineBits > 0 {
+		return place(p.names, line)
+	}
+	return fmt.Sprintf("line %d", line)
+}
+
 // line returns the line of the longest prefix of path that the file has.
 func (p *parser) line(path []string) int { return p.lines.Nearest(path, separator) }
 
@@ -322,8 +330,8 @@ func (p *parser) duplicate(field string, line, before int) error {
 		return strict.DuplicateError(field, line, before)
 	}
 	p.warnings = append(p.warnings, fmt.Sprintf(
-		"line %d: %s is set a second time, first on line %d: the last value is used",
-		line&(1<<lineBits-1), field, before&(1<<lineBits-1)))
+		"%s: %s is set a second time, first on line %d: the last value is used", p.where(line), field,
+		before&(1<<lineBits-1)))
 	return nil
 }
 
@@ -336,8 +344,8 @@ func (p *parser) ignoreUnknown(key *yaml.Node, path []string) bool {
 	if field := strings.Join(path, separator); kubeletFields[field] {
 		p.ignored = append(p.ignored, field)
 	} else {
-		p.warnings = append(p.warnings, fmt.Sprintf("line %d: the kubelet ignores the unknown field %q%s",
-			key.Line&(1<<lineBits-1), field, hintForKubelet(path)))
+		p.warnings = append(p.warnings, fmt.Sprintf("%s: the kubelet ignores the unknown field %q%s",
+			p.where(key.Line), field, hintForKubelet(path)))
 	}
 	return true
 }

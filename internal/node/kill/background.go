@@ -13,7 +13,7 @@ import (
 // the Killer do the tasks that no caller must wait for: WaitEmpty reports the death without delay, and
 // the threads that kill stay available.
 const (
-	maxWorkers = 4 // each may be blocked in the kernel
+	maxWorkers = 4 // each may be blocked in the kernel; kills have goroutines of their own
 	maxTasks   = 2 * maxDying
 )
 
@@ -51,7 +51,13 @@ func (k *Killer) assign(v *Victim, c backgroundTask) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	err := os.ErrClosed
-	if !k.ended {
+	switch {
+	case k.ended:
+	case c == repeatSingly: // a kill waits for no other task
+		v.life.retain()
+		k.workerGroup.Go(func() { v.finish(c) })
+		return nil
+	default:
 		err = errBusy
 		select {
 		case k.background <- assignment{v, c}:
@@ -71,10 +77,15 @@ func (k *Killer) assign(v *Victim, c backgroundTask) error {
 // work does the queued tasks. It has no raised priority.
 func (k *Killer) work() {
 	for a, ok := k.nextTask(); ok; a, ok = k.nextTask() {
-		a.v.do(a.task)
-		a.v.background.assigned[a.task].Store(false)
-		a.v.release()
+		a.v.finish(a.task)
 	}
+}
+
+// finish does an assigned task, and ends its use of the victim.
+func (v *Victim) finish(c backgroundTask) {
+	v.do(c)
+	v.background.assigned[c].Store(false)
+	v.release()
 }
 
 // nextTask returns the next task. If none is queued, the calling worker must end.
@@ -112,18 +123,17 @@ func (v *Victim) do(c backgroundTask) {
 }
 
 // cpuReading is the CPU time that the tasks of a victim have used.
-type cpuReading struct{ used time.Duration }
+type cpuReading struct {
+	used  time.Duration
+	began time.Duration // CLOCK_MONOTONIC, before the reading
+}
 
-// readCPUTime reads the CPU time. It skips the reading during a kill process by process, which uses the
-// same handle.
+// readCPUTime reads the CPU time.
 func (v *Victim) readCPUTime() {
-	if !v.singles.mu.TryLock() {
-		return
-	}
-	defer v.singles.mu.Unlock()
 	var buf [512]byte
-	if used, err := v.group.each.CPUUsage(buf[:]); err == nil {
-		v.background.cpuTime.Store(&cpuReading{used})
+	began := monotonic()
+	if used, err := v.group.stat.CPUUsage(buf[:]); err == nil {
+		v.background.cpuTime.Store(&cpuReading{used, began})
 	}
 }
 

@@ -458,6 +458,9 @@ func TestWaitEmptyWaitsForADyingVictim(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(v.Close)
+		if err := v.Kill(); err != nil {
+			t.Fatal(err)
+		}
 		const limit = time.Second
 		done := make(chan struct{})
 		began := time.Now()

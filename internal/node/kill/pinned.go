@@ -14,7 +14,7 @@ import (
 // heldFunc is Options.Held.
 type heldFunc = func(pod *stats.PodStats, out *cgroup.Group) (file int, ok bool)
 
-// pinnedGroup holds four handles of the victim's cgroup, one for each goroutine that uses it. Pin
+// pinnedGroup holds five handles of the victim's cgroup, one for each goroutine that uses it. Pin
 // opens them, and the last release closes them. known does not change after Pin.
 type pinnedGroup struct {
 	known bool         // false: no cgroup was found, only the runtime can kill the pod
@@ -22,13 +22,14 @@ type pinnedGroup struct {
 	kill  cgroup.Group // writes cgroup.kill; guarded by killFile.mu
 	each  cgroup.Group // kills process by process; guarded by singleKill.mu, except for its directory
 	reap  cgroup.Group // for the thread that frees memory
+	stat  cgroup.Group // for the worker that reads the CPU time, one at a time
 }
 
 // open opens the pod's cgroup, or duplicates the handle that held provides. It returns the
 // descriptor of cgroup.kill that held provides, or -1, also together with an error.
 func (p *pinnedGroup) open(fs *cgroup.FS, pod *stats.PodStats, held heldFunc) (file int,
 	err error) {
-	for _, g := range []*cgroup.Group{&p.wait, &p.kill, &p.each, &p.reap} {
+	for _, g := range []*cgroup.Group{&p.wait, &p.kill, &p.each, &p.reap, &p.stat} {
 		g.MarkClosed()
 	}
 	file = -1
@@ -44,7 +45,7 @@ func (p *pinnedGroup) open(fs *cgroup.FS, pod *stats.PodStats, held heldFunc) (f
 	if stats.CgroupID(p.wait.ID()) != pod.CgroupID && pod.CgroupID != (stats.CgroupID{}) {
 		return file, fmt.Errorf("cgroup /%s was replaced", pod.Cgroup)
 	}
-	for _, g := range []*cgroup.Group{&p.kill, &p.each, &p.reap} {
+	for _, g := range []*cgroup.Group{&p.kill, &p.each, &p.reap, &p.stat} {
 		if err := p.wait.DupInto(g); err != nil {
 			return file, err
 		}
@@ -53,7 +54,7 @@ func (p *pinnedGroup) open(fs *cgroup.FS, pod *stats.PodStats, held heldFunc) (f
 }
 
 func (p *pinnedGroup) close() {
-	for _, g := range []*cgroup.Group{&p.wait, &p.kill, &p.each, &p.reap} {
+	for _, g := range []*cgroup.Group{&p.wait, &p.kill, &p.each, &p.reap, &p.stat} {
 		g.Close()
 	}
 }

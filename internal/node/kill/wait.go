@@ -73,17 +73,19 @@ func (v *Victim) awaitEmpty(ctx context.Context, limit time.Duration) error {
 // dyingMost bounds the wait for a victim that is dying, in limits of WaitEmpty.
 const dyingMost = 6
 
-// exits compares the CPU time that a victim's tasks have used. A killed task uses CPU time only in the
-// kernel, to exit; a task that waits for a device or a lock uses none.
+// exits compares the CPU time that a victim's tasks have used since the kill. A killed task uses CPU
+// time only in the kernel, to exit; a task that waits for a device or a lock uses none.
 type exits struct {
-	at   time.Time // start of the last reading
-	last *cpuReading
+	at   time.Time   // start of the last reading
+	last *cpuReading // nil: none since the kill
 }
 
 // progress starts a reading of the CPU time if the last one is older than interval, and reports whether
-// the latest result exceeds the one before. It does not wait for the result.
+// the latest result exceeds the one before. It does not wait for the result. Until the kernel has carried
+// out the kill, tasks may run on, so nothing counts.
 func (e *exits) progress(v *Victim, now time.Time, interval time.Duration) (grown bool) {
-	if r := v.background.cpuTime.Load(); r != e.last {
+	struck := time.Duration(v.progress.struck.Load())
+	if r := v.background.cpuTime.Load(); r != e.last && struck != 0 && r.began >= struck {
 		grown = e.last != nil && r.used > e.last.used
 		e.last = r
 	}

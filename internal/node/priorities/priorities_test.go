@@ -158,9 +158,9 @@ func TestOrigins(t *testing.T) {
 	for want, p := range map[string]api.PodCount{
 		"annotations only: no pod objects known": {Runtime: 3},
 		"the kubelet's local pods API (3 pods)":  {Objects: 3, Kubelet: 3},
-		"static manifests (1 pods)":              {Objects: 1},
+		"static manifests (1 pod)":               {Objects: 1},
 		"clients of the agent's socket (2 pods)": {Objects: 2, Clients: 2},
-		"the kubelet's local pods API (3 pods), static manifests (1 pods), clients of the agent's socket (2 pods), silent for 5m0s": {
+		"the kubelet's local pods API (3 pods), static manifests (1 pod), clients of the agent's socket (2 pods), silent for 5m0s": {
 			Objects: 6, Kubelet: 3, Clients: 2, Stale: 2,
 		},
 	} {

@@ -271,7 +271,7 @@ func TestNoticesOfPlans(t *testing.T) {
 		t.Errorf("stderr = %q, want a notice about missing pods", text)
 	}
 	if text := stderrOf(t, `{"kind":"Node","metadata":{"name":"n"}}{"kind":"Pod","metadata":{"name":"p"},"spec":{"nodeName":"N"}}`); !strings.Contains(text,
-		"ignored 1 pods on nodes that are not among the objects, for example default/p on N\n") {
+		"ignored 1 pod on nodes that are not among the objects, for example default/p on N\n") {
 		t.Errorf("stderr = %q, want a notice about the unknown node", text)
 	}
 	file := filepath.Join(t.TempDir(), "idle.yaml")

@@ -88,7 +88,7 @@ func (v *Victim) finish(c backgroundTask) {
 	v.release()
 }
 
-// nextTask returns the next task. If none is queued, the calling worker must end.
+// nextTask returns the next task. Without a queued task, the calling worker must end.
 func (k *Killer) nextTask() (a assignment, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

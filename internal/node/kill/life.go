@@ -42,8 +42,8 @@ func (l *life) retainOpen() bool {
 	return !l.closed
 }
 
-// release ends one use, and reports whether no user is left. Then Close was called, so none is added
-// except by the caller.
+// release ends one use, and reports whether no user is left. Then Close was called, so only the
+// caller may add a use.
 func (l *life) release() (last bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -84,6 +84,7 @@ type randomWard struct {
 	t         *rapid.T
 	requested map[string]admit.PodAttributes // by UID; they may start
 	waiting   map[string]chan answer
+	gated     map[string]bool  // pods that only the gate requested resources for
 	granted   map[string]grant // pods with a reservation after a positive answer
 	highest   int32            // highest priority that got resources in this turn
 }
@@ -101,7 +102,7 @@ func newRandomWard(t *rapid.T) *randomWard {
 		h.Priority = stats.Some(rapid.SampledFrom([]int32{0, systemCriticalPriority}).Draw(t, "priority"))
 		w.pods = append(w.pods, h)
 	}
-	return &randomWard{ward: w, t: t, requested: map[string]admit.PodAttributes{}, waiting: map[string]chan answer{}, granted: map[string]grant{}}
+	return &randomWard{ward: w, t: t, requested: map[string]admit.PodAttributes{}, waiting: map[string]chan answer{}, gated: map[string]bool{}, granted: map[string]grant{}}
 }
 
 // checkFits checks that the node has resources for a pod that was admitted.
@@ -122,6 +123,15 @@ func (l *randomWard) collectAnswers() {
 				l.granted[uid] = grant{*l.requested[uid].Pod.Spec.Priority, l.now.Add(admit.ReservationPeriod)}
 			}
 		default:
+		}
+	}
+	for uid := range l.gated { // nobody is answered: the reservation is the answer
+		pending := slices.ContainsFunc(l.inProgress, func(m *preemption) bool { return string(m.held.UID) == uid })
+		if pending {
+			continue
+		}
+		if delete(l.gated, uid); slices.Contains(l.reserved(), uid) {
+			l.checkFits(uid)
 		}
 	}
 }
@@ -157,7 +167,9 @@ func (l *randomWard) request(uid string) {
 	}
 	l.requested[uid] = pod
 	if rapid.IntRange(0, 2).Draw(l.t, "by the gate") == 0 {
+		l.gated[uid] = true
 		l.OnRequest(context.Background(), l.now, preemptRequest{pod: pod})
+		l.collectAnswers()
 		return
 	}
 	l.waiting[uid] = make(chan answer, 1)
@@ -179,6 +191,7 @@ func (l *randomWard) start(uid string) {
 	l.OnPods(read.NewIndex(cri.Listing{Sandboxes: []cri.PodSandbox{{ID: uid, UID: uid, Namespace: "kube-system", Name: uid, Ready: true}}}))
 	l.checkFits(uid)
 	delete(l.granted, uid)
+	delete(l.gated, uid)
 	delete(l.requested, uid)
 }
 

@@ -84,7 +84,7 @@ func (t *turn) done() {
 }
 
 // exclusive waits until no other complete list is in progress, without a limit, and then starts the
-// timeout of this one. Two concurrent answers with thousands of containers would exceed the agent's
+// timeout of this one (see patient). Two concurrent answers with thousands of containers would exceed the agent's
 // memory. done ends the exclusive use and may be called twice.
 func (l *link) exclusive(ctx context.Context, limit time.Duration) (within context.Context,
 	done func()) {
@@ -95,16 +95,20 @@ func (l *link) exclusive(ctx context.Context, limit time.Duration) (within conte
 		return ctx, func() {}
 	}
 	waited(ctx, began)
-	return timed(ctx, limit, l.lists.begin())
+	turn := l.lists.begin()
+	within, end := l.patient(ctx, limit)
+	return within, once(end, turn)
 }
 
 // exclusiveSoon does the same as exclusive for callers that cannot wait for long and keep little of
-// an answer: after patienceForList it proceeds without its turn.
+// an answer: after patienceForList it proceeds without its turn, and its timeout is fixed.
 func (l *link) exclusiveSoon(ctx context.Context, limit time.Duration) (within context.Context,
 	done func()) {
 	waits, cancel := context.WithTimeout(ctx, patienceForList)
 	defer cancel()
-	return timed(ctx, limit, l.lists.wait(waits, patienceForList))
+	turn := l.lists.wait(waits, patienceForList)
+	within, end := context.WithTimeout(ctx, limit)
+	return within, once(end, turn)
 }
 
 // waitedKey is the context key of the waiting time.
@@ -124,13 +128,44 @@ func waited(ctx context.Context, since time.Time) {
 	}
 }
 
-func timed(ctx context.Context, limit time.Duration, end func()) (within context.Context,
-	done func()) {
-	within, cancel := context.WithTimeout(ctx, limit)
-	return within, sync.OnceFunc(func() {
-		cancel()
+// maxSlow bounds the time of a list that makes progress, in multiples of its timeout.
+const maxSlow = 12
+
+// once returns a function that calls both, the first time.
+func once(end, done func()) func() {
+	return sync.OnceFunc(func() {
 		end()
+		done()
 	})
+}
+
+// patient returns a context that ends, with the cause context.DeadlineExceeded, after a timeout in
+// which the connection received less than minProgress, and after maxSlow timeouts in any case. A list
+// that is merely slow would otherwise be dropped and requested again for ever.
+func (l *link) patient(ctx context.Context, timeout time.Duration) (context.Context, func()) {
+	ctx, end := context.WithTimeout(ctx, maxSlow*timeout)
+	within, cancel := context.WithCancelCause(ctx)
+	go func() {
+		tick := time.NewTicker(timeout)
+		defer tick.Stop()
+		for read := l.read.Load(); ; {
+			select {
+			case <-within.Done():
+				return
+			case <-tick.C:
+			}
+			now := l.read.Load()
+			if now-read < minProgress {
+				cancel(context.DeadlineExceeded)
+				return
+			}
+			read = now
+		}
+	}()
+	return within, func() {
+		cancel(nil)
+		end()
+	}
 }
 
 // minProgress is the amount that counts as progress of a large answer. A smaller amount may be

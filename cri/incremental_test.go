@@ -1,6 +1,7 @@
 package cri
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -128,6 +129,46 @@ func TestSlowRejectionLeavesTimeForParts(t *testing.T) {
 	})
 	if err != nil || count == 0 {
 		t.Errorf("AllContainers() passed %d containers, error %v, want some and none", count, err)
+	}
+}
+
+// A list that makes progress is complete after several timeouts. One that stops, or takes maxSlow
+// timeouts, ends with DeadlineExceeded.
+func TestSlowListIsComplete(t *testing.T) {
+	t.Parallel()
+	const n, piece = 5000, 4 * minProgress
+	large := message(t, n, 1000) // 20 pieces
+	for name, c := range map[string]struct {
+		pause   time.Duration // after each piece
+		stop    int           // bytes sent before the server hangs; 0: all
+		timeout time.Duration
+		want    error
+	}{
+		"slow":     {150 * time.Millisecond, 0, time.Second, nil},
+		"hangs":    {0, 2 * piece, 50 * time.Millisecond, context.DeadlineExceeded},
+		"too slow": {100 * time.Millisecond, 0, 130 * time.Millisecond, context.DeadlineExceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client := answers(t, func(w http.ResponseWriter, _ bool) {
+				for rest, sent := large, 0; len(rest) > 0; {
+					n := min(piece, len(rest))
+					if _, err := w.Write(rest[:n]); err != nil || c.stop > 0 && sent >= c.stop {
+						<-t.Context().Done()
+						return
+					}
+					w.(http.Flusher).Flush()
+					rest, sent = rest[n:], sent+n
+					<-time.After(c.pause)
+				}
+				w.Header().Set("Grpc-Status", "0")
+			})
+			client.timeouts.list = c.timeout
+			images, err := client.ListImages(t.Context())
+			if !errors.Is(err, c.want) || err == nil && len(images) != n {
+				t.Errorf("list = %d images, error %v, want %d or error %v", len(images), err, n, c.want)
+			}
+		})
 	}
 }
 

@@ -48,7 +48,7 @@ func (c *Client) sandboxesInParts(ctx context.Context, known []string) (_ []PodS
 	}
 	// A node may have tens of thousands of ended sandboxes. They must not use up the time for the
 	// others.
-	within, cancel := halfOf(ctx)
+	within, cancel := halfOf(ctx, c.timeouts.list)
 	defer cancel()
 	over, err := p.state(within, runtimev1.PodSandboxState_SANDBOX_NOTREADY)
 	left = Unlisted{Ready: !ready, Over: !over}

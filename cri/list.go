@@ -123,8 +123,7 @@ func (l *Lister) List(ctx context.Context) (Listing, error) {
 	}
 	out.Sandboxes = over.trim(out.Sandboxes, out.Containers)
 	done() // the answers below are small
-	end, _ := within.Deadline()
-	ctx, cancel := context.WithDeadline(ctx, end)
+	ctx, cancel := context.WithTimeout(ctx, l.client.timeouts.list)
 	defer cancel()
 	l.details(ctx, plan(l.update(out)))
 	for i := range out.Sandboxes {

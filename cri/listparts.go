@@ -117,7 +117,7 @@ func (c *Client) listInParts(ctx context.Context, sandboxes []PodSandbox,
 	for i := range out {
 		seen[out[i].ID] = true
 	}
-	leisure, cancel := halfOf(ctx)
+	leisure, cancel := halfOf(ctx, c.timeouts.list)
 	defer cancel()
 	for _, s := range readyFirst(sandboxes) {
 		if !s.Ready && !each {
@@ -186,11 +186,10 @@ func readyFirst(sandboxes []PodSandbox) []*PodSandbox {
 	return out
 }
 
-// halfOf returns a context with half of the remaining time.
-func halfOf(ctx context.Context) (context.Context, context.CancelFunc) {
-	end, ok := ctx.Deadline()
-	if !ok {
-		return context.WithCancel(ctx)
+// halfOf returns a context with half of a timeout, or of the remaining time if that is less.
+func halfOf(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	if end, ok := ctx.Deadline(); ok {
+		timeout = min(timeout, time.Until(end))
 	}
-	return context.WithTimeout(ctx, time.Until(end)/2)
+	return context.WithTimeout(ctx, timeout/2)
 }

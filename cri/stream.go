@@ -57,8 +57,17 @@ type listCall[T any] struct {
 	item func(text []byte) (T, bool, error)
 }
 
-// list calls the stream, and falls back to one message if the runtime answers Unimplemented.
+// list requests the list. A timeout of link.patient is DeadlineExceeded, like any other.
 func (t *listCall[T]) list(ctx context.Context) ([]T, error) {
+	out, err := t.fetch(ctx)
+	if status.Code(err) == codes.Canceled && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+		err = status.FromContextError(context.DeadlineExceeded).Err()
+	}
+	return out, err
+}
+
+// fetch calls the stream, and falls back to one message if the runtime answers Unimplemented.
+func (t *listCall[T]) fetch(ctx context.Context) ([]T, error) {
 	defer t.link.turn.wait(ctx, patienceForList)()
 	epoch := t.link.epoch.Load()
 	if t.hints.noStream.Load() != epoch+1 {

@@ -203,9 +203,14 @@ func Diagnose(endpoint string, err error) string {
 	}
 	path := strings.TrimPrefix(endpoint, "unix://")
 	conn, dialErr := net.DialTimeout("unix", path, time.Second)
-	switch {
-	case dialErr == nil:
+	if dialErr == nil {
 		conn.Close()
+	}
+	switch {
+	case dialErr == nil && errors.Is(err, context.DeadlineExceeded):
+		return "the socket accepts connections but does not answer in CRI v1 in time: check whether the " +
+			"runtime hangs or lacks CPU time, or set containerRuntimeEndpoint"
+	case dialErr == nil:
 		return "the socket accepts connections but does not answer in CRI v1: check the runtime, or set " +
 			"containerRuntimeEndpoint"
 	case errors.Is(dialErr, os.ErrNotExist):

@@ -24,9 +24,9 @@ func TestFirstAnswer(t *testing.T) {
 		want string
 	}{
 		"all is well":        {"", ""},
-		"the list fails":     {"ListPodSandbox", "in CRI v1: check the runtime"},
-		"the version fails":  {"Version", "in CRI v1: check the runtime"},
-		"the list fails too": {"ListContainers", "in CRI v1: check the runtime"},
+		"the list fails":     {"ListPodSandbox", "does not answer in CRI v1"},
+		"the version fails":  {"Version", "does not answer in CRI v1"},
+		"the list fails too": {"ListContainers", "does not answer in CRI v1"},
 	} {
 		client, err := cri.Dial(r.Endpoint(), "")
 		if err != nil {
@@ -75,6 +75,9 @@ func TestFirstAnswerWithLargePods(t *testing.T) {
 	_, listing, err := FirstAnswer(t.Context(), only(client), 5*time.Second, func(why string) { t.Error("FirstAnswer waits without need: ", why) })
 	if err != nil || len(listing.Sandboxes) != 70 {
 		t.Errorf("first list: %d sandboxes, error %v", len(listing.Sandboxes), err)
+	}
+	if why := Diagnose(r.Endpoint(), fmt.Errorf("list: %w", context.DeadlineExceeded)); !strings.Contains(why, "in CRI v1 in time") {
+		t.Errorf("diagnosis of a timeout = %q", why)
 	}
 	if why := Diagnose(r.Endpoint(), fmt.Errorf("list: %w: 18 of 16", cri.ErrTooLarge)); !strings.Contains(why, "too large: 18 of 16") {
 		t.Errorf("diagnosis of a too large answer = %q", why)

@@ -181,6 +181,30 @@ func TestNewNameForEachAttempt(t *testing.T) {
 	}
 }
 
+// A replica that fits by itself leaves the preemption to a replica that is still requested. One that is
+// not requested again was an earlier attempt, for which nothing may stay reserved.
+func TestAdmittedReplicaLeavesThePreemption(t *testing.T) {
+	for _, c := range []struct {
+		requests int
+		want     []string
+	}{{1, []string{"r2"}}, {2, []string{"r1"}}} {
+		w := newWard(2, "a", "b")
+		for range c.requests {
+			w.OnRequest(t.Context(), w.now, preemptRequest{pod: ownedBy("rs", "r1")})
+		}
+		w.pods = slices.DeleteFunc(w.pods, func(h admit.Held) bool { return string(h.UID) != w.stopped[0] })
+		second := ownedBy("rs", "r2")
+		w.pods = append(w.pods, admit.HeldBy(second))
+		w.OnAdmitted(second)
+		w.OnRequest(t.Context(), w.now, <-w.Requests())
+		w.markDead(w.stopped[0])
+		w.Advance(w.now)
+		if !slices.Equal(w.reserved(), c.want) || len(w.stopped) != 1 {
+			t.Errorf("after %d requests: reserved for %v, stopped %v, want %v and one pod", c.requests, w.reserved(), w.stopped, c.want)
+		}
+	}
+}
+
 // Two replicas that the gate rejects in turn are served one after the other, with two victims.
 func TestReplicasAreServedInTurn(t *testing.T) {
 	w := newWard(2, "a", "b")

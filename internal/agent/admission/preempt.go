@@ -117,6 +117,7 @@ type preemption struct {
 	awaited   []*eviction.Life
 	waiting   []preemptRequest // of clients
 	succeeded bool             // the resources are free
+	repeated  bool             // its pod was requested again
 }
 
 // NewPreempting creates a Preempting without requests. Close it when the loop ends.
@@ -223,18 +224,21 @@ func (p *Preempting) OnRequest(ctx context.Context, now time.Time, a preemptRequ
 // findPreemption returns the preemption in progress for a pod; nil without one. An earlier attempt at a
 // critical pod passes its preemption on: otherwise each attempt would cost another victim. If a client
 // waits for a pod of the same controller, that pod, which may be another replica, keeps its preemption.
+// So does a pod that was requested again and whose sibling was admitted without it: otherwise the sibling
+// is its next attempt.
 func (p *Preempting) findPreemption(now time.Time, a *preemptRequest,
 	held *admit.Held) *preemption {
 	for _, m := range p.inProgress {
 		switch {
 		case m.held.UID == held.UID:
+			m.repeated = true
 			return m
 		case held.UID != "" && held.Critical() && m.held.PassesTo(held):
-			if m.held.Name != held.Name && m.awaitedByClient(now) {
+			if m.held.Name != held.Name && (a.admitted && m.repeated || m.awaitedByClient(now)) {
 				return m
 			}
 			m.answer(answer{err: errSuperseded})
-			m.pod, m.held, m.waiting = a.pod, *held, nil
+			m.pod, m.held, m.waiting, m.repeated = a.pod, *held, nil, false
 			p.reserve(now, *held)
 			return m
 		}

@@ -145,6 +145,25 @@ func TestAttemptsThatBeginAnew(t *testing.T) {
 	}
 }
 
+// A sandbox whose creation the fresh look does not know stays: any other could be older.
+func TestHasNewer(t *testing.T) {
+	at := time.Unix(1000, 0)
+	for name, c := range map[string]struct {
+		own, other time.Time // in the fresh look
+		want       bool
+	}{
+		"a newer one":                   {at, at.Add(time.Minute), true},
+		"an older one":                  {at, at.Add(-time.Minute), false},
+		"own creation unknown":          {time.Time{}, at.Add(-time.Minute), false},
+		"creation of the other unknown": {at, time.Time{}, false},
+	} {
+		look := &reclaim.Look{Sandboxes: []reclaim.Sandbox{{ID: "s", PodUID: uidA, CreatedAt: c.own}, {ID: "o", PodUID: uidA, CreatedAt: c.other}}}
+		if got := hasNewer(look, &reclaim.Step{ID: "s", PodUID: uidA, Since: at}); got != c.want {
+			t.Errorf("%s: hasNewer() = %v, want %v", name, got, c.want)
+		}
+	}
+}
+
 // A sandbox from before the clock was set back is removed if its pod has a newer one. The newest
 // stays, even with a creation time in the future.
 func TestTheClockIsSetBackAfterSandboxes(t *testing.T) {

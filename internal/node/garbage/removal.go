@@ -240,13 +240,17 @@ func (x *run) sharesLog(s *reclaim.Step, file string) (bool, error) {
 }
 
 // hasNewer reports whether the pod of a step's sandbox has a newer one. It compares times of one
-// look only, because the clock may change between two looks. A sandbox of unknown age is not newer.
+// look only, because the clock may change between two looks. A sandbox of unknown age is neither newer
+// nor older.
 func hasNewer(l *reclaim.Look, s *reclaim.Step) bool {
 	since := s.Since
 	for i := range l.Sandboxes {
 		if o := &l.Sandboxes[i]; o.ID == s.ID {
 			since = o.CreatedAt
 		}
+	}
+	if since.IsZero() {
+		return false
 	}
 	return slices.ContainsFunc(l.Sandboxes, func(o reclaim.Sandbox) bool {
 		return o.PodUID == s.PodUID && o.ID != s.ID && !o.CreatedAt.IsZero() && !o.CreatedAt.Before(since)

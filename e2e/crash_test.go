@@ -26,6 +26,7 @@ const crashSettings = `apiVersion: jettison/v1alpha1
 kind: AgentConfiguration
 evictionHard: {memory.available: 100Mi}
 evictionPressureTransitionPeriod: 1s
+runtimeWait: 5m # nothing starts the agent again
 staticPodPath: /etc/kubernetes/manifests
 containerGCPeriod: 5s
 imageGCPeriod: 5s
@@ -259,7 +260,7 @@ func (c *crashes) trace(text string, count int, when string) {
 // awaitStep waits until the agent is stopped at its step and returns the place. It returns "" if the
 // agent did not reach the step.
 func (c *crashes) awaitStep() string {
-	for end := time.Now().Add(40 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		text, err := c.ReadFile(c.ctx, traceOutput, 0)
 		if err == nil && strings.Contains(string(text), "stopped") {
 			return strings.Join(strings.Fields(strings.TrimPrefix(string(text), "tracing\n")), " ")

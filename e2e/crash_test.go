@@ -182,7 +182,14 @@ func (c *crashes) oneRun(step *crashStep, kind int) {
 	when := []string{"before", "after"}[c.random.Intn(2)]
 	c.startAgentProcess()
 	c.trace(text, count, when)
-	if step.leak {
+	if step.leak { // only a started agent keeps the node
+		c.until("the agent has started", func() error {
+			text, err := c.ReadFile(c.ctx, crashAgentLog, c.offset)
+			if err == nil && !strings.Contains(string(text), `"msg":"started"`) {
+				err = fmt.Errorf("agent's log: %s", text)
+			}
+			return err
+		})
 		p := c.sandbox(fmt.Sprint("leaker-", c.run), 0)
 		c.mustRun(p, "main", 0, vm.ImageWorkload, strings.Fields("alloc -rate 200Mi -size 4Gi")...)
 		c.leaker = p.sandbox

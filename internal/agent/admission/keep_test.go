@@ -125,7 +125,7 @@ func (l *randomWard) collectAnswers() {
 		default:
 		}
 	}
-	for uid := range l.gated { // nobody is answered: the reservation is the answer
+	for uid := range l.gated { // without a caller, the reservation is the answer
 		pending := slices.ContainsFunc(l.inProgress, func(m *preemption) bool { return string(m.held.UID) == uid })
 		if pending {
 			continue

@@ -48,6 +48,7 @@ func restartedManager(t *rapid.T, m *Manager, now time.Time) *Manager {
 	e := &restored.explain // pending looks and reasons are computed again
 	e.quietLookDue, e.quietLookSince, e.lastQuietLook, e.remeasureSince = m.explain.quietLookDue, m.explain.quietLookSince, m.explain.lastQuietLook, m.explain.remeasureSince
 	restored.conditions = m.conditions
+	restored.softHold = m.softHold // begins again after a restart
 	return restored
 }
 

@@ -284,7 +284,7 @@ type LoadState struct {
 // MemoryLoad is the node's memory. WorkingSetBytes is computed like the kubelet's, AvailableBytes
 // is the kernel's estimate (MemAvailable).
 type MemoryLoad struct {
-	CapacityBytes   *uint64 `json:"capacityBytes,omitempty"`
+	CapacityBytes   *uint64 `json:"capacityBytes,omitempty"` // without huge pages
 	WorkingSetBytes *uint64 `json:"workingSetBytes,omitempty"`
 	AvailableBytes  *uint64 `json:"availableBytes,omitempty"`
 }

@@ -30,8 +30,8 @@ func (m *Manager) candidates(now time.Time, in Input, w *watched, out *lists) (c
 		if !m.evictions.fillKeys(&c.Keys, now, pod.PodRef.UID, w) {
 			return
 		}
-		m.config.Policy.measure(&c, w, &m.watch.disks, s.Node.Memory.CapacityBytes, cause)
-		c.Keys.Open = openAbove(&c.Keys, s.Node.Memory.CapacityBytes)
+		m.config.Policy.measure(&c, w, &m.watch.disks, s.Node.Memory.Ordinary(), cause)
+		c.Keys.Open = openAbove(&c.Keys, s.Node.Memory.Ordinary())
 		if w.info.kind == kindMemoryPressure && c.Keys.standing() == withinRequest {
 			c.Protected = "within its request: not evicted for pressure"
 			out.protected = append(out.protected, c)

@@ -192,7 +192,7 @@ func (cs *causes) sumUp(s *stats.Summary, calm bool) {
 	if brokenMemory(&s.Node) { // a recording does not contain an implausible reading
 		left, usage = stats.Observation{}, stats.Opt[uint64]{}
 	} else {
-		all.capacity = n.CapacityBytes.V
+		all.capacity = n.Ordinary().V
 	}
 	all.left.update(stats.Opt[uint64]{V: left.Value, OK: left.OK}, calm, false)
 	all.usage.update(usage, calm, false)

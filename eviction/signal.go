@@ -99,7 +99,7 @@ func broken(o stats.Opt[uint64]) bool { return o.OK && o.V > implausible }
 func brokenMemory(n *stats.NodeStats) bool {
 	m := &n.Memory
 	return broken(m.CapacityBytes) || broken(m.WorkingSetBytes) || broken(m.KernelAvailableBytes) ||
-		broken(m.PerCPUFreeBytes)
+		broken(m.PerCPUFreeBytes) || broken(m.HugePagesBytes) || broken(m.ShrinkableBytes)
 }
 
 // brokenFor reports whether a value that a threshold's signal is computed from is broken.

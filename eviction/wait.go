@@ -274,7 +274,7 @@ func (es *evictions) remeasure(in Input, ws *watchlist) {
 			}
 			c := Candidate{Pod: &in.Summary.Pods[at], Object: in.object(&in.Summary.Pods[at])}
 			// A pod does not return its part in a pressure, so the part is absent here.
-			es.config.Policy.measure(&c, w, &ws.disks, in.Summary.Node.Memory.CapacityBytes,
+			es.config.Policy.measure(&c, w, &ws.disks, in.Summary.Node.Memory.Ordinary(),
 				stats.Opt[uint64]{})
 			if r := expected(&c, w); r.OK && r.V <= implausible && l.killed.Time.IsZero() {
 				l.e.Returns = max(l.e.Returns, r.V)

@@ -268,9 +268,10 @@ func inodesOf(fs Opt[FsStats]) Observation {
 }
 
 // Available computes memory.available. If "lower" lacks one of the two sources, it uses the other
-// one.
+// one. The capacity is without huge pages, as the kubelet's since v1.37 (pkg/kubelet/server/stats
+// summary.go, gate HugepageAwareEviction).
 func (m NodeMemoryStats) Available(by MemoryAvailable) Observation {
-	capacity, workingSet := m.CapacityBytes, m.WorkingSetBytes
+	capacity, workingSet := m.Ordinary(), m.WorkingSetBytes
 	kubelet := Observation{Capacity: capacity.V, Time: m.Time, OK: capacity.OK && workingSet.OK}
 	if kubelet.OK {
 		kubelet.Value = capacity.V - min(workingSet.V, capacity.V)
@@ -278,6 +279,9 @@ func (m NodeMemoryStats) Available(by MemoryAvailable) Observation {
 	kernel := Observation{
 		Value: m.KernelAvailableBytes.V + m.PerCPUFreeBytes.V, Capacity: capacity.V, Time: m.Time,
 		OK: capacity.OK && m.KernelAvailableBytes.OK,
+	}
+	if m.ShrinkableBytes.OK {
+		kernel.Value = min(SaturatingAdd(kernel.Value, m.ShrinkableBytes.V), capacity.V)
 	}
 	switch {
 	case by == MemoryAvailableWorkingSet || by == MemoryAvailableLower && !kernel.OK:

@@ -53,6 +53,9 @@ type NodeStats struct {
 type NodeMemoryStats struct {
 	Time          time.Time
 	CapacityBytes Opt[uint64] // MemTotal
+	// HugePagesBytes are the node's huge pages, used or not; absent: none are known. They are part
+	// of CapacityBytes, and of no figure below.
+	HugePagesBytes Opt[uint64]
 	// WorkingSetBytes is anon + file - inactive_file of the root cgroup's memory.stat, as the kubelet
 	// computes it on cgroup v2 (opencontainers/cgroups fs2/memory.go, rootStatsFromMeminfo). Kernel
 	// memory is not included.
@@ -67,6 +70,16 @@ type NodeMemoryStats struct {
 	// PerCPUFreeBytes is free memory that MemAvailable does not count, see ParseZoneInfo. The
 	// cheap look leaves it absent.
 	PerCPUFreeBytes Opt[uint64]
+	// ShrinkableBytes is memory that the kernel takes back when memory is short and that MemAvailable
+	// does not count: ZFS' cache (see procfs.ParseARCStats).
+	ShrinkableBytes Opt[uint64]
+}
+
+// Ordinary returns the capacity without huge pages, which ordinary memory cannot use.
+func (m *NodeMemoryStats) Ordinary() Opt[uint64] {
+	o := m.CapacityBytes
+	o.V -= min(m.HugePagesBytes.V, o.V)
+	return o
 }
 
 // AllocatableMemoryStats, in bytes, is the memory of the cgroup above all pods. All values are

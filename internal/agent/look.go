@@ -186,8 +186,8 @@ func (l *loop) available(signal stats.Signal) stats.Opt[uint64] {
 
 // hardBytes returns the hard threshold of memory.available on this node; 0 if none.
 func (l *loop) hardBytes() uint64 {
-	return l.manager.HardBytes(
-		l.looks.Node().Memory.CapacityBytes.V)
+	memory := l.looks.Node().Memory
+	return l.manager.HardBytes(memory.Ordinary().V)
 }
 
 // selfTest runs the self-test of the kill ladder on processes of the agent's own, and measures the

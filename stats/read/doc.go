@@ -13,6 +13,7 @@
 //	stallshare.go   the share of time stalled, from totals
 //	background.go   Background: sources that may block, each in its own goroutine
 //	filesystems.go  the node's file systems, Layout
+//	arc.go          ZFS' cache, on a goroutine of its own
 //	source.go       one source: last answer, age, error
 //	toplevel.go     memory use of the cgroups at the top of the hierarchy
 //	names.go        names for types of the packages below that callers need

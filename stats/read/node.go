@@ -32,12 +32,28 @@ func (c *Reader) Collect(now time.Time, pods podindex.Index, out *stats.Summary)
 }
 
 // Slow reads the node's values that the cheap look omits because they change slowly: the cgroup
-// above all pods, tasks and pressure. Call it once a second. A source that fails leaves its own
+// above all pods, tasks, pressure and huge pages. Call it once a second. A source that fails leaves its own
 // values absent; the error names it.
 func (c *Reader) Slow(now time.Time, out *stats.NodeStats) error {
 	allocatable, pods := c.Allocatable(now, &out.Allocatable), c.podsTotal(now, &out.Pods)
-	return errors.Join(allocatable, pods, c.Pressure(now, &out.Pressure), c.PIDs(now, &out.PIDs))
+	return errors.Join(allocatable, pods, c.Pressure(now, &out.Pressure), c.PIDs(now, &out.PIDs),
+		c.slowMemory(&out.Memory))
 }
+
+// slowMemory reads the huge pages, and starts to read ZFS' cache if there is one. The cheap look uses
+// them.
+func (c *Reader) slowMemory(m *stats.NodeMemoryStats) error {
+	c.slowMemoryRead = true
+	pages, err := c.proc.HugePages(c.buf)
+	c.hugePages = stats.Opt[uint64]{V: pages, OK: err == nil && pages > 0}
+	if c.arc == nil {
+		c.arc = startARC(c.proc, m)
+	}
+	return err
+}
+
+// ZFS returns an error if the node has ZFS and its cache cannot be read.
+func (c *Reader) ZFS(now time.Time) error { return c.arc.err(now) }
 
 // Allocatable reads the cgroup above all pods, under either driver's path.
 func (c *Reader) Allocatable(now time.Time, out *stats.AllocatableMemoryStats) error {

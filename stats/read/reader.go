@@ -13,8 +13,9 @@ import (
 
 // Reader reads a node's cgroups and /proc into Summaries. It keeps descriptors and buffers between
 // looks, so that a look does not allocate while the set of pods stays the same. It makes no call
-// that may block: Background makes such calls, and the thread of StartLister makes the calls that
-// the kernel may delay. Use it from one goroutine at a time, and call Close.
+// that may block: Background makes such calls, the thread of StartLister makes the calls that the
+// kernel may delay, and ZFS' cache has a goroutine of its own, whose first reading is awaited for
+// arcFirst. Use it from one goroutine at a time, and call Close.
 type Reader struct {
 	fs            *cgroup.FS
 	proc          *procfs.Proc
@@ -24,6 +25,10 @@ type Reader struct {
 	topCandidates []string          // candidates for the cgroup above all pods
 	top           *cgroup.Group     // the cgroup above all pods; nil: not found yet
 	podsPIDsMax   stats.Opt[uint64] // pids.max of top; absent: unknown or "max"
+	hugePages     stats.Opt[uint64]
+	arc           *arcReader // nil: no ZFS
+	// Slow, or the first cheap look, has read hugePages
+	slowMemoryRead bool
 
 	buf []byte // one file's content
 	// one memory.stat; a local variable would be allocated at each look
@@ -56,6 +61,7 @@ func (c *Reader) Close() {
 		c.top.Close()
 	}
 	c.pods.close()
+	c.arc.close()
 }
 
 // Node makes the cheap look: it reads the node's memory and swap. A source that fails leaves its
@@ -76,6 +82,12 @@ func (c *Reader) Node(now time.Time, out *stats.NodeStats) error {
 		m.UsageBytes, m.RSSBytes, m.ShmemBytes = stats.Some(stat.Anon+stat.File), stats.Some(stat.Anon),
 			stats.Some(stat.Shmem)
 		m.WorkingSetBytes = stats.Some(workingSet(stat.Anon+stat.File, stat.InactiveFile))
+	}
+	if !c.slowMemoryRead {
+		_ = c.slowMemory(m) // Slow repeats it and returns its error
+	}
+	if infoErr == nil {
+		m.HugePagesBytes, m.ShrinkableBytes = c.hugePages, c.arc.shrinkable(now, m)
 	}
 	if infoErr == nil && statErr == nil {
 		return nil

@@ -101,5 +101,12 @@ func (s *source[T]) get(now time.Time) (value stats.Opt[T], status stats.SourceS
 	return value, status
 }
 
+// lastError returns the error of the last query.
+func (s *source[T]) lastError() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
 // hangAfter is the duration of a query after which the source is reported as hanging.
 const hangAfter = 2 * time.Second

@@ -52,6 +52,7 @@ type Looks struct {
 	last   time.Time // time of the last cheap look
 	due    time.Time // when the next one is due; zero: unknown
 	counts *metrics.Looks
+	zfs    metrics.Source
 
 	unreadable map[string]string // errors of sources as logged, and reasons of lost signals
 }
@@ -141,6 +142,7 @@ func (l *Looks) Cheap(now time.Time, perCPU func(*stats.NodeStats) bool) *stats.
 func (l *Looks) Slow(now time.Time, hurry bool) {
 	l.counts.Slow.Add(1)
 	l.logSource("node", &l.counts.Node, l.o.Reader.Slow(now, &l.node))
+	l.logSource("ZFS cache", &l.zfs, l.o.Reader.ZFS(now))
 	if b := l.o.Background; b != nil {
 		b.FillNode(now, &l.node)
 		b.Hurry(hurry)

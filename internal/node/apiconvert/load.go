@@ -10,7 +10,7 @@ func Load(n *stats.NodeStats) *api.LoadState {
 	return &api.LoadState{
 		Time: n.Memory.Time, CPUs: n.CPUs,
 		Memory: api.MemoryLoad{
-			CapacityBytes: known(n.Memory.CapacityBytes), WorkingSetBytes: known(n.Memory.WorkingSetBytes),
+			CapacityBytes: known(n.Memory.Ordinary()), WorkingSetBytes: known(n.Memory.WorkingSetBytes),
 			AvailableBytes: known(n.Memory.KernelAvailableBytes),
 		},
 		Swap: api.SwapLoad{TotalBytes: known(n.Swap.TotalBytes), FreeBytes: known(n.Swap.FreeBytes)},

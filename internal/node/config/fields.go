@@ -180,7 +180,8 @@ type Config struct {
 	ContainerGC ContainerGC `yaml:"containerGC" own:"true"`
 	// MemoryAvailable: Formula of memory.available. workingSet: the kubelet's, capacity - (anon +
 	// file - inactive_file), which omits the kernel's own memory. kernel: MemAvailable plus free
-	// pages on per-CPU lists. lower: the lower of both.
+	// pages on per-CPU lists and what ZFS' cache gives back. lower: the lower of both. The capacity
+	// is without huge pages.
 	MemoryAvailable stats.MemoryAvailable `yaml:"memoryAvailable" own:"true"`
 	// AnnotationNamespaces: Namespaces in which the annotations jettison/priority,
 	// jettison/memory-request (a quantity) and jettison/never-evict: "true" are in effect. The

@@ -17,6 +17,11 @@ type Agent struct {
 	// MemTotalBytes is the capacity in a recorded frame, or if the Summary lacks availableBytes and
 	// workingSetBytes.
 	MemTotalBytes *uint64 `json:"memTotalBytes,omitzero"`
+	// HugePagesBytes are the node's preallocated huge pages. They reduce MemTotalBytes where that is
+	// the capacity: a kubelet's availableBytes are without them since v1.37.
+	HugePagesBytes *uint64 `json:"hugePagesBytes,omitzero"`
+	// ShrinkableBytes is memory that the kernel takes back and MemAvailable does not count.
+	ShrinkableBytes *uint64 `json:"shrinkableBytes,omitzero"`
 	// AllocatableLimitBytes is memory.max of the cgroup above all pods.
 	AllocatableLimitBytes *uint64 `json:"allocatableLimitBytes,omitzero"`
 	// AllocatableUnlimited: the memory.max is max.

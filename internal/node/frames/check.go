@@ -21,6 +21,8 @@ func (a *Agent) check() (field, what string) {
 	c.number("memAvailableBytes", a.MemAvailableBytes)
 	c.number("perCPUFreeBytes", a.PerCPUFreeBytes)
 	c.number("memTotalBytes", a.MemTotalBytes)
+	c.number("hugePagesBytes", a.HugePagesBytes)
+	c.number("shrinkableBytes", a.ShrinkableBytes)
 	c.number("allocatableLimitBytes", a.AllocatableLimitBytes)
 	if a.PodsPIDs != nil {
 		c.number("podsPIDs.max", &a.PodsPIDs.Max)

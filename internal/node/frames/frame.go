@@ -65,6 +65,8 @@ func agentOf(s *stats.Summary) *Agent {
 		Recorded: true, MemAvailableBytes: pointer(n.Memory.KernelAvailableBytes),
 		PerCPUFreeBytes:       pointer(n.Memory.PerCPUFreeBytes),
 		MemTotalBytes:         pointer(n.Memory.CapacityBytes),
+		HugePagesBytes:        pointer(n.Memory.HugePagesBytes),
+		ShrinkableBytes:       pointer(n.Memory.ShrinkableBytes),
 		AllocatableLimitBytes: pointer(n.Allocatable.LimitBytes),
 		AllocatableUnlimited:  n.Allocatable.Unlimited, LayoutUnknown: !n.Layout.OK,
 		Pods: make(map[string]*AgentPod, len(s.Pods)),
@@ -104,7 +106,7 @@ func (a *Agent) markImplausible(n *stats.NodeStats) {
 	broken := func(v stats.Opt[uint64]) bool { return v.OK && v.V > maxPlausible }
 	m := &n.Memory
 	memory := broken(m.CapacityBytes) || broken(m.WorkingSetBytes) || broken(m.KernelAvailableBytes) ||
-		broken(m.PerCPUFreeBytes)
+		broken(m.PerCPUFreeBytes) || broken(m.HugePagesBytes) || broken(m.ShrinkableBytes)
 	for name, is := range map[string]bool{
 		"memory": memory, "allocatable": memory || broken(n.Allocatable.WorkingSetBytes),
 		"pids": broken(n.PIDs.Current) || broken(n.PIDs.PodsCurrent),

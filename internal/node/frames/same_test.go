@@ -68,7 +68,8 @@ func (d draw) stall(name string) stats.StallShare {
 
 func (d draw) node(now time.Time) (n stats.NodeStats) {
 	n.Memory = stats.NodeMemoryStats{Time: d.at("memory at", now), CapacityBytes: d.n("capacity", 16<<30), WorkingSetBytes: d.n("working set", 20<<30), UsageBytes: d.n("node's usage", 16<<30),
-		KernelAvailableBytes: d.n("kernel", 8<<30), PerCPUFreeBytes: d.n("per CPU", 1<<20)}
+		KernelAvailableBytes: d.n("kernel", 8<<30), PerCPUFreeBytes: d.n("per CPU", 1<<20),
+		HugePagesBytes: d.n("huge pages", 8<<30), ShrinkableBytes: d.n("ZFS", 4<<30)}
 	n.Allocatable = stats.AllocatableMemoryStats{Time: d.at("allocatable at", now), LimitBytes: d.n("allocatable", 12<<30), WorkingSetBytes: d.n("allocated", 14<<30)}
 	if !n.Allocatable.LimitBytes.OK || !n.Allocatable.WorkingSetBytes.OK { // read together
 		n.Allocatable.LimitBytes, n.Allocatable.WorkingSetBytes = stats.Opt[uint64]{}, stats.Opt[uint64]{}

@@ -175,7 +175,9 @@ func (a *Agent) addTo(n *stats.NodeStats) {
 		opt(a.PerCPUFreeBytes)
 	if a.Recorded || !n.Memory.CapacityBytes.OK {
 		n.Memory.CapacityBytes = opt(a.MemTotalBytes)
+		n.Memory.HugePagesBytes = opt(a.HugePagesBytes)
 	}
+	n.Memory.ShrinkableBytes = opt(a.ShrinkableBytes)
 	fill(&n.Allocatable.LimitBytes, a.AllocatableLimitBytes)
 	n.Allocatable.Unlimited = a.AllocatableUnlimited
 	if p := a.PodsPIDs; p != nil {

@@ -31,7 +31,7 @@ type Input struct {
 // Look converts the data to the input type of nodedeschedule.
 func (s *Input) Look() nodedeschedule.Look {
 	memory := &s.Summary.Node.Memory
-	out := nodedeschedule.Look{MemoryCapacity: memory.CapacityBytes,
+	out := nodedeschedule.Look{MemoryCapacity: memory.Ordinary(),
 		MemoryInUse: memory.WorkingSetBytes}
 	used := make(map[string]*stats.PodStats, len(s.Summary.Pods))
 	for i := range s.Summary.Pods {

@@ -81,6 +81,7 @@ func anything(t *rapid.T, v reflect.Value) {
 func truthful(s *stats.Summary) {
 	n := &s.Node
 	n.Memory.CapacityBytes.V = max(n.Memory.CapacityBytes.V, n.Memory.WorkingSetBytes.V)
+	n.Memory.HugePagesBytes.V = min(n.Memory.HugePagesBytes.V, n.Memory.CapacityBytes.V-n.Memory.WorkingSetBytes.V)
 	n.Allocatable.LimitBytes.V = max(n.Allocatable.LimitBytes.V, n.Allocatable.WorkingSetBytes.V)
 	n.Swap.TotalBytes.V = max(n.Swap.TotalBytes.V, n.Swap.FreeBytes.V)
 	for i := range s.Pods {

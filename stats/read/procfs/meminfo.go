@@ -56,6 +56,37 @@ func ParseMemInfo(b []byte, out *MemInfo) error {
 	return nil
 }
 
+// ParseHugePages returns the bytes of huge pages from meminfo: the line Hugetlb, of all sizes (since
+// v4.17, mm/hugetlb.c hugetlb_report_meminfo), or else the pages of the default size. It does not
+// allocate.
+func ParseHugePages(b []byte) (uint64, error) {
+	var pages, size uint64
+	for line := range bytes.Lines(b) {
+		name, rest, _ := bytes.Cut(line, []byte(":"))
+		switch string(name) {
+		case "HugePages_Total":
+			v, ok := cgroup.Decimal(bytes.TrimSpace(rest))
+			if !ok {
+				return 0, fmt.Errorf("%w: %.60q", ErrMalformed, line)
+			}
+			pages = v
+		case "Hugepagesize", "Hugetlb":
+			kib, err := kibibytes(rest)
+			if err != nil {
+				return 0, err
+			}
+			if string(name) == "Hugetlb" {
+				return kib << 10, nil
+			}
+			size = kib << 10
+		}
+	}
+	if size > 0 && pages > math.MaxUint64/size {
+		return 0, fmt.Errorf("%w: %d huge pages of %d bytes", ErrMalformed, pages, size)
+	}
+	return pages * size, nil
+}
+
 func kibibytes(b []byte) (uint64, error) {
 	number, ok := bytes.CutSuffix(bytes.TrimSpace(b), []byte(" kB"))
 	v, isNumber := cgroup.Decimal(number)

@@ -9,6 +9,28 @@ import (
 	"jettison/stats"
 )
 
+// A node of 256 GiB with 240 pages of 1 GiB and 100 of 2 MiB.
+func TestParseHugePages(t *testing.T) {
+	const sizes = "HugePages_Total:     100\nHugePages_Free:       10\nHugePages_Rsvd:        0\nHugePages_Surp:        0\nHugepagesize:       2048 kB\n"
+	for _, c := range []struct {
+		what, text string
+		want       uint64
+		malformed  bool
+	}{
+		{"of all sizes", "MemTotal: 268435456 kB\n" + sizes + "Hugetlb:        251863040 kB\nDirectMap4k: 1 kB\n", 251863040 << 10, false},
+		{"of an older kernel", sizes, 200 << 20, false},
+		{"of a kernel without them", "MemTotal: 1 kB\n", 0, false},
+		{"none", "HugePages_Total:       0\nHugepagesize:       2048 kB\nHugetlb:               0 kB\n", 0, false},
+		{"too many", "HugePages_Total: 18446744073709551615\nHugepagesize: 2048 kB\n", 0, true},
+		{"no number", "HugePages_Total: x\n", 0, true},
+		{"no size", "Hugetlb: 5\n", 0, true},
+	} {
+		if got, err := ParseHugePages([]byte(c.text)); got != c.want || errors.Is(err, ErrMalformed) != c.malformed {
+			t.Errorf("%s: bytes of huge pages = %d, %v; want %d, malformed %v", c.what, got, err, c.want, c.malformed)
+		}
+	}
+}
+
 func TestParseMemInfo(t *testing.T) {
 	for _, c := range []struct {
 		name, text string

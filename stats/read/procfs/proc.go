@@ -3,6 +3,7 @@
 //	proc.go     Proc: tasks, processors, cgroups of processes
 //	meminfo.go  memory
 //	zoneinfo.go free memory that MemAvailable does not count
+//	arcstats.go memory of ZFS' cache that the kernel takes back
 package procfs
 
 import (
@@ -21,11 +22,13 @@ import (
 // Proc is a mounted proc file system, with open descriptors of the files that are read
 // repeatedly. Use it from one goroutine at a time, and call Close.
 type Proc struct {
-	mount    string
-	meminfo  int
-	tasks    [len(taskFiles)]int // -1: not opened yet
-	zones    int                 // zoneinfo; -1: not opened yet
-	zoneinfo []byte              // buffer, grown to the file's size
+	mount   string
+	meminfo int
+	tasks   [len(taskFiles)]int // -1: not opened yet
+	zones   int                 // zoneinfo; -1: not opened yet
+	// meminfo describes a container, such as of LXC, and the other files its host
+	virtual  bool
+	zoneinfo []byte // buffer, grown to the file's size
 }
 
 // Open opens the proc file system mounted at a directory, or a recorded one; empty means /proc.
@@ -38,7 +41,7 @@ func Open(mount string) (*Proc, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", name, err)
 	}
-	p := &Proc{mount: mount, meminfo: fd, zones: -1}
+	p := &Proc{mount: mount, meminfo: fd, zones: -1, virtual: ofFUSE(fd)}
 	for i := range p.tasks {
 		p.tasks[i] = -1
 	}
@@ -65,6 +68,31 @@ func (p *Proc) MemInfo(buf []byte, out *MemInfo) error {
 		return fmt.Errorf("parse %s/meminfo: %w", p.mount, err)
 	}
 	return nil
+}
+
+// ofFUSE reports whether a file is of a FUSE file system. lxcfs serves meminfo with the memory of an
+// LXC container, but the huge pages of its host (lxcfs src/proc_fuse.c, proc_meminfo_read).
+func ofFUSE(fd int) bool {
+	var s unix.Statfs_t
+	return unix.Fstatfs(fd, &s) == nil && int64(s.Type) == unix.FUSE_SUPER_MAGIC
+}
+
+// HugePages reads the bytes of the node's huge pages from meminfo, of any size and also unused ones;
+// 0 without huge pages, and in a container whose meminfo is not the kernel's. Neither the working set
+// nor MemAvailable contains them. buf is scratch space of at least 8 KiB.
+func (p *Proc) HugePages(buf []byte) (uint64, error) {
+	if p.virtual {
+		return 0, nil
+	}
+	n, err := unix.Pread(p.meminfo, buf, 0)
+	if err != nil {
+		return 0, fmt.Errorf("read %s/meminfo: %w", p.mount, err)
+	}
+	v, err := ParseHugePages(buf[:n])
+	if err != nil {
+		return 0, fmt.Errorf("parse %s/meminfo: %w", p.mount, err)
+	}
+	return v, nil
 }
 
 // OOMScoreAdj reads a process's oom_score_adj, -1000 to 1000 (proc_pid_oom_score_adj(5)).

@@ -2,6 +2,7 @@ package reclaim
 
 import (
 	"maps"
+	"strings"
 	"testing"
 	"time"
 )
@@ -94,5 +95,22 @@ func TestImagesListedTwiceAreMerged(t *testing.T) {
 		ImagesInUse: []string{"b:1"}})
 	if len(p.Steps) != 1 || p.Steps[0].ID != "c" || p.Steps[0].RuntimeHandler != "kata" {
 		t.Errorf("steps = %+v, want only c, which is neither pinned nor in use", p.Steps)
+	}
+}
+
+// A container is identified by a listed ID or digest, and by a name only if it has neither.
+func TestUnidentified(t *testing.T) {
+	a, b := "sha256:"+strings.Repeat("a", 64), "sha256:"+strings.Repeat("b", 64)
+	l := &Look{Images: []Image{{ID: a, Names: []string{"docker.io/library/app:1", "docker.io/library/app@" + b}}}}
+	for want, refs := range map[bool][][]string{
+		false: {{a}, {strings.TrimPrefix(a, "sha256:"), "other:1"}, {"app:1"}, {"other.io/app@" + b}, {}, {"", a}},
+		true:  {{"sha256:" + strings.Repeat("c", 64), "app:1"}, {"other:1"}, {strings.Repeat("a", 12)}},
+	} {
+		for _, images := range refs {
+			l.Containers = []Container{{ID: "c", Images: images}}
+			if got := len(Unidentified(l.Containers, l.Images)) > 0; got != want {
+				t.Errorf("container with references %q unidentified = %v, want %v", images, got, want)
+			}
+		}
 	}
 }

@@ -1,17 +1,22 @@
 package reclaim
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Used holds the references of images in use.
 type Used struct {
 	refs  map[string]struct{} // as returned by normalizeRef and fullName
 	short []string            // possible abbreviated IDs
+	// images without names count as in use
+	unnamed bool
 }
 
 // UsedIn returns the image references of a look's containers, in any state, and of
 // Look.ImagesInUse.
 func UsedIn(l *Look) Used {
-	u := Used{refs: make(map[string]struct{}, len(l.Images))}
+	u := Used{refs: make(map[string]struct{}, len(l.Images)), unnamed: l.KeepUnnamed}
 	for i := range l.Containers {
 		for _, ref := range l.Containers[i].Images {
 			u.add(ref)
@@ -39,7 +44,7 @@ func (u *Used) add(ref string) {
 // The kubelet compares only the ID, so it misses the use if a runtime reports another reference.
 func (u Used) Image(i *Image) bool {
 	id := normalizeRef(i.ID)
-	if _, ok := u.refs[id]; ok {
+	if _, ok := u.refs[id]; ok || u.unnamed && len(i.Names) == 0 {
 		return true
 	}
 	for _, short := range u.short {
@@ -57,6 +62,42 @@ func (u Used) Image(i *Image) bool {
 		}
 	}
 	return false
+}
+
+// Unidentified returns the indices of the containers that name no listed image by its ID or a digest.
+// A name alone is not enough: the tag of a container's image may have moved to another image, and
+// the runtime may no longer list the digest (cri-o#5479).
+func Unidentified(containers []Container, images []Image) (indices []int) {
+	listed := make(map[string]struct{}, 2*len(images))
+	for i := range images {
+		listed[normalizeRef(images[i].ID)] = struct{}{}
+		for _, name := range images[i].Names {
+			listed[fullName(normalizeRef(name))] = struct{}{}
+		}
+	}
+	is := func(ref string) bool {
+		name := normalizeRef(ref)
+		_, ok := listed[name]
+		_, full := listed[fullName(name)]
+		return ok || full
+	}
+	for i := range containers {
+		refs := containers[i].Images
+		exact := slices.ContainsFunc(refs, Exact)
+		if len(refs) > 0 && !slices.ContainsFunc(refs, func(ref string) bool {
+			return is(ref) && (Exact(ref) || !exact)
+		}) {
+			indices = append(indices, i)
+		}
+	}
+	return indices
+}
+
+// Exact reports whether a reference contains a whole ID or digest, which never moves to another image.
+func Exact(ref string) bool {
+	digest := normalizeRef(ref)
+	return len(digest) >= 64 && isHex(digest) ||
+		strings.HasPrefix(ref, "sha256:") && !strings.Contains(digest, ":")
 }
 
 // minIDDigits is the length from which a reference may be an abbreviated ID. Runtimes accept any

@@ -29,6 +29,7 @@ type Look struct {
 	// IDs or references of images used other than by containers: image volumes, the runtime's sandbox
 	// image
 	ImagesInUse  []string
+	KeepUnnamed  bool                   // a container may run from an image that has no names
 	ImageFs      stats.Opt[ImageFsSize] // absent: unknown, no image is removed for space
 	Postponed    time.Duration          // time for which young sandboxes have postponed image removal
 	AgentStarted time.Time              // zero: unknown, no image is removed by age

@@ -46,7 +46,9 @@ type Runtime struct {
 	Reopens []string
 	// removed objects, in order: "container c", "sandbox s", "image i"
 	Removed []string
-	Config  string // verbose "config" of the runtime's own status
+	// Unlisted are references that the runtime resolves to an image's ID, but does not list.
+	Unlisted map[string]string
+	Config   string // verbose "config" of the runtime's own status
 
 	Fail map[string]error // by the name of the call: answer with this
 	// errors of the status of the sandbox or container with this ID

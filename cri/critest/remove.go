@@ -31,6 +31,9 @@ func (r *Runtime) RemoveContainer(ctx context.Context,
 func (r *Runtime) ImageStatus(ctx context.Context,
 	req *runtimev1.ImageStatusRequest) (*runtimev1.ImageStatusResponse, error) {
 	return unary(ctx, r, "ImageStatus", func() (*runtimev1.ImageStatusResponse, error) {
+		if err := r.FailOn[req.GetImage().GetImage()]; err != nil {
+			return nil, err
+		}
 		return &runtimev1.ImageStatusResponse{Image: proto.CloneOf(r.image(req.GetImage().GetImage()))},
 			nil
 	})
@@ -51,13 +54,16 @@ func (r *Runtime) RemoveImage(ctx context.Context,
 	})
 }
 
-// image finds an image by its ID or one of its names. The caller holds mu.
+// image finds an image by its ID, one of its names, or an unlisted name. The caller holds mu.
 func (r *Runtime) image(ref string) *runtimev1.Image {
 	for _, i := range r.Images {
 		if i.GetId() == ref || slices.Contains(i.GetRepoTags(), ref) ||
 			slices.Contains(i.GetRepoDigests(), ref) {
 			return i
 		}
+	}
+	if id := r.Unlisted[ref]; id != "" {
+		return r.image(id)
 	}
 	return nil
 }

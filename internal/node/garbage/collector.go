@@ -6,6 +6,7 @@
 //	look.go       reads containers, sandboxes and images for reclaim
 //	date.go       creation times, corrected for changes of the wall clock
 //	imagesof.go   images used by sandboxes and image volumes, queried one by one
+//	lookup.go     images that containers run from and the list names otherwise
 //	place.go      reads file systems: logs, links, cgroups, sizes
 //	pass.go       Pass: read, plan, carry out
 //	relief.go     Relieve: the steps that help a disk that is short, fastest first
@@ -144,6 +145,9 @@ type Collector struct {
 	quiet   quiet
 	backoff backoff
 	mounts  map[string][]string // images that containers use as volumes, by container ID
+	// look-ups of images of containers that name no listed image, by reference
+	lookups      map[string]imageLookup
+	listedImages []reclaim.Image // the last list of images
 	// containers that may run and whose volumes are unknown, and sandboxes with unlisted containers,
 	// by ID
 	unanswered   map[string]unanswered
@@ -177,7 +181,8 @@ func New(o Options) (*Collector, error) {
 	}
 	c := &Collector{
 		o: o, now: time.Now, uptime: bootid.Uptime, findKubelet: o.Kubelet,
-		wait: pullWait, slow: slowList, mounts: map[string][]string{}, logs: map[string]string{},
+		wait: pullWait, slow: slowList, mounts: map[string][]string{}, lookups: map[string]imageLookup{},
+		logs:         map[string]string{},
 		unanswered:   map[string]unanswered{},
 		sandboxImage: map[string]string{}, paces: defaultPaces(),
 		postponed: map[Kind]int{}, containers: sightings{}, sandboxes: sightings{},

@@ -76,7 +76,12 @@ func TestWhatChangedSinceThePlanStays(t *testing.T) {
 		}},
 		{"its container could not be removed", "s-a", "sandbox has 1 containers", func(n *node) { n.r.Fail["RemoveContainer"] = errors.New("no") }},
 		{"an image is pinned", "sha256:x", "image is pinned", func(n *node) {
-			n.r.Answer["ImageStatus"] = func(m any) any { m.(*runtimev1.ImageStatusResponse).Image.Pinned = true; return m }
+			n.r.Answer["ImageStatus"] = func(m any) any {
+				if i := m.(*runtimev1.ImageStatusResponse).Image; i != nil {
+					i.Pinned = true
+				}
+				return m
+			}
 		}},
 		{"an image is used", "sha256:x", "image is in use by a container", func(n *node) {
 			first := true

@@ -37,9 +37,10 @@ type volumeQuery struct {
 	blocked    error                 // first reason to remove no image; nil: images may be removed
 }
 
-// inUse sets ImagesInUse: images in use in addition to those that containers run. These are image
-// volumes, images of sandboxes, and the sandbox images of the runtime's configuration. Each
-// container and sandbox is queried once in its life, because the answer does not change.
+// inUse sets ImagesInUse: images in use in addition to those that containers name. These are image
+// volumes, images that containers run and the list no longer names so, images of sandboxes, and the
+// sandbox images of the runtime's configuration. Each container and sandbox is queried once in its
+// life, because the answer does not change.
 //
 // An exited container with a failing status is left out, because its volumes will not be used
 // again. A container that may run and does not answer is an error for maxUnanswered: any image
@@ -49,11 +50,15 @@ func (c *Collector) inUse(ctx context.Context, v *view) error {
 	if err != nil {
 		return fmt.Errorf("find images used as volumes: %w", err)
 	}
+	own, err := c.ownImagesOf(ctx, v)
+	if err != nil {
+		return fmt.Errorf("find images of containers: %w", err)
+	}
 	pauses, err := c.sandboxImagesOf(ctx, v)
 	if err != nil {
 		return err
 	}
-	v.look.ImagesInUse = slices.Concat(volumes, pauses, c.configImages)
+	v.look.ImagesInUse = slices.Concat(volumes, own, pauses, c.configImages)
 	return nil
 }
 

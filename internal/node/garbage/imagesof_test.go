@@ -121,3 +121,107 @@ func TestALookThatEndsEarlyHasAskedForTheNext(t *testing.T) {
 		t.Errorf("%d were asked, want %d", got, dead+1)
 	}
 }
+
+// A tag moved to another image, and the runtime no longer lists the digest of the first: a container still runs from it.
+func TestImageOfAMovedTagIsInUse(t *testing.T) {
+	digest := "shop/app@sha256:" + strings.Repeat("d", 64)
+	for _, answer := range []string{"known", "unknown", "none", "none for an exited one", "none for long"} {
+		n := full(t)
+		state := running
+		if answer == "none for an exited one" {
+			state = exited
+		}
+		n.container("c", "s", uidA, state, time.Hour, "")
+		n.r.Change(func() {
+			c := n.r.Containers[len(n.r.Containers)-1]
+			c.ImageRef, c.Image = digest, &runtimev1.ImageSpec{Image: "sha256:4:1"} // the tag, now of another image
+			n.r.Unlisted = map[string]string{}
+			n.r.Images[2].RepoTags, n.r.Images[2].RepoDigests = nil, nil
+			if answer == "known" {
+				n.r.Unlisted[digest] = "sha256:3"
+			}
+			if strings.HasPrefix(answer, "none") {
+				n.r.FailOn = map[string]error{digest: errLate}
+			}
+		})
+		r := n.pass(Images, reclaim.DiskPressure)
+		if answer == "none for long" {
+			n.sleep(maxUnanswered)
+			r = n.pass(Images, reclaim.DiskPressure)
+		}
+		switch answer {
+		case "known": // in use: 4 by its tag, 3 by the unlisted digest
+			n.want(r, "image sha256:1", "image sha256:2")
+		case "unknown": // 3 has no names: it may be the one
+			n.want(r, "image sha256:1", "image sha256:2")
+		case "none for an exited one", "none for long":
+			n.want(r, "image sha256:1", "image sha256:2", "image sha256:3")
+		case "none":
+			if r.Err == nil || len(n.removed()) > 0 {
+				t.Errorf("a status call fails: error %v, removed %v, want an error and nothing removed", r.Err, n.removed())
+			}
+		}
+	}
+}
+
+// runsUnlisted adds a container that runs from an image under a digest that no image lists.
+func (n *node) runsUnlisted(i int) (digest string) {
+	digest = fmt.Sprintf("shop/app%d@sha256:%064x", i, 5000+i)
+	n.container(fmt.Sprint("c", i), "s", uidA, running, time.Hour, "")
+	n.r.Change(func() {
+		c := n.r.Containers[len(n.r.Containers)-1]
+		c.ImageRef, c.Image = digest, &runtimev1.ImageSpec{Image: "sha256:4:1"}
+	})
+	return digest
+}
+
+// Each reference is looked up once, however many passes and removals follow.
+func TestUnlistedImagesAreLookedUpOnce(t *testing.T) {
+	const many = 30
+	n := full(t)
+	n.r.Unlisted = map[string]string{}
+	for i := range many {
+		n.r.Unlisted[n.runsUnlisted(i)] = "sha256:3"
+	}
+	for range 4 {
+		n.pass(Images, reclaim.DiskPressure)
+	}
+	if got, removed := n.r.Calls("ImageStatus"), len(n.removed()); removed != 2 || got > many+removed {
+		t.Errorf("ImageStatus was called %d times for %d references and %d removals", got, many, removed)
+	}
+}
+
+// References that hang are looked up last, and at most three of them in a round: one that answers keeps
+// its image.
+func TestLookUpsThatHangStarveNoOther(t *testing.T) {
+	n := full(t)
+	n.r.Unlisted, n.r.FailOn = map[string]string{}, map[string]error{}
+	for i := range maxTimeouts {
+		n.r.FailOn[n.runsUnlisted(i)] = errLate
+	}
+	n.r.Unlisted[n.runsUnlisted(maxTimeouts)] = "sha256:3"
+	for range 4 {
+		before := n.r.Calls("ImageStatus")
+		if r := n.pass(Images, reclaim.DiskPressure); r.Err != nil && !strings.Contains(r.Err.Error(), "no answer") {
+			t.Errorf("error %v, want the cause", r.Err)
+		}
+		if got := n.r.Calls("ImageStatus") - before - len(n.removed()); got > maxTimeouts+1 {
+			t.Errorf("%d look-ups in a pass", got)
+		}
+		n.sleep(maxUnanswered / 2)
+	}
+	n.want(n.pass(Images, reclaim.DiskPressure), "image sha256:1", "image sha256:2")
+}
+
+// Containers whose images are listed cost no call, neither in a look nor before a removal.
+func TestListedImagesAreNotLookedUp(t *testing.T) {
+	n := full(t)
+	for i := range 200 {
+		n.container(fmt.Sprint("c", i), "s", uidA, exited, time.Hour, "sha256:1")
+	}
+	r := n.pass(Images, reclaim.DiskPressure)
+	n.want(r, "image sha256:2", "image sha256:3", "image sha256:4")
+	if got := n.r.Calls("ImageStatus"); got > 3 {
+		t.Errorf("ImageStatus was called %d times, want 3, once before each removal", got)
+	}
+}

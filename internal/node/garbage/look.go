@@ -306,6 +306,7 @@ func (c *Collector) readImages(ctx context.Context, v *view) error {
 	for i := range images {
 		v.look.Images = append(v.look.Images, imageOf(&images[i]))
 	}
+	c.listedImages = v.look.Images
 	if c.configImages, err = c.o.Runtime.SandboxImages(ctx); err != nil {
 		return err
 	}

@@ -102,7 +102,11 @@ func (b *builder) startLimits(l *loop) {
 		FS: fs, CgroupRoot: c.CgroupRoot, Allocatable: c.WriteAllocatable, MemoryQoS: c.MemoryQoS,
 		Factor: c.MemoryThrottlingFactor,
 		Left:   b.before.left, Node: l.nodeShares,
-		Self: strings.Trim(l.looks.Reader().Self(), "/"), Kubelet: b.kubeletNow, Objects: b.objects.All,
+		Self: strings.Trim(l.looks.Reader().Self(), "/"), Kubelet: b.kubeletNow,
+		Objects: func() ([]*v1.Pod, map[string]bool) {
+			s := b.objects.Store().Snapshot()
+			return s.Objects, s.Members
+		},
 		Tell: b.systemdTeller(), Log: b.log,
 	})
 	b.onCloseErr(l.upkeep.limits.Close)

@@ -2,13 +2,11 @@ package limits
 
 import (
 	"math"
-	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"jettison/admit"
 	"jettison/cgroup"
 	"jettison/stats"
 	"jettison/stats/read"
@@ -23,7 +21,9 @@ const (
 
 // Known is the data about pods.
 type Known struct {
-	Objects  []*v1.Pod // of clients and manifests
+	Objects []*v1.Pod // of clients and manifests
+	// UIDs of the objects that only members of the socket's group provided
+	Members  map[string]bool
 	Runtime  read.Index
 	Capacity stats.Opt[uint64] // memory of the node, in bytes
 	// cgroup of this process, handled by package selfprotect; empty: in no pod
@@ -39,6 +39,7 @@ func gather(fs *cgroup.FS, cgroupRoot string, k Known) (pods []Pod, paths []stri
 		objects[string(o.UID)] = o
 	}
 	seen, buf := map[string]bool{}, make([]byte, 16<<10)
+	maxOf := func(path string) stats.Opt[cgroup.Limit] { return memoryMax(fs, path) }
 	for _, root := range podindex.PodRoots(cgroupRoot) {
 		for _, path := range append(above(root), root) {
 			if !seen[path] {
@@ -63,7 +64,7 @@ func gather(fs *cgroup.FS, cgroupRoot string, k Known) (pods []Pod, paths []stri
 				err = listErr
 			}
 			paths = append(append(paths, p.Path), below...)
-			pods = append(pods, k.pod(p, objects[p.UID], below))
+			pods = append(pods, k.pod(p, objects[p.UID], below, maxOf))
 		}
 	}
 	return pods, paths, err
@@ -76,43 +77,6 @@ func children(fs *cgroup.FS, path string, buf []byte) (out []string, err error) 
 		return len(out) < maxContainers
 	})
 	return out, err
-}
-
-// pod merges the data about a pod. A pod object is exact. Without one, the runtime provides a
-// range: its minimum is protected, and no container is throttled.
-func (k *Known) pod(p stats.PodCgroup, object *v1.Pod, below []string) Pod {
-	out := Pod{Cgroup: p.Path, QOSClass: p.QOSClass}
-	fromRuntime := k.Runtime[p.UID]
-	if object != nil {
-		var requests admit.Amounts
-		object, requests = admit.Requested(object)
-		out.Request = stats.Some(uint64(requests[v1.ResourceMemory]))
-	} else if fromRuntime != nil {
-		out.Request = minimum(fromRuntime.MemoryRequest(p.QOSClass, k.Capacity))
-	}
-	if fromRuntime == nil {
-		return out
-	}
-	for i := range fromRuntime.Containers {
-		c := &fromRuntime.Containers[i]
-		at := slices.IndexFunc(below, func(path string) bool { return isOf(path, c.ID) })
-		if at < 0 {
-			continue
-		}
-		container := Container{Cgroup: below[at]}
-		if object == nil {
-			container.Request = minimum(podindex.ContainerMemoryRequest(p.QOSClass, c, k.Capacity))
-		} else if r := resourcesOf(object, c.Name); r != nil {
-			container.Request, container.Limit = stats.Some(memory(r.Requests)), stats.Some(memory(r.Limits))
-		}
-		out.Containers = append(out.Containers, container)
-	}
-	return out
-}
-
-// minimum returns the minimum of a request. It is absent if it is 0, because then nothing is known.
-func minimum(r stats.Opt[stats.Range]) stats.Opt[uint64] {
-	return stats.Opt[uint64]{V: r.V.Min, OK: r.OK && r.V.Min > 0}
 }
 
 // memory returns the memory of a list, in bytes, between 0 and the maximum int64.

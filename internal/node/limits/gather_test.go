@@ -24,8 +24,9 @@ import (
 // node is a hierarchy of files with working notes.
 type node struct {
 	testing.TB
-	dir string
-	fs  *cgroup.FS
+	dir     string
+	fs      *cgroup.FS
+	initial map[string]string // initial values that are no defaults, by path
 }
 
 // files are those of a cgroup with default values.
@@ -36,7 +37,7 @@ var files = map[string]string{
 
 func newNode(t testing.TB, groups ...string) *node {
 	t.Helper()
-	n := &node{TB: t, dir: t.TempDir()}
+	n := &node{TB: t, dir: t.TempDir(), initial: map[string]string{}}
 	n.write("cgroup.procs", "")
 	n.add(groups...)
 	var err error
@@ -69,6 +70,13 @@ func (n *node) add(groups ...string) {
 	}
 }
 
+// start sets the initial value of a file.
+func (n *node) start(name, text string) {
+	n.Helper()
+	n.write(name, text+"\n")
+	n.initial[name] = text
+}
+
 func (n *node) write(name, text string) {
 	n.Helper()
 	filetest.Write(n, filepath.Join(n.dir, name), text)
@@ -85,7 +93,8 @@ func (n *node) differs() map[string]string {
 		}
 		text, err := os.ReadFile(path)
 		name := strings.TrimPrefix(path, n.dir+"/")
-		if got := strings.TrimSpace(string(text)); got != files[d.Name()] {
+		initial, own := n.initial[name]
+		if got := strings.TrimSpace(string(text)); own && got != initial || !own && got != files[d.Name()] {
 			out[filepath.Dir(name)+" "+d.Name()] = got
 		}
 		return err
@@ -153,6 +162,8 @@ func TestGather(t *testing.T) {
 	n := newNode(t,
 		"kubepods/poda/a-c", "kubepods/poda/a-side", "kubepods/poda/s-a", "kubepods/burstable/podb/crio-b-c.scope", "kubepods/burstable/podb/crio-conmon-b-c.scope",
 		"kubepods/besteffort/podd/d-c", "kubepods/burstable/podnone", "kubepods/burstable/podself/own", "kubepods/other")
+	n.start("kubepods/poda/a-c/memory.max", fmt.Sprint(100*mib))
+	n.start("kubepods/poda/a-side/memory.max", fmt.Sprint(50*mib))
 	objects := []*v1.Pod{object("a", "c 100Mi 100Mi", "side  50Mi"), object("b", "c 10Mi "), object("gone", "c 1Gi 1Gi"), object("self", "c 1Gi 1Gi")}
 	before := objects[0].DeepCopy()
 	pods, paths, err := gather(n.fs, "", Known{

@@ -7,14 +7,15 @@
 //	capacity.go   the node's capacity
 //	memoryqos.go  Plan: the protected memory of pods, and where containers are throttled
 //	gather.go     the inputs of a Plan: pod cgroups with data of objects and the runtime
+//	confirm.go    what runtime and kernel confirm of pod objects; counts of skipped values
 //	writer.go     Writer: reads, decides and writes in one pass; restores previous values
 //	slices.go     slices with values that systemd does not know yet, noted on them
 //	systemd.go    sets the properties of systemd's slices
 //	part.go       Part: background passes
 //
 // A write to memory.max or memory.high may reclaim before it returns, and a write to memory.max may
-// kill (cgroup.SetLimit). So passes run in the background, one at a time, and memory.max is never
-// set below usage.
+// kill (cgroup.SetLimit). So passes run in the background, one at a time, and neither memory.max nor
+// memory.high is lowered below usage.
 //
 // Why no library sets the limits: github.com/containerd/cgroups/v3/cgroup2 (v3.1.3) adds 24
 // packages and 1.07 MB to the binary (an eBPF loader), opens files by path and creates missing

@@ -112,6 +112,10 @@ func TestLiveLimits(t *testing.T) {
 	if r := w.Limit(t.Context(), Targets{MemoryMax: some(held*2 + 5)}); r.Err != nil || n.says("kubepods/memory.max") != strconv.Itoa(held*2) {
 		t.Errorf("memory.max after the second pass = %s, error %v", n.says("kubepods/memory.max"), r.Err)
 	}
+	max := filepath.Join(n.dir, liveRoot, "kubepods/burstable/podb/b-c/memory.max")
+	if err := os.WriteFile(max, []byte("157286400"), 0); err != nil { // the limit of its object
+		t.Fatal(err)
+	}
 	known := Known{Objects: []*v1.Pod{object("a", "c 100M 100M"), object("b", "c 50Mi 150Mi")}, Runtime: runs(map[string][]string{"a": {"c"}, "b": {"c"}})}
 	budget := Budget{Allocatable: 1000 * mib, Factor: 0.9, Page: uint64(os.Getpagesize())}
 	for range 2 {
@@ -126,6 +130,9 @@ func TestLiveLimits(t *testing.T) {
 		if got := n.says(file); got != want {
 			t.Errorf("value of %s = %s, want %s", file, got, want)
 		}
+	}
+	if err := os.WriteFile(max, []byte("max"), 0); err != nil {
+		t.Fatal(err)
 	}
 	if r := Restore(t.Context(), n.fs, liveRoot, false, never, nil); r.Err != nil {
 		t.Error(r.Err)

@@ -2,6 +2,7 @@ package limits
 
 import (
 	"math"
+	"slices"
 	"strings"
 
 	"jettison/cgroup"
@@ -15,14 +16,16 @@ type Pod struct {
 	// memory in bytes, with overhead; absent: unknown, so the pod is not protected
 	Request    stats.Opt[uint64]
 	Containers []Container
+	// requests and limits of the pod's object that the runtime or the kernel contradicts
+	Unconfirmed int
 }
 
 // Container is the input of a Plan about a container.
 type Container struct {
 	Cgroup  string
 	Request stats.Opt[uint64] // memory in bytes; 0: no request
-	// Limit of memory in bytes; 0: no limit. Absent: request and limit are not both known exactly,
-	// so the container is not throttled.
+	// Limit of memory in bytes; 0: no limit. Absent: request and limit are not both known exactly and
+	// confirmed, so the container is not throttled.
 	Limit stats.Opt[uint64]
 }
 
@@ -72,9 +75,9 @@ func (s Settings) set(path string, file cgroup.LimitFile, to Setting) {
 
 // Budget has the limits of a Plan.
 type Budget struct {
-	// Allocatable is the memory left for pods in bytes, enforced or not. No cgroup above pods
-	// protects more in total, and a container without a limit is throttled as if this were its
-	// limit. 0: unknown; then nothing is protected.
+	// Allocatable is the memory left for pods in bytes, enforced or not. memory.min and memory.low
+	// of all pods together are at most this, and a container without a limit is throttled as if this
+	// were its limit. 0: unknown; then nothing is protected.
 	Allocatable uint64
 	Factor      float64 // memoryThrottlingFactor
 	Page        uint64  // bytes
@@ -86,9 +89,10 @@ type Budget struct {
 // mm/page_counter.c effective_protection), so those get the sum of each. The kubelet differs: it
 // gives the cgroup of all pods the sum of both as memory.min, and no memory.low, so that any
 // memory.low below has no effect (pkg/kubelet/cm/qos_container_manager_linux.go setMemoryQoS,
-// v1.36.3). A sum is limited to node allocatable: if more than the node's memory is protected, the
-// kernel can only kill. Page cache below memory.min is not reclaimed either, but memory.available
-// counts it as available, as in a kubelet, so no threshold detects this.
+// v1.36.3). All pods together get at most node allocatable, Guaranteed ones first: if more than the
+// node's memory is protected, the kernel can only kill. Page cache below memory.min is not reclaimed
+// either, but memory.available counts it as available, as in a kubelet, so no threshold detects
+// this.
 //
 // Containers that may use more than their request are throttled before their limit, with
 // memory.high.
@@ -97,26 +101,24 @@ func Plan(pods []Pod, b Budget) Settings {
 	if b.Allocatable == 0 {
 		return out
 	}
-	sums := map[string]map[cgroup.LimitFile]uint64{}
-	for i := range pods {
-		p := &pods[i]
-		file, protected := protectionOf(p.QOSClass)
-		if !protected {
-			continue
-		}
+	sums, left := map[string]map[cgroup.LimitFile]uint64{}, b.Allocatable
+	for _, p := range protectable(pods) {
+		file, _ := protectionOf(p.QOSClass)
+		own := uint64(0)
 		if p.Request.OK {
-			own := min(p.Request.V, b.Allocatable)
-			out.set(p.Cgroup, file, Setting{own, AtLeast})
-			for _, above := range above(p.Cgroup) {
-				if sums[above] == nil {
-					sums[above] = map[cgroup.LimitFile]uint64{}
-				}
-				sums[above][file] = min(stats.SaturatingAdd(sums[above][file], own), b.Allocatable)
+			own = min(p.Request.V, left)
+		}
+		left -= own
+		out.set(p.Cgroup, file, Setting{own, AtLeast})
+		for _, above := range above(p.Cgroup) {
+			if sums[above] == nil {
+				sums[above] = map[cgroup.LimitFile]uint64{}
 			}
+			sums[above][file] += own
 		}
 		for _, c := range p.Containers {
-			if c.Request.OK && p.Request.OK {
-				out.set(c.Cgroup, file, Setting{min(c.Request.V, b.Allocatable), AtLeast})
+			if c.Request.OK {
+				out.set(c.Cgroup, file, Setting{min(c.Request.V, own), AtLeast})
 			}
 			if high, ok := throttledAt(c, b); ok {
 				out.set(c.Cgroup, cgroup.FileMemoryHigh, Setting{high, AtMost})
@@ -128,6 +130,26 @@ func Plan(pods []Pod, b Budget) Settings {
 			out.set(path, file, Setting{sum, More})
 		}
 	}
+	return out
+}
+
+// protectable returns the pods of the protected classes: Guaranteed ones first, each class by
+// cgroup, so that all passes protect the same pods.
+func protectable(pods []Pod) (out []*Pod) {
+	for i := range pods {
+		if _, ok := protectionOf(pods[i].QOSClass); ok {
+			out = append(out, &pods[i])
+		}
+	}
+	slices.SortFunc(out, func(a, b *Pod) int {
+		if a.QOSClass != b.QOSClass && a.QOSClass == stats.Guaranteed {
+			return -1
+		}
+		if a.QOSClass != b.QOSClass {
+			return 1
+		}
+		return strings.Compare(a.Cgroup, b.Cgroup)
+	})
 	return out
 }
 

@@ -92,7 +92,8 @@ func TestPlan(t *testing.T) {
 	}
 	b.Allocatable = 250 * mib // the requests exceed node allocatable
 	cut := written(Plan(pods, b))
-	for at, want := range map[string]string{"kubepods min": "+ 250", "kubepods low": "+ 50", "kubepods/poda min": ">= 250", "kubepods/poda/2 min": ">= 200"} {
+	for at, want := range map[string]string{"kubepods min": "+ 250", "kubepods low": "", "kubepods/poda min": ">= 250", "kubepods/poda/2 min": ">= 200", "kubepods/burstable/podb low": "",
+		"kubepods/burstable/podb/1 low": "", "kubepods/burstable/podb/1 high": "<= 140", "k.slice low": ""} {
 		if cut[at] != want {
 			t.Errorf("plan with little allocatable: %s = %s, want %s", at, cut[at], want)
 		}
@@ -120,9 +121,10 @@ func TestSettingWith(t *testing.T) {
 	}
 }
 
-// For any pods: each cgroup above pods has the sum of those below it, up to node allocatable. No
-// cgroup has more than its request or the node. No BestEffort pod is protected. No container is
-// throttled within its request.
+// For any pods: each cgroup above pods has the sum of those below it, and all pods together get at
+// most node allocatable. A pod gets less than its request only if that is used up, by Guaranteed
+// pods first. No cgroup has more than its request or the pod. No BestEffort pod is protected. No
+// container is throttled within its request.
 func TestPlanIsWholeUpwards(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := Budget{Allocatable: rapid.Uint64Range(1, 1<<40).Draw(t, "allocatable"), Factor: 0.9, Page: 4096}
@@ -147,29 +149,39 @@ func TestPlanIsWholeUpwards(t *testing.T) {
 }
 
 func checkPlan(t *rapid.T, s Settings, pods []Pod, b Budget) {
-	sums := map[string]uint64{}
+	sums, total := map[string]uint64{}, uint64(0)
+	cut := map[stats.QOSClass]bool{}
 	for _, p := range pods {
 		for _, file := range protections {
 			own := s[p.Cgroup][file].Bytes
-			if own > b.Allocatable || own > p.Request.V {
-				t.Fatalf("request protected in %s %s = %d, want at most the request", p.Cgroup, file, own)
+			if total += own; own > p.Request.V || total > b.Allocatable {
+				t.Fatalf("%s %s = %d, all pods %d, want at most the request %d and allocatable %d", p.Cgroup, file, own, total, p.Request.V, b.Allocatable)
 			}
 			if own > 0 && (p.QOSClass == stats.BestEffort || (file == cgroup.FileMemoryMin) != (p.QOSClass == stats.Guaranteed)) {
-				t.Fatalf("value of %s %s = %d above allocatable", p.Cgroup, file, own)
+				t.Fatalf("%s pod has %s %s = %d, want the file of its class", p.QOSClass, p.Cgroup, file, own)
 			}
 			for _, path := range above(p.Cgroup) {
-				sums[path+string(file)] = stats.SaturatingAdd(sums[path+string(file)], own)
+				sums[path+string(file)] += own
 			}
 		}
+		file, may := protectionOf(p.QOSClass)
+		own := s[p.Cgroup][file].Bytes
+		cut[p.QOSClass] = cut[p.QOSClass] || may && own < p.Request.V
 		for _, c := range p.Containers {
+			if got := s[c.Cgroup][file].Bytes; got > own {
+				t.Fatalf("container %s has %s = %d, want at most the pod's %d", c.Cgroup, file, got, own)
+			}
 			if high, ok := s[c.Cgroup][cgroup.FileMemoryHigh]; ok && (high.Bytes <= c.Request.V || high.Bytes%b.Page != 0 || p.QOSClass == stats.BestEffort) {
 				t.Fatalf("container %s throttled at %d, want above its request", c.Cgroup, high.Bytes)
 			}
 		}
 	}
+	if low := sums["a"+string(cgroup.FileMemoryLow)]; cut[stats.Guaranteed] && low > 0 || (cut[stats.Guaranteed] || cut[stats.Burstable]) && total < b.Allocatable {
+		t.Fatalf("pods cut: %v, although all pods have %d of %d, Burstable ones %d", cut, total, b.Allocatable, low)
+	}
 	for _, path := range []string{"a", "a/kubepods", "a/kubepods/burstable", "a/kubepods/besteffort"} {
 		for _, file := range protections {
-			if got, want := s[path][file].Bytes, min(sums[path+string(file)], b.Allocatable); got != want {
+			if got, want := s[path][file].Bytes, sums[path+string(file)]; got != want {
 				t.Fatalf("sum in %s %s = %d, want %d", path, file, got, want)
 			}
 		}

@@ -34,7 +34,7 @@ func TestPassKeepsObjects(t *testing.T) {
 	var both sync.WaitGroup
 	both.Go(func() {
 		for range 100 {
-			p := (&Known{}).pod(stats.PodCgroup{Path: "kubepods/burstable/podu", UID: "u", QOSClass: stats.Burstable}, object, nil)
+			p := (&Known{}).pod(stats.PodCgroup{Path: "kubepods/burstable/podu", UID: "u", QOSClass: stats.Burstable}, object, nil, nil)
 			if p.Request != some(1696*mib) {
 				t.Errorf("request in the plan = %+v, want the pod's", p.Request)
 				return
@@ -64,7 +64,7 @@ func TestProtectedRequestMatchesAdmission(t *testing.T) {
 		`{"containers":[{"name":"c","resources":{"requests":{"memory":"1Ti"}}}]},"status":{"containerStatuses":[{"name":"c","allocatedResources":{"memory":"100Mi"}}]}`: 100 * mib,
 	} {
 		object := decoded(t, spec)
-		p := (&Known{}).pod(stats.PodCgroup{Path: "kubepods/podu", UID: "u", QOSClass: stats.Guaranteed}, object, nil)
+		p := (&Known{}).pod(stats.PodCgroup{Path: "kubepods/podu", UID: "u", QOSClass: stats.Guaranteed}, object, nil, nil)
 		held := admit.HeldBy(admit.PodAttributes{Pod: object})
 		if p.Request != some(want) || held.Requests["memory"] != int64(want) {
 			t.Errorf("pod %s: protected %+v, admission counts %d, want %d", spec, p.Request, held.Requests["memory"], want)

@@ -1,6 +1,7 @@
 package limits
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,13 +42,15 @@ type Options struct {
 	CgroupRoot string
 	Allocatable,
 	MemoryQoS bool // the features to write
-	Left    Remaining        // settings of an earlier agent, returned by Restore
-	Factor  float64          // memoryThrottlingFactor
-	Node    func() Node      // called in the loop's goroutine
-	Self    string           // cgroup of this process; empty: in no pod
-	Kubelet func() bool      // searches for a kubelet; for any goroutine
-	Objects func() []*v1.Pod // known pod objects; for any goroutine
-	Tell    Updater          // nil: systemd is not updated
+	Left    Remaining   // settings of an earlier agent, returned by Restore
+	Factor  float64     // memoryThrottlingFactor
+	Node    func() Node // called in the loop's goroutine
+	Self    string      // cgroup of this process; empty: in no pod
+	Kubelet func() bool // searches for a kubelet; for any goroutine
+	// Objects returns the known pod objects, and the UIDs of those that only members of the socket's
+	// group provided; for any goroutine
+	Objects func() (all []*v1.Pod, members map[string]bool)
+	Tell    Updater // nil: systemd is not updated
 	Log     *logthrottle.Logger
 }
 
@@ -64,8 +67,8 @@ type Part struct {
 	left         Remaining     // settings that may have to be restored
 	// settings of an earlier agent must be restored before the first protection
 	restoreFirst  bool
-	kubeletLogged bool // the detected kubelet was logged
-	unknown       int  // pods with unknown requests, as last logged
+	kubeletLogged bool    // the detected kubelet was logged
+	skipped       Skipped // as last logged
 	results       chan Result
 
 	passing sync.WaitGroup
@@ -113,7 +116,7 @@ func (r Result) merge(o Result) Result {
 	return Result{
 		Limited: append(r.Limited, o.Limited...), Written: r.Written + o.Written, Restored: r.Restored +
 			o.Restored, Pods: r.Pods + o.Pods,
-		Unknown: r.Unknown + o.Unknown, KubeletFound: r.KubeletFound || o.KubeletFound, Err: errors.Join(r.Err, o.Err),
+		Skipped: cmp.Or(r.Skipped, o.Skipped), KubeletFound: r.KubeletFound || o.KubeletFound, Err: errors.Join(r.Err, o.Err),
 		Left: o.Left,
 	}
 }
@@ -158,8 +161,9 @@ func (p *Part) Tick(ctx context.Context, now time.Time, kubelet bool, pods read.
 			r = w.Limit(ctx, TargetsOf(node.Enforced))
 		}
 		if d.protect && !r.KubeletFound {
-			known := Known{Objects: o.Objects(), Runtime: pods, Capacity: amount(node.Capacity),
-				Self: o.Self}
+			objects, members := o.Objects()
+			known := Known{Objects: objects, Members: members, Runtime: pods,
+				Capacity: amount(node.Capacity), Self: o.Self}
 			r = r.merge(w.Protect(ctx, known, Budget{Allocatable: amount(node.Left).V, Factor: o.Factor,
 				Page: uint64(os.Getpagesize())}))
 		}
@@ -219,14 +223,16 @@ func (p *Part) OnResult(r Result) {
 			//log: The agent restored the previous values of cgroup files that it, or an earlier agent, wrote.
 			p.o.Log.Info("restored pod cgroup settings", api.EventMemory.Attr(), "restored", r.Restored)
 		}
-	case r.Written > 0 || r.Restored > 0 || r.Unknown != p.unknown && p.pass.protect:
-		p.unknown = r.Unknown
+	case r.Written > 0 || r.Restored > 0 || r.Skipped != p.skipped && p.pass.protect:
+		p.skipped = r.Skipped
 		//log: The agent updated the protection of requested memory (memoryQoS). written and restored count
-		//  files; unknown counts pods that are not protected because their request is unknown.
+		//  files; the keys unknown, unconfirmed, overAllocatable and inUse count what the pass skipped.
 		//do: If unknown stays above 0, provide pod objects (staticPodPath, a socket client or
-		//  jettison-bridge).
+		//  jettison-bridge). If unconfirmed does, compare the objects with the containers.
 		p.o.Log.Info("memory protection updated", api.EventMemory.Attr(), "pods", r.Pods, "unknown",
-			r.Unknown, "written", r.Written, "restored", r.Restored)
+			r.Skipped.Unknown, "unconfirmed", r.Skipped.Unconfirmed, "overAllocatable",
+			r.Skipped.OverAllocatable, "inUse", r.Skipped.InUse, "written", r.Written, "restored",
+			r.Restored)
 	}
 	if r.KubeletFound && !p.kubeletLogged {
 		//log: A kubelet runs now. The agent stops writing pod cgroups and restores the protection of

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 func partOf(n *node, known Known, change func(*Options)) (*Part, *bytes.Buffer) {
 	var text bytes.Buffer
 	o := Options{
-		FS: n.fs, Allocatable: true, MemoryQoS: true, Factor: 0.9, Kubelet: never, Objects: func() []*v1.Pod { return known.Objects },
+		FS: n.fs, Allocatable: true, MemoryQoS: true, Factor: 0.9, Kubelet: never, Objects: func() ([]*v1.Pod, map[string]bool) { return known.Objects, known.Members },
 		Node: func() Node {
 			left := list("memory", "7Gi", "cpu", "3800m")
 			return Node{Capacity: list("memory", "8Gi", "cpu", "4"), Enforced: left, Left: left}
@@ -57,7 +57,7 @@ func TestPart(t *testing.T) {
 		t.Errorf("files that differ after a pass = %v", got)
 	}
 	for _, want := range []string{
-		`msg="node allocatable written" cgroup=kubepods file=memory.max from=max to=7516192768`, `msg="memory protection updated" eventKind=memory pods=4 unknown=1 written=8 restored=0`,
+		`msg="node allocatable written" cgroup=kubepods file=memory.max from=max to=7516192768`, `msg="memory protection updated" eventKind=memory pods=4 unknown=1 unconfirmed=0 overAllocatable=0 inUse=0 written=8 restored=0`,
 	} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("log of a pass lacks %s:\n%s", want, text)
@@ -108,7 +108,7 @@ func TestPartWithKubelet(t *testing.T) {
 	kubelet.Store(true) // the loop does not know that yet
 	pass(false, true)
 	n.expect("nothing has to be written, and nobody looks", whole)
-	p.o.Objects = func() []*v1.Pod { return []*v1.Pod{object("a", "c 10Mi 10Mi")} }
+	p.o.Objects = func() ([]*v1.Pod, map[string]bool) { return []*v1.Pod{object("a", "c 10Mi 10Mi")}, nil }
 	pass(false, true)
 	n.expect("it is seen right before something is written", limits)
 	if !strings.Contains(text.String(), "kubelet detected, restoring") {
@@ -247,6 +247,7 @@ func TestPartOfOneKind(t *testing.T) {
 // without a limit.
 func TestThrottlingWithoutEnforcedLimit(t *testing.T) {
 	n, known, _ := protected(t)
+	n.start("kubepods/burstable/podb/b-c/memory.max", "max")
 	known.Objects = []*v1.Pod{object("b", "c 1Gi ")}
 	p, _ := partOf(n, known, func(o *Options) {
 		o.Node = func() Node { return Node{list("memory", "16Gi"), list("memory", "16Gi"), list("memory", "12Gi")} }

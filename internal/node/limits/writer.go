@@ -44,7 +44,7 @@ type Result struct {
 	Written      int       // files that protect memory or throttle containers
 	Restored     int       // files with their previous value again
 	Pods         int       // pods that were found
-	Unknown      int       // of these, pods that are not BestEffort and have an unknown request
+	Skipped      Skipped   // values of these pods that were not written, or not in full
 	KubeletFound bool      // a kubelet was found, and the pass wrote nothing after that
 	Left         Remaining // settings that could not be restored
 	Err          error
@@ -190,12 +190,9 @@ func (w *Writer) Protect(ctx context.Context, k Known, b Budget) Result {
 	pods, paths, err := gather(p.FS, p.CgroupRoot, k)
 	p.failed(err)
 	p.r.Pods = len(pods)
-	for i := range pods {
-		if _, may := protectionOf(pods[i].QOSClass); may && !pods[i].Request.OK {
-			p.r.Unknown++
-		}
-	}
-	p.settle(paths, Plan(pods, b))
+	plan := Plan(pods, b)
+	p.r.Skipped = skipped(pods, plan)
+	p.settle(paths, plan)
 	return p.end()
 }
 
@@ -300,8 +297,16 @@ func (p *pass) set(g *cgroup.Group, path string, file cgroup.LimitFile, s Settin
 		p.restore(g, path, file)
 		return nil
 	}
-	if c.Now == cgroupundo.Cut(file, value) || !p.allowed() {
+	value = cgroupundo.Cut(file, value)
+	if c.Now == value {
 		return nil
+	}
+	if ok, err := p.hasRoom(g, &c, value); err != nil || !ok || !p.allowed() {
+		return err
+	}
+	// again, because the search for a kubelet takes long
+	if ok, err := p.hasRoom(g, &c, value); err != nil || !ok {
+		return err
 	}
 	if err := p.noteSlice(g, path); err != nil {
 		return err
@@ -312,4 +317,19 @@ func (p *pass) set(g *cgroup.Group, path string, file cgroup.LimitFile, s Settin
 		p.r.Written++
 	}
 	return err
+}
+
+// hasRoom reports whether a value may be written to a file. A memory.high is not lowered to less
+// than an eighth above the memory that the cgroup uses, because the kernel would reclaim and throttle
+// immediately. The next pass tries again. A memory.high may always be raised.
+func (p *pass) hasRoom(g *cgroup.Group, c *cgroupundo.Control, value cgroup.Limit) (bool, error) {
+	if c.File != cgroup.FileMemoryHigh || !c.Now.Unlimited && value.Bytes >= c.Now.Bytes {
+		return true, nil
+	}
+	current, err := g.MemoryCurrent(p.buf[:])
+	if err != nil || value.Bytes >= stats.SaturatingAdd(current, current/8) {
+		return err == nil, err
+	}
+	p.r.Skipped.InUse++
+	return false, nil
 }

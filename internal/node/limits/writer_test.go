@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -217,6 +218,8 @@ func TestSystemdSlices(t *testing.T) {
 // protected returns a node with a pod of each class.
 func protected(t testing.TB) (*node, Known, Budget) {
 	n := newNode(t, "kubepods/poda/a-c", "kubepods/burstable/podb/b-c", "kubepods/burstable/podb/s-b", "kubepods/besteffort/podd/d-c", "kubepods/burstable/pode/e-c")
+	n.start("kubepods/poda/a-c/memory.max", "104857600")
+	n.start("kubepods/burstable/podb/b-c/memory.max", "157286400")
 	return n, Known{
 		Objects: []*v1.Pod{object("a", "c 100Mi 100Mi"), object("b", "c 50Mi 150Mi"), object("d", "c  ")},
 		Runtime: runs(map[string][]string{"a": {"c"}, "b": {"c"}, "d": {"c"}, "e": {"c"}}),
@@ -228,7 +231,7 @@ func protected(t testing.TB) (*node, Known, Budget) {
 func TestProtect(t *testing.T) {
 	n, known, budget := protected(t)
 	r := n.writer(never).Protect(t.Context(), known, budget)
-	if r.Err != nil || r.Pods != 4 || r.Unknown != 1 || r.Written != 8 {
+	if r.Err != nil || r.Pods != 4 || r.Skipped.Unknown != 1 || r.Written != 8 {
 		t.Errorf("result of the first protection = %+v", r)
 	}
 	const mi50, mi100 = "52428800", "104857600"
@@ -250,12 +253,56 @@ func TestProtect(t *testing.T) {
 	delete(whole, "kubepods/poda/a-c memory.min")
 	n.expect("the Guaranteed pod is gone", whole)
 	known.Objects, known.Runtime = nil, nil
-	if r := n.writer(never).Protect(t.Context(), known, budget); r.Restored != 5 || r.Unknown != 2 || r.Err != nil {
+	if r := n.writer(never).Protect(t.Context(), known, budget); r.Restored != 5 || r.Skipped.Unknown != 2 || r.Err != nil {
 		t.Errorf("protection without objects: result %+v", r)
 	}
 	n.expect("nobody tells of pods", map[string]string{})
 	if left := n.notes(); len(left) > 0 {
 		t.Errorf("notes after the restore = %v, want none", left)
+	}
+}
+
+// An object of a member of the socket's group sets nothing that runtime and kernel do not confirm.
+func TestMemberClaimsMoreThanRuntimeConfirms(t *testing.T) {
+	n := newNode(t, "kubepods/podv/v-c", "kubepods/burstable/podw/w-c")
+	n.start("kubepods/podv/v-c/memory.current", fmt.Sprint(4<<30))
+	n.start("kubepods/burstable/podw/w-c/memory.current", fmt.Sprint(4<<30))
+	known := Known{
+		Objects: []*v1.Pod{object("v", "c 1Mi 2Mi", "ghost 7Gi "), object("w", "c 1Mi 2Mi", "ghost 7Gi ")},
+		Members: map[string]bool{"v": true, "w": true},
+		Runtime: runs(map[string][]string{"v": {"c"}, "w": {"c"}}), Capacity: some(8 << 30),
+	}
+	r := n.writer(never).Protect(t.Context(), known, Budget{Allocatable: 7 << 30, Factor: 0.9, Page: 4096})
+	if r.Err != nil || r.Written > 0 {
+		t.Errorf("protection by a member's objects = %+v, want no write", r)
+	}
+	n.expect("files after the objects of a member", map[string]string{})
+}
+
+// No memory.high is written below the memory that the container uses, and none that is computed
+// from a limit that the container does not have, for any object.
+func TestThrottlingNeedsLimitAndRoom(t *testing.T) {
+	const high = "kubepods/burstable/podb/b-c memory.high"
+	for name, c := range map[string]struct {
+		max     string // memory.max of the container
+		current int
+		want    string
+	}{
+		"little used":           {"157286400", 100 * mib, "146800640"},
+		"an eighth below":       {"157286400", 120 * mib, "146800640"},
+		"usage near":            {"157286400", 130 * mib, ""},
+		"usage above":           {"157286400", 149 * mib, ""},
+		"no limit":              {"max", 10 * mib, ""},
+		"another limit":         {"4294967296", 10 * mib, ""},
+		"no limit, usage above": {"max", 4096 * mib, ""},
+	} {
+		n, known, budget := protected(t)
+		n.start("kubepods/burstable/podb/b-c/memory.max", c.max)
+		n.start("kubepods/burstable/podb/b-c/memory.current", fmt.Sprint(c.current))
+		r := n.writer(never).Protect(t.Context(), known, budget)
+		if got := n.differs()[high]; got != c.want || r.Err != nil {
+			t.Errorf("%s: memory.high = %q, error %v, want %q", name, got, r.Err, c.want)
+		}
 	}
 }
 
@@ -375,12 +422,17 @@ func TestRestoreAfterRandomPasses(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		n, known, budget := protected(t)
 		made, objects := n.differs(), known.Objects
+		highs := map[string]uint64{}
 		for range 1 + random.IntN(5) {
+			for _, path := range []string{"kubepods/poda/a-c", "kubepods/burstable/podb/b-c"} {
+				n.start(path+"/memory.current", fmt.Sprint(random.IntN(200)*mib))
+			}
 			ctx := &cut{t.Context(), random.IntN(60)}
 			known.Objects = objects[:random.IntN(len(objects)+1)]
 			budget.Allocatable = random.Uint64N(300) * mib
 			w := n.writer(func() bool { return random.IntN(5) == 0 })
 			w.Protect(ctx, known, budget)
+			highs = n.checkHighs(highs)
 			w.Limit(ctx, Targets{MemoryMax: stats.Some(budget.Allocatable + 64*mib)})
 		}
 		mended := Restore(t.Context(), n.fs, "", false, never, nil)
@@ -388,4 +440,24 @@ func TestRestoreAfterRandomPasses(t *testing.T) {
 			t.Fatalf("with seed %d, notes after the restore = %v, error %v, (-want +got)\n%s", seed, n.notes(), mended.Err, diff)
 		}
 	}
+}
+
+// checkHighs fails if a memory.high was lowered to less than its container uses. last are the values
+// before the pass. It returns those after it.
+func (n *node) checkHighs(last map[string]uint64) map[string]uint64 {
+	n.Helper()
+	next := map[string]uint64{}
+	for name, text := range n.differs() {
+		path, file, _ := strings.Cut(name, " ")
+		if file != "memory.high" {
+			continue
+		}
+		high, err := strconv.ParseUint(text, 10, 64)
+		used, _ := strconv.ParseUint(n.initial[path+"/memory.current"], 10, 64)
+		if before, has := last[path]; err != nil || (!has || high < before) && high < used {
+			n.Errorf("memory.high of %s = %s with %d used, error %v", path, text, used, err)
+		}
+		next[path] = high
+	}
+	return next
 }

@@ -1,0 +1,163 @@
+package limits
+
+import (
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+
+	"jettison/admit"
+	"jettison/cgroup"
+	"jettison/cri"
+	"jettison/internal/node/cgroupundo"
+	"jettison/stats"
+	"jettison/stats/read/podindex"
+)
+
+// claim is the pod object of a client or manifest, with defaults.
+type claim struct {
+	pod     *v1.Pod
+	request uint64
+	member  bool // only members of the socket's group provided the object
+	// allocated: the status has the kubelet's allocation; objects of members never have one
+	allocated bool
+}
+
+func (k *Known) claim(object *v1.Pod) claim {
+	pod, requests := admit.Requested(object)
+	return claim{pod: pod, request: uint64(requests[v1.ResourceMemory]),
+		member: k.Members[string(object.UID)], allocated: stats.Allocated(object)}
+}
+
+// confirmed returns a request as far as the runtime confirms it. shown are the runtime's bounds. An
+// allocation needs no confirmation. Without an allocation a request counts up to the upper bound: it
+// may be a resize that the kubelet deferred. Without bounds, the agent ignores a member's request.
+func (c *claim) confirmed(request uint64, shown stats.Opt[stats.Range]) stats.Opt[uint64] {
+	switch {
+	case c.allocated, !shown.OK && !c.member:
+		return stats.Some(request)
+	case !shown.OK:
+		return stats.Opt[uint64]{}
+	}
+	return stats.Some(min(request, shown.V.Max))
+}
+
+// podRequest returns the confirmed request of the pod. A member's object also cannot lower it below
+// the runtime's lower bound. If the runtime did not report all of the pod, so that the upper bound
+// is the node's memory, the lower bound is all that it confirms to a member.
+func (c *claim) podRequest(shown stats.Opt[stats.Range],
+	capacity stats.Opt[uint64]) stats.Opt[uint64] {
+	if c.member && shown.OK {
+		if capacity.OK && shown.V.Max >= capacity.V {
+			shown.V.Max = shown.V.Min
+		}
+		return stats.Some(max(shown.V.Min, min(c.request, shown.V.Max)))
+	}
+	return c.confirmed(c.request, shown)
+}
+
+// fill sets the request of a container, and its limit if the container may be throttled: its
+// memory.max is the limit of the object, and a member's object does not request less than the
+// runtime's lower bound. ok is false if the runtime or the kernel contradicts the object.
+func (c *claim) fill(out *Container, of *cri.Container, shown stats.Opt[stats.Range],
+	kernel stats.Opt[cgroup.Limit]) (ok bool) {
+	r := resourcesOf(c.pod, of.Name)
+	if r == nil { // an ephemeral container
+		return true
+	}
+	request, limit := memory(r.Requests), memory(r.Limits)
+	out.Request = c.confirmed(request, shown)
+	ok = out.Request == stats.Some(request) && kernel == stats.Some(kernelLimit(limit)) &&
+		!(c.member && request < shown.V.Min)
+	out.Limit = stats.Opt[uint64]{V: limit, OK: ok}
+	return ok
+}
+
+// kernelLimit returns the memory.max that a runtime writes for a limit; 0: no limit.
+func kernelLimit(limit uint64) cgroup.Limit {
+	if limit == 0 {
+		return cgroup.Limit{Unlimited: true}
+	}
+	return cgroupundo.Cut(cgroup.FileMemoryMax, cgroup.Limit{Bytes: limit})
+}
+
+// memoryMax reads memory.max of a cgroup; absent: not readable.
+func memoryMax(fs *cgroup.FS, path string) stats.Opt[cgroup.Limit] {
+	g, err := fs.Group(path)
+	if err != nil {
+		return stats.Opt[cgroup.Limit]{}
+	}
+	defer g.Close()
+	limit, err := g.MemoryMax(make([]byte, 64))
+	return stats.Opt[cgroup.Limit]{V: limit, OK: err == nil}
+}
+
+// pod merges the data about a pod. Requests and limits come from the pod object, as far as runtime
+// and kernel confirm them: any member of the socket's group may provide an object. Without an object
+// the runtime provides a range: its minimum is protected, and no container is throttled. maxOf
+// returns the memory.max of a cgroup.
+func (k *Known) pod(p stats.PodCgroup, object *v1.Pod, below []string,
+	maxOf func(path string) stats.Opt[cgroup.Limit]) Pod {
+	out := Pod{Cgroup: p.Path, QOSClass: p.QOSClass}
+	fromRuntime := k.Runtime[p.UID]
+	var shown stats.Opt[stats.Range]
+	if fromRuntime != nil {
+		shown = fromRuntime.MemoryRequest(p.QOSClass, k.Capacity)
+	}
+	var c claim
+	if out.Request = minimum(shown); object != nil {
+		c = k.claim(object)
+		out.Request = c.podRequest(shown, k.Capacity)
+		if out.Request.OK && out.Request.V != c.request {
+			out.Unconfirmed++
+		}
+	}
+	if fromRuntime == nil {
+		return out
+	}
+	for i := range fromRuntime.Containers {
+		of := &fromRuntime.Containers[i]
+		at := slices.IndexFunc(below, func(path string) bool { return isOf(path, of.ID) })
+		if at < 0 {
+			continue
+		}
+		container := Container{Cgroup: below[at]}
+		shown := podindex.ContainerMemoryRequest(p.QOSClass, of, k.Capacity)
+		if object == nil {
+			container.Request = minimum(shown)
+		} else if !c.fill(&container, of, shown, maxOf(below[at])) {
+			out.Unconfirmed++
+		}
+		out.Containers = append(out.Containers, container)
+	}
+	return out
+}
+
+// minimum returns the minimum of a request. It is absent if it is 0, because then nothing is known.
+func minimum(r stats.Opt[stats.Range]) stats.Opt[uint64] {
+	return stats.Opt[uint64]{V: r.V.Min, OK: r.OK && r.V.Min > 0}
+}
+
+// Skipped counts the values that a pass did not write, or not in full, by the reason.
+type Skipped struct {
+	Unknown int // pods of a protected class with an unknown request
+	// requests and limits of pod objects that the runtime or the kernel contradicts
+	Unconfirmed int
+	// pods that get less than their request, because all pods request more than node allocatable
+	OverAllocatable int
+	InUse           int // containers that use too much memory for a lower memory.high
+}
+
+// skipped counts the values that a plan leaves out or cuts.
+func skipped(pods []Pod, plan Settings) (out Skipped) {
+	for _, p := range protectable(pods) {
+		file, _ := protectionOf(p.QOSClass)
+		out.Unconfirmed += p.Unconfirmed
+		switch {
+		case !p.Request.OK:
+			out.Unknown++
+		case plan[p.Cgroup][file].Bytes < p.Request.V:
+			out.OverAllocatable++
+		}
+	}
+	return out
+}

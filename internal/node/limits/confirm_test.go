@@ -1,0 +1,168 @@
+package limits
+
+import (
+	"fmt"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"pgregory.net/rapid"
+
+	"jettison/cgroup"
+	"jettison/cri"
+	"jettison/internal/node/cgroupundo"
+	"jettison/stats"
+	"jettison/stats/read"
+)
+
+// containerIn returns the runtime's data of a pod with one container. Score and limit 0 are hidden.
+func containerIn(score int64, limit uint64) read.Index {
+	index := runs(map[string][]string{"u": {"c"}})
+	if score != 0 {
+		index["u"].Containers[0].OOMScoreAdj = &score
+	}
+	if limit != 0 {
+		index["u"].Containers[0].MemoryLimit = &limit
+	}
+	return index
+}
+
+// What an object may claim depends on who provided it, and on the runtime's bounds.
+func TestPodRequestIsBounded(t *testing.T) {
+	const gi = 1 << 30
+	burstable, guaranteed := stats.Burstable, stats.Guaranteed
+	allocated := func(p *v1.Pod) *v1.Pod {
+		p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "c", AllocatedResources: p.Spec.Containers[0].Resources.Requests}}
+		return p
+	}
+	for name, c := range map[string]struct {
+		class       stats.QOSClass
+		object      *v1.Pod
+		score       int64 // 0: hidden
+		limit       uint64
+		root        stats.Opt[uint64] // request by root's object, and by a member's
+		member      stats.Opt[uint64]
+		unconfirmed bool // for a member
+	}{
+		"an eighth, as its score says":   {burstable, object("u", "c 1Gi "), 875, 0, some(gi), some(gi), false},
+		"more than its score says":       {burstable, object("u", "c 7Gi "), 875, 0, some(8*gi*126/1000 + 1), some(8*gi*126/1000 + 1), true},
+		"less than its score says":       {burstable, object("u", "c 1Mi "), 875, 0, some(1 << 20), some(gi), true},
+		"its score is hidden":            {burstable, object("u", "c 7Gi "), 0, 0, some(7 * gi), unknown, false},
+		"as much as its limit":           {guaranteed, object("u", "c 1Gi 1Gi"), -997, gi, some(gi), some(gi), false},
+		"more than its limit":            {guaranteed, object("u", "c 7Gi 7Gi"), -997, gi, some(gi), some(gi), true},
+		"Guaranteed without a limit":     {guaranteed, object("u", "c 7Gi 7Gi"), -997, 0, some(7 * gi), unknown, false},
+		"allocated, the score is older":  {burstable, allocated(object("u", "c 2Gi ")), 875, 0, some(2 * gi), some(8*gi*126/1000 + 1), true},
+		"the lowest score has no bound":  {burstable, object("u", "c 7Gi "), 3, 0, some(7 * gi), some(8*gi*997/1000 + 1), true},
+		"nothing, as its score says":     {burstable, object("u", "c  "), 999, 0, some(0), some(0), false},
+		"a third container of no status": {burstable, object("u", "c 1Gi ", "later 5Gi "), 875, 0, some(8*gi*126/1000 + 1), some(8*gi*126/1000 + 1), true},
+	} {
+		k := Known{Runtime: containerIn(c.score, c.limit), Capacity: some(8 * gi)}
+		for _, members := range []map[string]bool{nil, {"u": true}} {
+			k.Members = members
+			got, want := k.pod(stats.PodCgroup{Path: "kubepods/podu", UID: "u", QOSClass: c.class}, c.object, nil, nil), c.root
+			if members != nil {
+				want = c.member
+			}
+			if got.Request != want || members != nil && (got.Unconfirmed > 0) != c.unconfirmed {
+				t.Errorf("%s, member %v: request %+v, unconfirmed %d, want %+v", name, members != nil, got.Request, got.Unconfirmed, want)
+			}
+		}
+	}
+}
+
+// A part of a pod that the runtime does not report confirms nothing to a member: the upper bound is
+// the node's memory.
+func TestUnreportedPartConfirmsNothing(t *testing.T) {
+	const gi = 1 << 30
+	index := containerIn(875, 0)["u"]
+	l := cri.Listing{Sandboxes: index.Sandboxes, Containers: append(index.Containers, cri.Container{ID: "new", SandboxID: "s-u"})}
+	k := Known{Runtime: read.NewIndex(l), Capacity: some(8 * gi)}
+	for _, want := range []uint64{7 * gi, gi} {
+		p := k.pod(stats.PodCgroup{Path: "kubepods/podu", UID: "u", QOSClass: stats.Burstable}, object("u", "c 7Gi "), nil, nil)
+		if p.Request != some(want) {
+			t.Errorf("request by an object of members %v = %+v, want %d", k.Members, p.Request, want)
+		}
+		k.Members = map[string]bool{"u": true}
+	}
+}
+
+// For any objects and any data of the runtime and the kernel: a member's object protects at most the
+// runtime's upper bound, and nothing without one. A container is throttled only below a limit that
+// the kernel has too. All pods together get at most node allocatable.
+func TestPlanNeedsConfirmation(t *testing.T) {
+	const capacity = 8 << 30
+	amount := func(t *rapid.T, name string) uint64 {
+		return rapid.SampledFrom([]uint64{0, 1 << 20, 1e9, 1 << 30, 7 << 30, capacity, 1 << 40}).Draw(t, name)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		b := Budget{Allocatable: 7 << 30, Factor: rapid.Float64Range(0.01, 1).Draw(t, "factor"), Page: 4096}
+		k := Known{Capacity: some(capacity), Members: map[string]bool{}, Runtime: read.Index{}}
+		var pods []Pod
+		shown, kernel := map[string]stats.Opt[stats.Range]{}, map[string]stats.Opt[cgroup.Limit]{}
+		limits := map[string]uint64{}
+		for i := range rapid.IntRange(1, 6).Draw(t, "pods") {
+			uid := fmt.Sprint("p", i)
+			class := rapid.SampledFrom([]stats.QOSClass{stats.Guaranteed, stats.Burstable, stats.BestEffort}).Draw(t, "class")
+			p := stats.PodCgroup{Path: "kubepods/pod" + uid, UID: uid, QOSClass: class}
+			o, l := object(uid), cri.Listing{Sandboxes: []cri.PodSandbox{{ID: "s", UID: uid, Name: uid, Namespace: "default", Ready: true}}}
+			var below []string
+			for j := range rapid.IntRange(1, 3).Draw(t, "containers") {
+				name, path := fmt.Sprint("c", j), fmt.Sprintf("%s/%s-c%d", p.Path, uid, j)
+				below, limits[path] = append(below, path), amount(t, "limit")
+				list := func(v uint64) v1.ResourceList {
+					return v1.ResourceList{v1.ResourceMemory: *resource.NewQuantity(int64(v), resource.BinarySI)}
+				}
+				o.Spec.Containers = append(o.Spec.Containers, v1.Container{Name: name, Resources: v1.ResourceRequirements{Requests: list(amount(t, "request")), Limits: list(limits[path])}})
+				c := cri.Container{ID: uid + "-" + name, SandboxID: "s", Name: name, State: cri.Running, Running: true}
+				if score := rapid.SampledFrom([]int64{-1, -997, 3, 500, 875, 999, 1000}).Draw(t, "score"); score != -1 {
+					c.OOMScoreAdj = &score
+				}
+				if limit := amount(t, "runtime's limit"); limit > 0 {
+					c.MemoryLimit = &limit
+				}
+				l.Containers = append(l.Containers, c)
+				switch rapid.IntRange(0, 3).Draw(t, "kernel") {
+				case 0:
+					kernel[path] = stats.Some(cgroup.Limit{Unlimited: true})
+				case 1:
+					kernel[path] = stats.Some(cgroup.Limit{Bytes: amount(t, "kernel's limit")})
+				case 2:
+					kernel[path] = stats.Some(cgroupundo.Cut(cgroup.FileMemoryMax, cgroup.Limit{Bytes: limits[path]}))
+				}
+			}
+			if rapid.Bool().Draw(t, "listed") {
+				k.Runtime[uid] = read.NewIndex(l)[uid]
+				shown[p.Path] = k.Runtime[uid].MemoryRequest(class, k.Capacity)
+			}
+			k.Members[uid] = rapid.Bool().Draw(t, "member")
+			pods = append(pods, k.pod(p, o, below, func(path string) stats.Opt[cgroup.Limit] { return kernel[path] }))
+		}
+		s, total := Plan(pods, b), uint64(0)
+		for _, p := range pods {
+			file, _ := protectionOf(p.QOSClass)
+			own, bounds := s[p.Cgroup][file].Bytes, shown[p.Cgroup]
+			total += own
+			member := k.Members[p.Cgroup[len("kubepods/pod"):]]
+			if member && bounds.V.Max >= capacity {
+				bounds.V.Max = bounds.V.Min
+			}
+			if (member || bounds.OK) && own > bounds.V.Max {
+				t.Fatalf("member %v, %s %s = %d, want at most the runtime's %+v", member, p.Cgroup, file, own, bounds)
+			}
+			for _, c := range p.Containers {
+				high, ok := s[c.Cgroup][cgroup.FileMemoryHigh]
+				if !ok {
+					continue
+				}
+				has, limit := kernel[c.Cgroup], limits[c.Cgroup]
+				if !has.OK || has.V.Unlimited != (limit == 0) || !has.V.Unlimited && (limit-has.V.Bytes >= 4096 || high.Bytes > has.V.Bytes) {
+					t.Fatalf("%s memory.high = %d, object's limit %d, memory.max %+v", c.Cgroup, high.Bytes, limit, has)
+				}
+			}
+		}
+		top := s["kubepods"]
+		if sum := top[cgroup.FileMemoryMin].Bytes + top[cgroup.FileMemoryLow].Bytes; total > b.Allocatable || sum != total {
+			t.Fatalf("kubepods protects %d, its pods %d, want at most %d", sum, total, b.Allocatable)
+		}
+	})
+}

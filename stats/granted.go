@@ -2,6 +2,7 @@ package stats
 
 import (
 	"maps"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -12,8 +13,9 @@ var resizable = []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory}
 
 // Granted returns the pod with the CPU and memory that its kubelet allocated, in place of those in
 // its spec (pkg/kubelet/allocation UpdatePodFromAllocation). An in-place resize changes the spec
-// even if the kubelet defers or rejects the resize. A container without a status keeps its spec. The
-// limits are those that the kubelet applied last.
+// even if the kubelet defers or rejects the resize. A container without a status keeps its spec, but
+// requests at most what the total of the pod leaves. The limits are those that the kubelet applied
+// last.
 //
 // The result shares memory with p, which is not changed. The caller must trust the status of p.
 func Granted(p *v1.Pod) *v1.Pod {
@@ -30,7 +32,66 @@ func Granted(p *v1.Pod) *v1.Pod {
 		own.Requests = replaceResizable(r.Requests, podLevelRequests(p))
 		out.Spec.Resources = &own
 	}
+	for _, name := range resizable {
+		if total, ok := AllocatedTotal(p, name); ok {
+			capUnallocated(&out, name, total)
+		}
+	}
 	return &out
+}
+
+// capUnallocated lowers the requests of the containers without an allocation, which never started,
+// to the rest of the pod's total. A resize that the kubelet defers changes their spec too. Of
+// several such containers the first ones get the rest.
+func capUnallocated(p *v1.Pod, name v1.ResourceName, total resource.Quantity) {
+	total.Sub(p.Spec.Overhead[name])
+	rest := total.DeepCopy()
+	p.Spec.Containers = slices.Clone(p.Spec.Containers)
+	p.Spec.InitContainers = slices.Clone(p.Spec.InitContainers)
+	var unallocated []*v1.Container // that run at the same time
+	collect := func(c *v1.Container, s *v1.ContainerStatus) {
+		if hasAllocation(s) {
+			rest.Sub(c.Resources.Requests[name])
+		} else {
+			unallocated = append(unallocated, c)
+		}
+	}
+	states := statuses(p.Status.ContainerStatuses)
+	for i := range p.Spec.Containers {
+		collect(&p.Spec.Containers[i], states[p.Spec.Containers[i].Name])
+	}
+	states = statuses(p.Status.InitContainerStatuses)
+	for i := range p.Spec.InitContainers {
+		if c := &p.Spec.InitContainers[i]; isSidecar(c) {
+			collect(c, states[c.Name])
+		}
+	}
+	for _, c := range unallocated {
+		lowerRequest(c, name, rest)
+		rest.Sub(c.Resources.Requests[name])
+	}
+	for i := range p.Spec.InitContainers { // these run one after another, next to earlier sidecars
+		if c := &p.Spec.InitContainers[i]; isSidecar(c) {
+			total.Sub(c.Resources.Requests[name])
+		} else if !hasAllocation(states[c.Name]) {
+			lowerRequest(c, name, total)
+		}
+	}
+}
+
+// lowerRequest lowers a container's request to at most an amount, or to 0 if that is negative.
+func lowerRequest(c *v1.Container, name v1.ResourceName, most resource.Quantity) {
+	if most.Sign() < 0 {
+		most = resource.Quantity{}
+	}
+	if q, ok := c.Resources.Requests[name]; ok && q.Cmp(most) > 0 {
+		c.Resources.Requests = maps.Clone(c.Resources.Requests)
+		c.Resources.Requests[name] = most.DeepCopy()
+	}
+}
+
+func isSidecar(c *v1.Container) bool {
+	return c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
 }
 
 // Allocated reports whether the status states the kubelet's allocation of the whole pod.
@@ -49,8 +110,7 @@ func Allocated(p *v1.Pod) bool {
 	for i := range p.Spec.InitContainers {
 		c := &p.Spec.InitContainers[i]
 		// Kubelets that state no total do not resize ordinary init containers, which may be removed.
-		if c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways &&
-			!hasAllocation(states[c.Name]) {
+		if isSidecar(c) && !hasAllocation(states[c.Name]) {
 			return false
 		}
 	}

@@ -1,6 +1,7 @@
 package stats
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -117,6 +118,50 @@ func TestAllocatedWithoutAContainersStatus(t *testing.T) {
 		q, ok := AllocatedTotal(p, name)
 		if got := q.String(); ok != (want != "") || ok && got != want {
 			t.Errorf("AllocatedTotal(%s) = %s, %v, want %q", name, got, ok, want)
+		}
+	}
+}
+
+// The containers that never started request at most the rest of the pod's total. Init containers run
+// one after another, with the sidecars before them.
+func TestGrantedUpToTheTotal(t *testing.T) {
+	always := v1.ContainerRestartPolicyAlways
+	for _, c := range []struct{ name, total, overhead, a, b, sidecar, init, want string }{
+		{"no total", "-", "-", "1Gi", "6Gi", "1Gi", "9Gi", "1Gi 6Gi 1Gi 9Gi"},
+		{"as allocated", "3Gi", "-", "1Gi", "1Gi", "1Gi", "2Gi", "1Gi 1Gi 1Gi 2Gi"},
+		{"one resized", "3Gi", "-", "1Gi", "6Gi", "1Gi", "1Gi", "1Gi 2Gi 0 1Gi"},
+		{"the sidecar resized", "3Gi", "-", "1Gi", "1Gi", "9Gi", "1Gi", "1Gi 1Gi 1Gi 1Gi"},
+		{"the init container resized", "3Gi", "-", "1Gi", "1Gi", "1Gi", "9Gi", "1Gi 1Gi 1Gi 2Gi"},
+		{"overhead", "3Gi", "1Gi", "1Gi", "6Gi", "0", "9Gi", "1Gi 1Gi 0 2Gi"},
+		{"a first request", "0", "-", "0", "6Gi", "1Gi", "9Gi", "0 0 0 0"},
+	} {
+		list := func(text string) v1.ResourceList {
+			if text == "-" {
+				return nil
+			}
+			return resources("memory=" + text)
+		}
+		container := func(name, request string) v1.Container {
+			return v1.Container{Name: name, Resources: v1.ResourceRequirements{Requests: list(request)}}
+		}
+		p := &v1.Pod{Spec: v1.PodSpec{
+			Containers:     []v1.Container{container("a", "7Ti"), container("b", c.b)},
+			InitContainers: []v1.Container{container("sidecar", c.sidecar), container("init", c.init)},
+			Overhead:       list(c.overhead),
+		}}
+		p.Spec.InitContainers[0].RestartPolicy = &always
+		p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "a", AllocatedResources: list(c.a)}, {Name: "b"}}
+		p.Status.AllocatedResources = list(c.total)
+		before, g := p.DeepCopy().String(), Granted(p)
+		var got []string
+		for _, c := range append(slices.Clone(g.Spec.Containers), g.Spec.InitContainers...) {
+			got = append(got, c.Resources.Requests.Memory().String())
+		}
+		if text := strings.Join(got, " "); text != c.want {
+			t.Errorf("%s: granted requests %s, want %s", c.name, text, c.want)
+		}
+		if after := p.String(); after != before {
+			t.Errorf("%s: Granted() changed the pod to %s\nfrom %s", c.name, after, before)
 		}
 	}
 }

@@ -187,6 +187,22 @@ func TestSandboxResourcesAreKept(t *testing.T) {
 	}
 }
 
+// A container that never started has no allocation of its own. Its resize that the kubelet defers
+// counts up to the pod's total, which the agent does not get.
+func TestDeferredResizeBeforeTheFirstStart(t *testing.T) {
+	p := pod("u")
+	memory := func(text string) v1.ResourceList { return v1.ResourceList{v1.ResourceMemory: resource.MustParse(text)} }
+	p.Spec.Containers = []v1.Container{{Name: "a", Resources: v1.ResourceRequirements{Requests: memory("100Mi")}}, {Name: "b", Resources: v1.ResourceRequirements{Requests: memory("6Gi")}}}
+	p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "a", AllocatedResources: memory("100Mi")}, {Name: "b"}}
+	p.Status.AllocatedResources = memory("200Mi")
+	once := Reduce(p)
+	for _, is := range []*v1.Pod{once, Reduce(once), agentPod(once)} {
+		if q := is.Spec.Containers[1].Resources.Requests[v1.ResourceMemory]; q.String() != "100Mi" {
+			t.Errorf("request of a container that never started = %s, want 100Mi, which the total leaves", q.String())
+		}
+	}
+}
+
 // The agent gets the requests that the kubelet allocated, and not those of a deferred resize. It
 // gets no allocation, which it would not trust, and a list is reduced twice.
 func TestRequestsAreTheAllocation(t *testing.T) {

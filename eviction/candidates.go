@@ -149,14 +149,8 @@ func (m *Manager) PodToRead(now time.Time, in Input) int {
 		}
 		l := &m.scratch.lists[0]
 		m.candidates(now, in, w, l)
-		var first *Candidate
-		for j := range l.eligible {
-			if c := &l.eligible[j]; first == nil || ranksBefore(c, first) {
-				first = c
-			}
-		}
 		unread := m.breakers.podToRead(now, w, l.eligible)
-		if first != nil && first.Pod.Memory.Quick {
+		if first := l.first(); first != nil && first.Pod.Memory.Quick {
 			unread = first.Pod
 		}
 		for j := range s.Pods {

@@ -84,7 +84,8 @@ func (l *lists) rank() []Ranked {
 // over their requests. It could try to hide with a container that is never created, or with
 // sidecars that have its OOM score, or while the runtime reports nothing about it.
 const (
-	openFactor = 8 // Keys.Open: the runtime certainly did not report a part of the pod
+	// Keys.Open: the runtime certainly did not report a part of the pod, or its object claims more
+	openFactor = 8
 	// The runtime reported all of the pod, or nothing. Most pods with containers of equal OOM scores
 	// request the sum, and most unknown pods have requests equal to their usage.
 	closedFactor = 32
@@ -95,7 +96,7 @@ const (
 // because it would not be transitive.
 func (l *lists) promote() {
 	for i, c := range l.order {
-		if !c.Keys.Measured || c.Keys.standing() != unknownRequest {
+		if !c.promotable() {
 			continue
 		}
 		for to := range i {
@@ -106,6 +107,32 @@ func (l *lists) promote() {
 			}
 		}
 	}
+}
+
+// first returns the first eligible pod of the ranking, without sorting; nil: none is eligible.
+func (l *lists) first() (first *Candidate) {
+	for i := range l.eligible {
+		if c := &l.eligible[i]; first == nil || ranksBefore(c, first) {
+			first = c
+		}
+	}
+	var promoted *Candidate
+	for i := range l.eligible {
+		c := &l.eligible[i]
+		if c.promotable() && c.Keys.outweighs(&first.Keys) &&
+			(promoted == nil || ranksBefore(c, promoted)) {
+			promoted = c
+		}
+	}
+	if promoted != nil {
+		return promoted
+	}
+	return first
+}
+
+// promotable reports whether a pod may be over its request.
+func (c *Candidate) promotable() bool {
+	return c.Keys.Measured && c.Keys.standing() == unknownRequest
 }
 
 // outweighs reports whether a pod k, which may be over its request, comes before other because its

@@ -284,7 +284,7 @@ func TestAnOpenRequestIsNoShelter(t *testing.T) {
 
 // For any pods: those that may be over their request change nothing among the others. None comes
 // after a pod of its priority or a higher one that it outweighs. If one comes before a pod over its
-// request, it outweighs the first such pod behind it.
+// request, it outweighs the first such pod behind it. PodToRead finds the first one without sorting.
 func TestOpenRequestsMoveForAnyPods(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var pods []Candidate
@@ -306,6 +306,10 @@ func TestOpenRequestsMoveForAnyPods(t *testing.T) {
 		got := rank(pods)
 		if shuffled := rank(rapid.Permutation(pods).Draw(t, "shuffled")); names(got) != names(shuffled) {
 			t.Fatalf("ranking depends on the input order: %s and %s", names(got), names(shuffled))
+		}
+		first := (&lists{eligible: slices.Clone(pods)}).first()
+		if len(got) == 0 && first != nil || len(got) > 0 && (first == nil || first.Pod != got[0].Pod) {
+			t.Fatalf("first pod to read = %+v, ranking %s", first, names(got))
 		}
 		unsure := func(c Candidate) bool {
 			r := c.Keys.Request

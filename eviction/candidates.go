@@ -31,7 +31,7 @@ func (m *Manager) candidates(now time.Time, in Input, w *watched, out *lists) (c
 			return
 		}
 		m.config.Policy.measure(&c, w, &m.watch.disks, s.Node.Memory.Ordinary(), cause)
-		c.Keys.Open = openAbove(&c.Keys, s.Node.Memory.Ordinary())
+		c.Keys.Open = openAbove(&c, s.Node.Memory.Ordinary())
 		if w.info.kind == kindMemoryPressure && c.Keys.standing() == withinRequest {
 			c.Protected = "within its request: not evicted for pressure"
 			out.protected = append(out.protected, c)

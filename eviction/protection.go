@@ -91,8 +91,8 @@ type Keys struct {
 	AtLeast  bool   // Usage is a lower bound, and is compared as that value
 	// Request in the signal's unit; its bounds differ if it is not known exactly.
 	Request stats.Opt[stats.Range]
-	// the upper bound of Request is the node's memory or more, because the runtime did not report all
-	// of the pod, or its object requests that much without an allocation
+	// the runtime does not confirm the upper bound of Request, because it did not report all of the
+	// pod, or the pod's object requests more without an allocation
 	Open bool
 	// the pod itself caused Request to be unknown: stats.PodStats.StatusRefused
 	Refused      bool
@@ -224,8 +224,18 @@ func (p *Pod) requestOf(pod *stats.PodStats, capacity stats.Opt[uint64]) stats.R
 	if p.allocated {
 		return stats.ExactRange(min(p.memoryRequest, atMost(capacity)))
 	}
-	request, shown := min(p.memoryRequest, atMost(pod.Memory.LimitBytes)), pod.MemoryRequest
-	return boundedRequest(request, shown, capacity)
+	return boundedRequest(p.limitedRequest(pod), pod.MemoryRequest, capacity)
+}
+
+// limitedRequest returns the memory request of the spec, up to the pod's memory limit.
+func (p *Pod) limitedRequest(pod *stats.PodStats) uint64 {
+	return min(p.memoryRequest, atMost(pod.Memory.LimitBytes))
+}
+
+// exceedsRuntime reports whether the memory request has no allocation and exceeds the runtime's upper
+// bound.
+func (p *Pod) exceedsRuntime(pod *stats.PodStats) bool {
+	return !p.allocated && pod.MemoryRequest.OK && p.limitedRequest(pod) > pod.MemoryRequest.V.Max
 }
 
 // boundedRequest returns the bounds of a request without an allocation. shown are the runtime's

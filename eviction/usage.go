@@ -89,10 +89,15 @@ func (e *Eviction) returnsKind(k kind) bool {
 	return k.disk() && (e.Local() || e.kind.disk()) || e.kind == k && !e.Local()
 }
 
-// openAbove reports whether a request may be as large as the node's memory, because the runtime did
-// not report all of the pod (stats/read/podindex, request.go). A pod with a larger request would
-// not have been admitted.
-func openAbove(k *Keys, capacity stats.Opt[uint64]) bool {
-	memory := k.kind == kindMemory || k.kind == kindMemoryPressure
-	return memory && k.Request.OK && capacity.OK && k.Request.V.Max >= capacity.V
+// openAbove reports whether the runtime does not confirm the upper bound of a request: the bound is
+// the node's memory, because the runtime did not report all of the pod (stats/read/podindex,
+// request.go) and a pod with a larger request would not have been admitted, or it is the claim of an
+// object.
+func openAbove(c *Candidate, capacity stats.Opt[uint64]) bool {
+	k := &c.Keys
+	if k.kind != kindMemory && k.kind != kindMemoryPressure || !k.Request.OK {
+		return false
+	}
+	return capacity.OK && k.Request.V.Max >= capacity.V ||
+		c.Object != nil && c.Object.exceedsRuntime(c.Pod)
 }

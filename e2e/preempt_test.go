@@ -88,7 +88,9 @@ func TestPromiseACriticalPodPreemptsTheFewest(t *testing.T) {
 		t.Errorf("victims of the preemption = %v, want %v", line.Fields["victims"], want)
 	}
 	n.dies(pods["big"])
-	if _, err := n.Run(n.ctx, pods["big"].Object); err == nil || !strings.Contains(err.Error(), "Preempted in order to admit critical pod") {
+	// on an emulated CPU the hold-off of 10 s may be over; its resources are reserved then
+	if _, err := n.Run(n.ctx, pods["big"].Object); err == nil || !strings.Contains(err.Error(), "Preempted in order to admit critical pod") &&
+		!strings.Contains(err.Error(), "jettison refuses pod default/big: OutOfmemory") {
 		t.Errorf("start of the victim directly after its preemption = %v, want a rejection", err)
 	}
 	n.agentLogs("preemption succeeded", 1)

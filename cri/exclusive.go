@@ -84,8 +84,8 @@ func (t *turn) done() {
 }
 
 // exclusive waits until no other complete list is in progress, without a limit, and then starts the
-// timeout of this one (see patient). Two concurrent answers with thousands of containers would exceed the agent's
-// memory. done ends the exclusive use and may be called twice.
+// timeout of this one (see patient). Two concurrent answers with thousands of containers would exceed
+// the agent's memory. done ends the exclusive use and may be called twice.
 func (l *link) exclusive(ctx context.Context, limit time.Duration) (within context.Context,
 	done func()) {
 	began := time.Now()
@@ -141,11 +141,15 @@ func once(end, done func()) func() {
 
 // patient returns a context that ends, with the cause context.DeadlineExceeded, after a timeout in
 // which the connection received less than minProgress, and after maxSlow timeouts in any case. A list
-// that is merely slow would otherwise be dropped and requested again for ever.
-func (l *link) patient(ctx context.Context, timeout time.Duration) (context.Context, func()) {
+// that is merely slow would otherwise be dropped and requested again, without end. done ends the
+// context and waits for the goroutine that watches the connection.
+func (l *link) patient(ctx context.Context, timeout time.Duration) (within context.Context,
+	done func()) {
 	ctx, end := context.WithTimeout(ctx, maxSlow*timeout)
 	within, cancel := context.WithCancelCause(ctx)
+	ended := make(chan struct{})
 	go func() {
+		defer close(ended)
 		tick := time.NewTicker(timeout)
 		defer tick.Stop()
 		for read := l.read.Load(); ; {
@@ -165,6 +169,7 @@ func (l *link) patient(ctx context.Context, timeout time.Duration) (context.Cont
 	return within, func() {
 		cancel(nil)
 		end()
+		<-ended
 	}
 }
 

@@ -109,7 +109,8 @@ func (l *lists) promote() {
 	}
 }
 
-// first returns the first eligible pod of the ranking, without sorting; nil: none is eligible.
+// first returns the first eligible pod of the ranking, without sorting; nil if no pod is
+// eligible.
 func (l *lists) first() (first *Candidate) {
 	for i := range l.eligible {
 		if c := &l.eligible[i]; first == nil || ranksBefore(c, first) {

@@ -28,7 +28,7 @@ type arcReader struct {
 	source     *source[arcReading]
 	cancel     context.CancelFunc
 	workingSet atomic.Uint64 // of the last look
-	total      atomic.Uint64 // the node's memory
+	total      atomic.Uint64 // the node's memory; 0: unknown
 	last       stats.Opt[arcReading]
 	asked      time.Time // last request for a reading
 }
@@ -51,7 +51,8 @@ func startARC(proc *procfs.Proc, m *stats.NodeMemoryStats) *arcReader {
 	r.note(m)
 	r.source = newSource("ZFS cache", arcEvery, arcLimit, func(context.Context) (out arcReading, err error) {
 		out.workingSet = r.workingSet.Load()
-		if out.shrinkable, err = arc.Shrinkable(); out.shrinkable > r.total.Load() {
+		out.shrinkable, err = arc.Shrinkable()
+		if total := r.total.Load(); total > 0 && out.shrinkable > total {
 			err = errors.New("arcstats: the cache is larger than the node's memory")
 		}
 		return out, err
@@ -70,7 +71,9 @@ func (r *arcReader) note(m *stats.NodeMemoryStats) {
 	if m.WorkingSetBytes.OK {
 		r.workingSet.Store(m.WorkingSetBytes.V)
 	}
-	r.total.Store(m.CapacityBytes.V)
+	if m.CapacityBytes.OK {
+		r.total.Store(m.CapacityBytes.V)
+	}
 }
 
 // shrinkable returns the last reading, less what the working set has grown since then: a leak shrinks
@@ -96,7 +99,7 @@ func (r *arcReader) shrinkable(now time.Time, m *stats.NodeMemoryStats) (out sta
 	return out
 }
 
-var errNoARC = errors.New("no new reading of ZFS' cache, whose size counts as the last one")
+var errNoARC = errors.New("ZFS' cache could not be read for 10s: its last known size counts")
 
 // err returns an error if there is no reading of the last arcLimit.
 func (r *arcReader) err(now time.Time) error {

@@ -224,8 +224,8 @@ func (p *Preempting) OnRequest(ctx context.Context, now time.Time, a preemptRequ
 // findPreemption returns the preemption in progress for a pod; nil without one. An earlier attempt at a
 // critical pod passes its preemption on: otherwise each attempt would cost another victim. If a client
 // waits for a pod of the same controller, that pod, which may be another replica, keeps its preemption.
-// So does a pod that was requested again and whose sibling was admitted without it: otherwise the sibling
-// is its next attempt.
+// A pod that was requested again also keeps it when a sibling is admitted. If it was not, the sibling is
+// its next attempt.
 func (p *Preempting) findPreemption(now time.Time, a *preemptRequest,
 	held *admit.Held) *preemption {
 	for _, m := range p.inProgress {

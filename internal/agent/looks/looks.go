@@ -198,7 +198,7 @@ func (l *Looks) logSource(source string, counts *metrics.Source, err error) {
 		delete(l.unreadable, source)
 	case err != nil && before != err.Error():
 		//log: The agent cannot read a source of the node's signals, such as memory or tasks. Signals from
-		//  this source are not updated.
+		//  this source are not updated. Of ZFS' cache, the last known size counts.
 		//do: See the key error. Check the agent's mounts of /proc and /sys/fs/cgroup and its privileges.
 		l.o.Log.Error("source unreadable", api.EventSource.Attr(), "source", source, "error", err)
 		l.unreadable[source] = err.Error()

@@ -5,8 +5,8 @@
 //	collector.go  Collector: options and state
 //	look.go       reads containers, sandboxes and images for reclaim
 //	date.go       creation times, corrected for changes of the wall clock
-//	imagesof.go   images used by sandboxes and image volumes, queried one by one
-//	lookup.go     images that containers run from and the list names otherwise
+//	imagesof.go   images in use that containers do not name
+//	query.go      queries about objects one by one, each once, those that hang last
 //	place.go      reads file systems: logs, links, cgroups, sizes
 //	pass.go       Pass: read, plan, carry out
 //	relief.go     Relieve: the steps that help a disk that is short, fastest first
@@ -144,15 +144,14 @@ type Collector struct {
 	records reclaim.Records
 	quiet   quiet
 	backoff backoff
-	mounts  map[string][]string // images that containers use as volumes, by container ID
-	// look-ups of images of containers that name no listed image, by reference
-	lookups      map[string]imageLookup
-	listedImages []reclaim.Image // the last list of images
-	// containers that may run and whose volumes are unknown, and sandboxes with unlisted containers,
-	// by ID
-	unanswered   map[string]unanswered
+	// images by what uses them: volumes of containers by ID, images of containers that name no listed
+	// image by reference, images of sandboxes by ID; empty: none
+	volumes                  answers[[]string]
+	ownImages, sandboxImages answers[string]
+	// unknownSince is the uptime since which images in use are unknown; 0: they are known.
+	unknownSince time.Duration
+	listedImages []reclaim.Image   // the last list of images
 	logs         map[string]string // log paths of containers, by ID; empty: no log
-	sandboxImage map[string]string // the image of a sandbox, by sandbox ID
 	// listed are the IDs of the sandboxes in the last list. The next list queries them by ID, in case
 	// nothing else names them.
 	listed         []string
@@ -161,12 +160,10 @@ type Collector struct {
 	paces          paces
 	// imageDir is a directory on the image file system, last reported by the runtime; empty: unknown.
 	imageDir  string
-	postponed map[Kind]int // passes postponed in a row for a slow runtime
+	postponed map[Kind]postponed // for a slow runtime
 	// pulling is the time from which image removals are postponed for young sandboxes; zero: they are
 	// not.
 	pulling time.Time
-	// uptime of the last status call that timed out, by sandbox ID
-	hung map[string]time.Duration
 	// containers and sandboxes hold the first sightings of objects with a creation time that does
 	// not prove their age.
 	containers, sandboxes sightings
@@ -181,11 +178,9 @@ func New(o Options) (*Collector, error) {
 	}
 	c := &Collector{
 		o: o, now: time.Now, uptime: bootid.Uptime, findKubelet: o.Kubelet,
-		wait: pullWait, slow: slowList, mounts: map[string][]string{}, lookups: map[string]imageLookup{},
-		logs:         map[string]string{},
-		unanswered:   map[string]unanswered{},
-		sandboxImage: map[string]string{}, paces: defaultPaces(),
-		postponed: map[Kind]int{}, containers: sightings{}, sandboxes: sightings{},
+		wait: pullWait, slow: slowList, volumes: answers[[]string]{}, ownImages: answers[string]{},
+		sandboxImages: answers[string]{}, logs: map[string]string{}, paces: defaultPaces(),
+		postponed: map[Kind]postponed{}, containers: sightings{}, sandboxes: sightings{},
 	}
 	if o.ProcMount == "" {
 		c.o.ProcMount = "/proc"

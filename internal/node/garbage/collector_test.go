@@ -443,6 +443,7 @@ func TestARuntimeThatStaysSlow(t *testing.T) {
 	n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Evicted}, Synced: true})
 	n.slow = -1 // every list counts as slow
 	for i := range 4 * (maxPostponed + 1) {
+		before := n.r.Calls("ListContainers")
 		n.container(fmt.Sprint("c", i), "s", uidA, exited, time.Hour, "")
 		what, off := Containers, i%(maxPostponed+1) < maxPostponed
 		if r := n.pass(Images, reclaim.Periodic); (r.Postponed != "") != off { // each kind has its own count
@@ -450,6 +451,9 @@ func TestARuntimeThatStaysSlow(t *testing.T) {
 		}
 		if r := n.pass(what, reclaim.Periodic); (r.Postponed != "") != off || (r.Count(Removed) == 0) != off {
 			t.Errorf("pass %d: put off %q, want %v; %d removed", i, r.Postponed, off, r.Count(Removed))
+		}
+		if lists := n.r.Calls("ListContainers") - before; off && i%(maxPostponed+1) > 0 && lists > 0 {
+			t.Errorf("postponed pass %d took %d lists", i, lists)
 		}
 	}
 	if left := n.removed(); len(left) != 4*(maxPostponed+1) {

@@ -5,207 +5,179 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
-	"time"
 
 	"jettison/cri"
 	"jettison/reclaim"
 )
 
-// maxUnanswered bounds how long a container that may run and whose volumes are unknown blocks the
-// removal of images, as reclaim.MaxPostponed does for young sandboxes. A tenant can create a
-// container that never answers, and a full disk stops the node.
-const maxUnanswered = reclaim.MaxPostponed
+var errUnlisted = errors.New("too many containers for one answer of the runtime")
 
-// unanswered is a container that may run and whose volumes are unknown, or a sandbox with unlisted
-// containers.
-type unanswered struct {
-	since time.Duration // uptime
-	// uptime of the last timeout, which costs a whole deadline; 0: the last call did not time out
-	timedOutAt time.Duration
-	err        error
+// imageUse are images in use that containers do not name, or name otherwise than the list of images.
+type imageUse struct {
+	images  []string
+	unknown error // first reason why any image may be in use; nil: images is complete
+	// first error of an object whose answer only its own images need, and the number of these objects
+	left      error
+	leftCount int
 }
 
-// volumeQuery is one round of status calls for the volumes of containers.
-type volumeQuery struct {
-	*Collector
-	v          *view
-	unanswered map[string]unanswered // found in this round
-	timeouts   int                   // calls that timed out
-	skipped    int                   // containers not queried because of the timeouts
-	blocked    error                 // first reason to remove no image; nil: images may be removed
+func (u *imageUse) add(images ...string) {
+	for _, image := range images {
+		if image != "" && !slices.Contains(u.images, image) {
+			u.images = append(u.images, image)
+		}
+	}
+}
+
+// fail records an object without an answer. If it may run, any image may be in use.
+func (u *imageUse) fail(mayRun bool, err error) {
+	if mayRun {
+		u.unknown = cmp.Or(u.unknown, err)
+		return
+	}
+	u.left = cmp.Or(u.left, err)
+	u.leftCount++
 }
 
 // inUse sets ImagesInUse: images in use in addition to those that containers name. These are image
 // volumes, images that containers run and the list no longer names so, images of sandboxes, and the
-// sandbox images of the runtime's configuration. Each container and sandbox is queried once in its
-// life, because the answer does not change.
+// sandbox images of the runtime's configuration.
 //
-// An exited container with a failing status is left out, because its volumes will not be used
-// again. A container that may run and does not answer is an error for maxUnanswered: any image
-// might be its volume. (The kubelet gives up on both, weakness 17.)
+// A container that may run and does not answer is an error, because any image might be its own or
+// its volume, until such containers have existed for maxUnanswered without a break. Exited ones are
+// left out, because their volumes will not be used again. (The kubelet gives up on both, weakness
+// 17.)
 func (c *Collector) inUse(ctx context.Context, v *view) error {
-	volumes, err := c.volumesOf(ctx, v)
-	if err != nil {
-		return fmt.Errorf("find images used as volumes: %w", err)
+	u := &imageUse{}
+	for _, find := range []func(context.Context, *view, *imageUse) error{
+		c.findVolumes, c.findOwnImages, c.findSandboxImages,
+	} {
+		if err := find(ctx, v, u); err != nil {
+			return err
+		}
+		if u.unknown != nil && c.blocks() {
+			return fmt.Errorf("find images in use: %w", u.unknown)
+		}
 	}
-	own, err := c.ownImagesOf(ctx, v)
-	if err != nil {
-		return fmt.Errorf("find images of containers: %w", err)
+	if u.unknown == nil {
+		c.unknownSince = 0
+	} else {
+		v.addProblem(fmt.Errorf("images in use unknown for %v, images are removed as if unused: %w",
+			maxUnanswered, u.unknown))
 	}
-	pauses, err := c.sandboxImagesOf(ctx, v)
-	if err != nil {
-		return err
+	if u.left != nil {
+		v.addProblem(fmt.Errorf("images of %d exited containers unknown, the first: %w", u.leftCount, u.left))
 	}
-	v.look.ImagesInUse = slices.Concat(volumes, own, pauses, c.configImages)
+	v.look.ImagesInUse = slices.Concat(u.images, c.configImages)
 	return nil
 }
 
-// volumesOf returns the images that containers use as volumes. It keeps every answer, even if other
-// containers do not answer.
-func (c *Collector) volumesOf(ctx context.Context, v *view) (images []string, err error) {
-	mounts, a := make(map[string][]string, len(c.mounts)),
-		volumeQuery{Collector: c, v: v, unanswered: map[string]unanswered{}}
+// blocks reports whether unknown images in use block the removal of images.
+func (c *Collector) blocks() bool {
+	if c.unknownSince == 0 {
+		c.unknownSince = max(c.uptime(), 1)
+	}
+	return c.uptime()-c.unknownSince < maxUnanswered
+}
+
+// findVolumes adds the images that containers use as volumes.
+func (c *Collector) findVolumes(ctx context.Context, v *view, u *imageUse) error {
 	for _, id := range v.unlisted {
-		a.recordFailure(&reclaim.Container{ID: id, State: reclaim.StateAbsent}, errUnlisted, 0)
+		u.fail(true, fmt.Errorf("containers of sandbox %.64q: %w", id, errUnlisted))
 	}
 	all := v.look.Containers
-	hung := func(i int) bool { return c.unanswered[all[i].ID].timedOutAt > 0 }
-	for _, i := range queryOrder(len(all), hung) {
+	ids := make([]string, 0, len(all))
+	for i := range all {
+		if all[i].State != reclaim.StateAbsent {
+			ids = append(ids, all[i].ID)
+		}
+	}
+	err := c.volumes.query(ctx, c.uptime, ids, func(ctx context.Context, id string) ([]string, error) {
+		s, err := c.o.Runtime.ContainerStatus(ctx, id)
+		if errors.Is(err, cri.ErrNotFound) {
+			return nil, nil // it is gone, and so are its volumes
+		}
+		return s.ImageVolumes, err
+	})
+	for i := range all {
 		one := &all[i]
-		if one.State == reclaim.StateAbsent {
+		if a := c.volumes[one.ID]; a.known {
+			u.add(a.value...)
+		} else if a.err != nil {
+			u.fail(one.State != reclaim.Exited, fmt.Errorf("volumes of container %.64q: %w", one.ID, a.err))
+		}
+	}
+	return err
+}
+
+// findOwnImages adds the IDs of images that containers run from, although the runtime lists them
+// under other names. If the runtime knows no image by such a reference, the image has lost its
+// names, so images without names stay.
+func (c *Collector) findOwnImages(ctx context.Context, v *view, u *imageUse) error {
+	refs, mayRun := unidentified(v.look.Containers, c.listedImages)
+	err := c.ownImages.query(ctx, c.uptime, refs, func(ctx context.Context, ref string) (string, error) {
+		image, err := c.o.Runtime.ImageStatus(ctx, ref)
+		if errors.Is(err, cri.ErrNotFound) {
+			return "", nil
+		}
+		return image.ID, err
+	})
+	for _, ref := range refs {
+		a, runs := c.ownImages[ref], mayRun[ref] != ""
+		switch u.add(a.value); {
+		case a.known:
+			v.look.KeepUnnamed = v.look.KeepUnnamed || a.value == "" && runs
+		case a.err != nil:
+			u.fail(runs, fmt.Errorf("image %.160q of container %.64q: %w", ref, mayRun[ref], a.err))
+		}
+	}
+	return err
+}
+
+// unidentified returns the references by which to look up images of containers that name no listed
+// image, and for each a container that may run, if there is one.
+func unidentified(all []reclaim.Container, listed []reclaim.Image) (refs []string, mayRun map[string]string) {
+	mayRun = map[string]string{}
+	for _, i := range reclaim.Unidentified(all, listed) {
+		one := &all[i]
+		ref := exactReference(one.Images)
+		if one.State == reclaim.StateAbsent || ref == "" {
 			continue
 		}
-		refs, known := c.mounts[one.ID]
-		if !known {
-			if refs, known = a.volumes(ctx, one); ctx.Err() != nil {
-				maps.Copy(c.mounts, mounts)
-				maps.Copy(c.unanswered, a.unanswered)
-				return nil, ctx.Err()
-			}
+		id, seen := mayRun[ref]
+		if !seen {
+			refs = append(refs, ref)
 		}
-		if known {
-			mounts[one.ID] = refs
-			images = append(images, refs...)
+		if one.State != reclaim.Exited {
+			id = one.ID
 		}
+		mayRun[ref] = id
 	}
-	if c.mounts, c.unanswered = mounts, a.unanswered; a.skipped > 0 {
-		v.addProblem(fmt.Errorf("volumes of %d containers not queried, because %d status calls timed out",
-			a.skipped, a.timeouts))
-	}
-	return images, a.blocked
+	return refs, mayRun
 }
 
-// sandboxImagesOf returns the images of sandboxes. For a sandbox that does not answer, the images
-// of the runtime's configuration and the pinned images still protect its image.
-func (c *Collector) sandboxImagesOf(ctx context.Context, v *view) (images []string, err error) {
-	found, hung := make(map[string]string, len(c.sandboxImage)), map[string]time.Duration{}
-	now := c.uptime()
-	all, late := v.look.Sandboxes, 0
-	for _, i := range queryOrder(len(all), func(i int) bool { return c.hung[all[i].ID] > 0 }) {
-		id := all[i].ID
-		image, known := c.sandboxImage[id]
-		if at := c.hung[id]; !known && (late >= maxTimeouts || at > 0 && now-at < maxUnanswered) {
-			if at > 0 {
-				hung[id] = at
-			}
-			continue
-		}
-		if !known {
-			if _, image, err = c.o.Runtime.SandboxStatus(ctx, id); ctx.Err() != nil {
-				maps.Copy(c.sandboxImage, found)
-				return nil, ctx.Err()
-			}
-			// each timeout costs a whole deadline, in each look
-			if errors.Is(err, context.DeadlineExceeded) {
-				late++
-				hung[id] = max(now, 1)
-			}
-			if err != nil {
-				continue
-			}
-		}
-		found[id] = image
-		if image != "" && !slices.Contains(images, image) {
-			images = append(images, image)
-		}
+// exactReference returns a reference that cannot move to another image, or else the first one.
+func exactReference(refs []string) string {
+	if i := slices.IndexFunc(refs, reclaim.Exact); i >= 0 {
+		return refs[i]
 	}
-	c.sandboxImage, c.hung = found, hung
-	return images, nil
+	return cmp.Or(refs...)
 }
 
-// queryOrder returns the numbers below n in the order of the queries. Those that hung before come
-// last, so that the others are queried at all.
-func queryOrder(n int, hung func(i int) bool) []int {
-	out := make([]int, 0, n)
-	for _, which := range []bool{false, true} {
-		for i := range n {
-			if hung(i) == which {
-				out = append(out, i)
-			}
-		}
+// findSandboxImages adds the images of sandboxes. For a sandbox that does not answer, the images of
+// the runtime's configuration and the pinned images still protect its image.
+func (c *Collector) findSandboxImages(ctx context.Context, v *view, u *imageUse) error {
+	ids := make([]string, len(v.look.Sandboxes))
+	for i := range ids {
+		ids[i] = v.look.Sandboxes[i].ID
 	}
-	return out
-}
-
-var (
-	errUnlisted   = errors.New("too many containers for one answer of the runtime")
-	errNotQueried = errors.New("volumes not queried, because other status calls timed out")
-)
-
-// volumes returns the images that a container uses as volumes, or false if the runtime does not
-// report them or the container is gone.
-func (a *volumeQuery) volumes(ctx context.Context, one *reclaim.Container) ([]string, bool) {
-	is, known := a.Collector.unanswered[one.ID]
-	switch now := a.uptime(); {
-	case known && is.timedOutAt > 0 && now-is.timedOutAt < maxUnanswered:
-		a.recordFailure(one, is.err, is.timedOutAt)
-		return nil, false
-	case a.timeouts >= maxTimeouts: // a timeout costs a whole deadline: continue in the next round
-		if a.skipped++; one.State != reclaim.Exited {
-			a.recordFailure(one, cmp.Or(is.err, errNotQueried), is.timedOutAt)
-		}
-		return nil, false
+	err := c.sandboxImages.query(ctx, c.uptime, ids, func(ctx context.Context, id string) (string, error) {
+		_, image, err := c.o.Runtime.SandboxStatus(ctx, id)
+		return image, err
+	})
+	for _, id := range ids {
+		u.add(c.sandboxImages[id].value)
 	}
-	s, err := a.o.Runtime.ContainerStatus(ctx, one.ID)
-	switch {
-	case err == nil:
-		return s.ImageVolumes, true
-	case errors.Is(err, cri.ErrNotFound), ctx.Err() != nil:
-		return nil, false
-	}
-	late := time.Duration(0)
-	if errors.Is(err, context.DeadlineExceeded) {
-		a.timeouts++
-		late = a.uptime()
-	}
-	a.recordFailure(one, err, late)
-	return nil, false
-}
-
-// recordFailure records a container with unknown volumes. One that may run blocks the removal of
-// all images for maxUnanswered.
-func (a *volumeQuery) recordFailure(one *reclaim.Container, err error, late time.Duration) {
-	is, known := a.Collector.unanswered[one.ID]
-	if !known {
-		is.since = a.uptime()
-	}
-	is.err, is.timedOutAt = err, late
-	a.unanswered[one.ID] = is
-	switch {
-	case one.State == reclaim.Exited:
-		a.v.addProblem(err) // queried again in the next round
-	case a.uptime()-is.since < maxUnanswered:
-		a.block(fmt.Errorf("%.64q: %w", one.ID, err))
-	default:
-		a.v.addProblem(fmt.Errorf("volumes of container %.64q unknown for %v, images are removed as if "+
-			"it had none: %w", one.ID, maxUnanswered, err))
-	}
-}
-
-func (a *volumeQuery) block(reason error) {
-	if a.blocked == nil {
-		a.blocked = reason
-	}
+	return err
 }

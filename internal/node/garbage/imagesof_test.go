@@ -3,6 +3,7 @@ package garbage
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -43,6 +44,23 @@ func TestHoweverManyContainersHangImagesGo(t *testing.T) {
 				t.Fatalf("%d hang: no image goes", many)
 			}
 		}
+	}
+}
+
+// Containers that hang and are renewed all the time block the removal of images no longer than one of them.
+func TestHangingContainersAreRenewed(t *testing.T) {
+	n := full(t)
+	for i := 0; len(n.removed()) == 0; i++ {
+		if late := time.Duration(i) * 5 * time.Minute; late > maxUnanswered {
+			t.Fatalf("no image is removed after %v", late)
+		}
+		n.r.Change(func() {
+			n.r.Containers = slices.DeleteFunc(n.r.Containers, func(c *runtimev1.Container) bool { return strings.HasPrefix(c.Id, "hangs") })
+			n.r.FailOn = map[string]error{fmt.Sprint("hangs", i): errLate}
+		})
+		n.container(fmt.Sprint("hangs", i), "s", uidA, running, time.Hour, "sha256:1")
+		n.pass(Images, reclaim.DiskPressure)
+		n.sleep(5 * time.Minute)
 	}
 }
 

@@ -76,6 +76,12 @@ func (c *Collector) perform(ctx context.Context, q request) (r Result) {
 	if r.Err = c.barrier.wait(ctx); r.Err != nil {
 		return r
 	}
+	may := q.act && r.PlanOnly == "" && q.trigger == reclaim.Periodic && !c.o.Once
+	// after a slow list the next passes take no list at all
+	if p := c.postponed[q.what]; may && p.passes > 0 && p.passes < maxPostponed {
+		r.Postponed = c.postpone(q.what, p.reason)
+		return r
+	}
 	v, err := c.view(ctx, q.what, q.trigger)
 	if err != nil {
 		r.Err = fmt.Errorf("read containers, sandboxes and images: %w", err)
@@ -99,10 +105,8 @@ func (c *Collector) perform(ctx context.Context, q request) (r Result) {
 			c.finishEvictions(ctx, q, v, &r)
 		}
 		return r
-	case v.slow != "" && q.trigger == reclaim.Periodic && !c.o.Once &&
-		c.postponed[q.what] < maxPostponed:
-		c.postponed[q.what]++
-		r.Postponed = v.slow
+	case may && v.slow != "" && c.postponed[q.what].passes < maxPostponed:
+		r.Postponed = c.postpone(q.what, v.slow)
 		return r
 	}
 	delete(c.postponed, q.what)
@@ -120,6 +124,18 @@ func (c *Collector) perform(ctx context.Context, q request) (r Result) {
 	}
 	r.Warnings = append(r.Warnings, x.warnings...)
 	return r
+}
+
+// postponed are passes of a kind postponed in a row.
+type postponed struct {
+	passes int
+	reason string
+}
+
+// postpone counts a postponed pass. It returns the reason.
+func (c *Collector) postpone(what Kind, reason string) string {
+	c.postponed[what] = postponed{c.postponed[what].passes + 1, reason}
+	return reason
 }
 
 // finishEvictions finishes removals that an eviction began, even where passes only plan. A kubelet

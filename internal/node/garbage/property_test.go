@@ -59,7 +59,7 @@ func TestInvariantsOfExecution(t *testing.T) {
 	n.wait = 0
 	rapid.Check(t, func(t *rapid.T) {
 		n.world(t)
-		n.backoff, n.mounts, n.sandboxImage, n.quiet = nil, map[string][]string{}, map[string]string{}, newQuiet()
+		n.backoff, n.volumes, n.sandboxImages, n.quiet = nil, answers[[]string]{}, answers[string]{}, newQuiet()
 		trigger := []reclaim.Trigger{reclaim.Periodic, reclaim.DiskPressure}[rapid.IntRange(0, 1).Draw(t, "trigger")]
 		failing := rapid.SampledFrom([]string{"", "", "RemoveContainer", "StopContainer", "StopPodSandbox", "RemovePodSandbox", "RemoveImage", "ContainerStatus", "ImageStatus"}).Draw(t, "fails")
 		var protected []string

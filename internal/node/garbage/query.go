@@ -16,7 +16,7 @@ const maxUnanswered = reclaim.MaxPostponed
 
 var errNotQueried = errors.New("not queried, because other status calls timed out")
 
-// answer is what the runtime answered about one object.
+// answer is the answer of the runtime about one object.
 type answer[V any] struct {
 	value V
 	known bool  // the runtime answered

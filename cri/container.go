@@ -71,6 +71,9 @@ type Container struct {
 	Unified map[string]string
 	// LogPath is the log file on the node; empty: unknown.
 	LogPath string
+	// Root is the mount point of its root in the runtime's mount namespace; empty: unknown, or not
+	// reported (containerd).
+	Root string
 	// ImageVolumes are the references or IDs of images mounted as volumes, each once.
 	ImageVolumes []string
 	// PID of the container's first process, in the node's PID namespace. 0: unknown, or no process.
@@ -155,6 +158,7 @@ type containerDetail struct {
 	oomScoreAdj  *int64
 	resources    resources
 	logPath      string
+	root         string
 	imageVolumes []string
 	pid          int
 	startedAt    time.Time
@@ -167,7 +171,7 @@ func containerDetailOf(res *runtimev1.ContainerStatusResponse) containerDetail {
 	d := containerDetail{
 		oomScoreAdj: v.RuntimeSpec.Process.OOMScoreAdj,
 		resources:   v.containerResources(s.GetResources().GetLinux()),
-		logPath:     s.GetLogPath(), pid: v.pid(), startedAt: timeAt(s.GetStartedAt()),
+		logPath:     s.GetLogPath(), root: v.root(), pid: v.pid(), startedAt: timeAt(s.GetStartedAt()),
 	}
 	if d.oomScoreAdj == nil && v.Config.Linux.Resources != nil {
 		d.oomScoreAdj = v.Config.Linux.Resources.OOMScoreAdj
@@ -193,6 +197,7 @@ func containerDetailOf(res *runtimev1.ContainerStatusResponse) containerDetail {
 func (d containerDetail) fill(c *Container) {
 	c.OOMScoreAdj, c.LogPath, c.ImageVolumes, c.StartedAt = d.oomScoreAdj, d.logPath, d.imageVolumes,
 		d.startedAt
+	c.Root = d.root
 	c.MemoryLimit, c.CPUShares, c.Unified = d.resources.memory, d.resources.cpuShares,
 		d.resources.unified
 	if c.State == Exited {

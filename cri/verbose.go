@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"path"
 
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -27,6 +28,9 @@ type verboseInfo struct {
 		Process struct {
 			OOMScoreAdj *int64 `json:"oomScoreAdj"`
 		} `json:"process"`
+		Root struct {
+			Path string `json:"path"`
+		} `json:"root"`
 		Linux struct {
 			CgroupsPath string       `json:"cgroupsPath"`
 			Resources   ociResources `json:"resources"`
@@ -112,6 +116,15 @@ func parseVerbose(info map[string]string) (v verboseInfo) {
 
 // maxPID is the largest PID of a 64-bit Linux (PID_MAX_LIMIT, include/linux/threads.h).
 const maxPID = 4 << 20
+
+// root returns the mount point of a container's root. CRI-O writes it into the OCI spec
+// (server/container_create.go, SetRootPath); containerd's path is relative to its bundle.
+func (v verboseInfo) root() string {
+	if p := v.RuntimeSpec.Root.Path; path.IsAbs(p) {
+		return path.Clean(p)
+	}
+	return ""
+}
 
 func (v verboseInfo) pid() int {
 	if v.PID == nil || *v.PID < 0 || *v.PID > maxPID {

@@ -26,23 +26,37 @@ const Every = 3 * time.Second
 // other functions read only the beginning.
 const maxMounts = 16 << 20
 
-// parseUpperDirs finds the upper directories of containers' roots in a mountinfo file
-// (proc_pid_mountinfo(5)), by container ID: overlays mounted at ".../ID/rootfs", as containerd does
-// (/run/containerd/io.containerd.runtime.v2.task/k8s.io/ID/rootfs). It leaves out IDs with
-// contradictory mounts, and relative upper directories, because their base is unknown.
+// parseUpperDirs finds the upper directories of overlays in a mountinfo file (proc_pid_mountinfo(5)).
+// The key of each is its mount point, and also the container ID if the overlay is mounted at
+// ".../ID/rootfs", as containerd does
+// (/run/containerd/io.containerd.runtime.v2.task/k8s.io/ID/rootfs). It leaves out keys with
+// contradictory mounts, and relative upper directories, because their base is unknown. One is known:
+// containers/storage mounts "HOME/LAYER/merged" from HOME if the options exceed a page
+// (go.podman.io/storage drivers/overlay/overlay.go, get).
 func parseUpperDirs(mounts io.Reader) (map[string]string, error) {
 	found, disputed := map[string]string{}, map[string]bool{}
+	add := func(key, upper string) {
+		had := found[key]
+		if disputed[key] = disputed[key] || had != "" && had != upper || !path.IsAbs(upper); disputed[key] {
+			delete(found, key)
+		} else {
+			found[key] = upper
+		}
+	}
 	_, err := mountinfo.GetMountsFromReader(seqfile.Mounts(mounts), func(m *mountinfo.Info) (skip,
 		stop bool) {
+		if m.FSType != "overlay" {
+			return true, false
+		}
+		upper := upperOption(m.VFSOptions)
+		layer, ok := strings.CutSuffix(m.Mountpoint, "/merged")
+		if ok && upper == path.Base(layer)+"/diff" {
+			upper = layer + "/diff"
+		}
+		add(m.Mountpoint, upper)
 		parent, ok := strings.CutSuffix(m.Mountpoint, "/rootfs")
-		slash := strings.LastIndexByte(parent, '/')
-		if id := parent[slash+1:]; ok && m.FSType == "overlay" && slash >= 0 && id != "" {
-			upper, had := upperOption(m.VFSOptions), found[id]
-			if disputed[id] = disputed[id] || had != "" && had != upper || !path.IsAbs(upper); disputed[id] {
-				delete(found, id)
-			} else {
-				found[id] = upper
-			}
+		if slash := strings.LastIndexByte(parent, '/'); ok && slash >= 0 && parent[slash+1:] != "" {
+			add(parent[slash+1:], upper)
 		}
 		return true, false
 	})

@@ -36,6 +36,29 @@ func TestParseUpperDirs(t *testing.T) {
 	}
 }
 
+// The root of CRI-O's containers, by mount point. A layer that is mounted from its parent directory has
+// a relative upper directory.
+func TestUpperDirsByMountPoint(t *testing.T) {
+	const at = "/var/lib/containers/storage/overlay/l1/merged"
+	line := func(options string) string {
+		return "1 0 0:50 / " + at + " rw,relatime - overlay overlay " + options + "\n"
+	}
+	for _, c := range []struct{ name, text, want string }{
+		{"CRI-O", line("rw,lowerdir=l/A:l/B,upperdir=/var/lib/containers/storage/overlay/l1/diff,workdir=/w,volatile"), "/var/lib/containers/storage/overlay/l1/diff"},
+		{"SELinux", line(`rw,context="system_u:object_r:container_file_t:s0:c1,c2",lowerdir=/a,upperdir=/b/diff,workdir=/w`), "/b/diff"},
+		{"relative", line("rw,lowerdir=l/A,upperdir=l1/diff,workdir=l1/work"), "/var/lib/containers/storage/overlay/l1/diff"},
+		{"relative to another layer", line("rw,lowerdir=l/A,upperdir=l2/diff,workdir=l2/work"), ""},
+		{"read-only", line("ro,lowerdir=/a:/b"), ""},
+		{"mounted over", line("rw,upperdir=/a/diff") + line("rw,upperdir=/b/diff"), ""},
+		{"fuse-overlayfs", "1 0 0:50 / " + at + " rw - fuse.fuse-overlayfs fuse-overlayfs rw,upperdir=/a\n", ""},
+	} {
+		got, err := parseUpperDirs(strings.NewReader(c.text))
+		if got[at] != c.want || err != nil {
+			t.Errorf("upper directory with %s = %q, error %v, want %q", c.name, got[at], err, c.want)
+		}
+	}
+}
+
 // unmangle reverts the kernel's escaping of a path (fs/proc_namespace.c mangle), and of any
 // other byte.
 func unmangle(path string) string {
@@ -54,17 +77,21 @@ func FuzzParseUpperDirs(f *testing.F) {
 		if err != nil && found != nil {
 			t.Error("parser returned mounts with an error")
 		}
-		for id, dir := range found {
-			if id == "" || strings.Contains(id, "/") || !strings.HasPrefix(dir, "/") {
-				t.Errorf("container %q has a relative upper directory %q", id, dir)
+		for key, dir := range found {
+			if key == "" || !strings.HasPrefix(dir, "/") {
+				t.Errorf("%q has a relative upper directory %q", key, dir)
 			}
-			told := false
+			listed := false
 			for line := range strings.Lines(string(b)) {
 				fields := strings.Split(line, " ")
-				told = told || len(fields) > 7 && strings.HasSuffix(unmangle(fields[4]), "/"+id+"/rootfs") && strings.Contains(line, "overlay") && strings.Contains(line, "upperdir=/")
+				if len(fields) <= 7 || !strings.Contains(line, "overlay") || !strings.Contains(line, "upperdir=") {
+					continue
+				}
+				at := unmangle(fields[4])
+				listed = listed || at == key || !strings.Contains(key, "/") && strings.HasSuffix(at, "/"+key+"/rootfs")
 			}
-			if !told {
-				t.Errorf("%q of container %q comes from no overlay at its root", dir, id)
+			if !listed {
+				t.Errorf("%q of %q comes from no overlay", dir, key)
 			}
 		}
 	})

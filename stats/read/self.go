@@ -3,24 +3,32 @@ package read
 import (
 	"fmt"
 	"os"
+	"strings"
 
 	"jettison/cgroup"
 	"jettison/stats"
 )
 
-// processes visits every process of a cgroup and of the cgroups one level below it, which are a
-// pod's containers, up to maxContainers of them.
+// processes visits every process of a pod's cgroup, of its containers, and of the cgroups one level
+// below these, up to maxContainers of each level. crun puts a container's processes one level lower
+// with the systemd driver ("crio-ID.scope/container", src/libcrun/cgroup-systemd.c).
 func processes(fs *cgroup.FS, path string, buf []byte, visit func(pid int)) {
-	paths := []string{path}
-	_ = fs.ChildrenUntil(path, buf, func(name string) bool {
-		paths = append(paths, path+"/"+name)
-		return len(paths) <= maxContainers
-	})
-	for _, p := range paths {
-		if g, err := fs.Group(p); err == nil {
-			_ = g.Procs(buf, visit)
-			g.Close()
+	for level := []string{path}; len(level) > 0; {
+		var below []string
+		for _, p := range level {
+			if g, err := fs.Group(p); err == nil {
+				_ = g.Procs(buf, visit)
+				g.Close()
+			}
+			if strings.Count(p, "/") >= strings.Count(path, "/")+2 {
+				continue
+			}
+			_ = fs.ChildrenUntil(p, buf, func(name string) bool {
+				below = append(below, p+"/"+name)
+				return len(below) < maxContainers
+			})
 		}
+		level = below
 	}
 }
 

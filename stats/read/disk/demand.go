@@ -74,6 +74,23 @@ const (
 	eagerEvery   = 10 * time.Second
 )
 
+// freshSince returns the time since which the values of a measurement that begins now must have been
+// read.
+func (l *Loop) freshSince(uid string, before *storage, now time.Time) time.Time {
+	every := l.every
+	switch {
+	case l.hurry:
+		every = min(every, hurriedEvery)
+	case l.eager[uid]:
+		every = min(every, eagerEvery)
+	}
+	since := now.Add(-every)
+	if before != nil && before.time.Before(l.demanded) && l.demanded.After(since) {
+		since = l.demanded
+	}
+	return since
+}
+
 // Demand requests an immediate new measurement of all pods that were measured before since.
 func (l *Loop) Demand(since time.Time) {
 	l.mu.Lock()

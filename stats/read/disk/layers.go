@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
+	"strings"
 	"time"
 
 	"jettison/cri"
@@ -13,12 +15,15 @@ import (
 
 // layer measures a container's writable layer: the upper directory of the overlay that the runtime
 // has mounted as its root. If the host has no such mount, the runtime's value is used (devmapper,
-// btrfs, native snapshots; CRI-O's mount points do not name the container). The layer of a
-// container that does not run yet may be missing, because it is empty.
+// btrfs, native snapshots, fuse-overlayfs). The layer of a container that does not run yet may be
+// missing, because it is empty.
 func (s *storageWalker) layer(ctx context.Context, c *cri.Container, out *storage) error {
-	dir, ok := s.upper(c.ID, out.time)
+	dir, ok := s.upper(c, out.time)
 	if !ok {
-		u, err := s.runtimeLayer(ctx, c)
+		u, err := stats.FsUsage{}, errRootUnknown
+		if !s.awaitsRoot(c) {
+			u, err = s.runtimeLayer(ctx, c)
+		}
 		if err == nil {
 			out.layers[c.ID] = u
 		} else if c.State == cri.Created {
@@ -26,6 +31,7 @@ func (s *storageWalker) layer(ctx context.Context, c *cri.Container, out *storag
 		}
 		return out.noteMissing(err)
 	}
+	out.dirs[c.ID] = dir
 	u, err := out.lowerBound(s.tree(ctx, dir))
 	if err != nil {
 		err = fmt.Errorf("container %s: %w", c.ID, err)
@@ -36,18 +42,47 @@ func (s *storageWalker) layer(ctx context.Context, c *cri.Container, out *storag
 	return err
 }
 
+// errRootUnknown: the runtime's next list reports the root, and the container is then measured.
+var errRootUnknown = errors.New("the runtime has not reported the container's root yet")
+
+// awaitsRoot reports whether the runtime will report the root of a container. It must not be asked for
+// the layer meanwhile: CRI-O walks the files of every container for its answer, one client at a time,
+// also after the client has given up.
+func (s *storageWalker) awaitsRoot(c *cri.Container) bool {
+	return s.rooted && c.Root == "" && !c.Refused
+}
+
 // upper returns the upper directory of a container's root. A container that is not in the mount
 // table may have started after the table was read. If that was before since, upper reads the table
 // again.
-func (s *storageWalker) upper(id string, since time.Time) (string, bool) {
+func (s *storageWalker) upper(c *cri.Container, since time.Time) (string, bool) {
 	s.readMounts()
-	dir, ok := s.uppers[id]
+	dir, ok := s.upperOf(c)
 	if !ok && s.mounted.Before(since) {
 		s.mounted = time.Time{}
 		s.readMounts()
-		dir, ok = s.uppers[id]
+		dir, ok = s.upperOf(c)
 	}
 	return dir, ok
+}
+
+// upperOf finds a container's root in the mount table. The runtime's name for it may contain a symbolic
+// link, which the table has resolved. Then its last two elements must be unique (overlay/LAYER/merged).
+func (s *storageWalker) upperOf(c *cri.Container) (dir string, ok bool) {
+	if c.Root == "" {
+		dir, ok = s.uppers[c.ID]
+		return dir, ok
+	}
+	if dir, ok = s.uppers[c.Root]; ok {
+		return dir, true
+	}
+	end, matches := path.Join(path.Base(path.Dir(c.Root)), path.Base(c.Root)), 0
+	for at, upper := range s.uppers {
+		if strings.HasSuffix(at, "/"+end) {
+			dir, matches = upper, matches+1
+		}
+	}
+	return dir, matches == 1
 }
 
 // readMounts refreshes the host's mount table, from the node's first process. It does not use the
@@ -66,25 +101,11 @@ func (s *storageWalker) readMounts() {
 }
 
 // runtimeLayer returns the runtime's value for a writable layer. One query covers all containers.
-// The query is expensive, so it is repeated only every storageEvery.
 func (s *storageWalker) runtimeLayer(ctx context.Context, c *cri.Container) (stats.FsUsage, error) {
-	if s.layersQueried.IsZero() || time.Since(s.layersQueried) >= storageEvery {
-		short, cancel := context.WithTimeout(ctx, runtimeTimeout)
-		all, err := s.runtime.ListContainerStats(short)
-		cancel()
-		s.layersQueried, s.layerUsage, s.layerErr = time.Now(), map[string]stats.FsUsage{}, err
-		for _, c := range all {
-			if l := c.WritableLayer; l != nil && l.UsedBytes != nil && l.InodesUsed != nil {
-				u := stats.FsUsage{Time: l.Time, UsedBytes: *l.UsedBytes, InodesUsed: *l.InodesUsed}
-				if u.Time.Unix() <= 0 { // the runtime sent no time
-					u.Time = s.layersQueried
-				}
-				s.layerUsage[c.ID] = u
-			}
-		}
-	}
+	s.queryLayers(ctx)
 	u, ok := s.layerUsage[c.ID]
-	if ok {
+	if ok && time.Since(s.layersAnswered) <= storageLimit {
+		u.Partial = s.layerErr != nil // the value is of an earlier query
 		return u, nil
 	}
 	why := errors.New("the host has no overlay mounted as its root, and " +
@@ -95,20 +116,65 @@ func (s *storageWalker) runtimeLayer(ctx context.Context, c *cri.Container) (sta
 	return u, fmt.Errorf("container %s: %w", c.ID, errors.Join(why, s.mountErr, s.layerErr))
 }
 
-// runtimeTimeout bounds the wait for the runtime, because the measurement of all pods waits.
-const runtimeTimeout = 3 * time.Second
+// queryLayers queries the runtime if the last answer is older than s.fresh. The query may be expensive:
+// after it the runtime gets four times as long to rest, after one without an answer 15 s, then twice as
+// long each time, storageEvery at most. Without an answer the earlier values stay.
+func (s *storageWalker) queryLayers(ctx context.Context) {
+	began := time.Now()
+	if !s.layersQueried.Before(s.fresh) && !s.layersQueried.IsZero() ||
+		began.Before(s.queryNotBefore) || ctx.Err() != nil {
+		return
+	}
+	short, cancel := context.WithTimeout(ctx, runtimeTimeout)
+	all, err := s.runtime.ListContainerStats(short)
+	cancel()
+	s.layersQueried, s.layerErr = began, err
+	if err != nil {
+		s.queryPause = min(max(2*s.queryPause, failedPause), storageEvery)
+		s.queryNotBefore = time.Now().Add(s.queryPause)
+		return
+	}
+	s.layersAnswered, s.queryPause = began, 0
+	s.queryNotBefore = time.Now().Add(max(4*time.Since(began), time.Second))
+	s.layerUsage = map[string]stats.FsUsage{}
+	for _, c := range all {
+		if l := c.WritableLayer; l != nil && l.UsedBytes != nil && l.InodesUsed != nil {
+			u := stats.FsUsage{Time: l.Time, UsedBytes: *l.UsedBytes, InodesUsed: *l.InodesUsed}
+			if u.Time.Unix() <= 0 { // the runtime sent no time
+				u.Time = began
+			}
+			s.layerUsage[c.ID] = u
+		}
+	}
+}
+
+const (
+	// runtimeTimeout bounds the wait for the runtime, because the measurement of all pods waits.
+	runtimeTimeout = 3 * time.Second
+	// failedPause is the first pause after a query without an answer.
+	failedPause = 15 * time.Second
+)
 
 // exitedLayer measures the writable layer of an exited container. Its root is usually no longer
-// mounted, so the runtime's value is used. If the runtime reports no value, the result is 0 as a
-// lower bound, which keep may replace with the last value while the container was running.
-func (s *storageWalker) exitedLayer(ctx context.Context, c *cri.Container,
-	since time.Time) stats.FsUsage {
-	if dir, ok := s.upper(c.ID, since); ok {
+// mounted. Then the directory found while it was running is measured, or else the runtime's value is
+// used: containerd reports it, CRI-O only those of running containers, as the CRI says. If there is no
+// value, the result is 0 as a lower bound, which keep may replace with the last value while the
+// container was running.
+func (s *storageWalker) exitedLayer(ctx context.Context, c *cri.Container, out *storage) stats.FsUsage {
+	dir, ok := s.upper(c, out.time)
+	if !ok && s.rooted { // the names of its layers are random and not used again
+		dir, ok = s.lastDirs[c.ID]
+	}
+	if ok {
 		if u, _ := s.tree(ctx, dir); !u.Time.IsZero() {
+			out.dirs[c.ID] = dir
 			return u
 		}
 	}
-	u, err := s.runtimeLayer(ctx, c)
+	u, err := stats.FsUsage{}, errRootUnknown
+	if !s.rooted {
+		u, err = s.runtimeLayer(ctx, c)
+	}
 	if err != nil {
 		return stats.FsUsage{Time: time.Now(), Partial: true}
 	}

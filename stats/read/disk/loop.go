@@ -56,6 +56,7 @@ type Loop struct {
 	woken          chan struct{}   // one slot: a measurement is due
 	pods           map[string]*storage
 	index          podindex.Index
+	rooted         bool            // the runtime reports the root of some container
 	known          map[string]bool // UIDs of all pods to measure
 	dirs           map[string]bool // UIDs of pods with a directory other than that of their logs
 	listed         time.Time       // when the pods' directories were last listed; zero: never
@@ -185,4 +186,17 @@ func (l *Loop) SetPods(index podindex.Index) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.index = index
+	l.rooted = reportsRoots(index)
+}
+
+// reportsRoots reports whether the runtime reports the root of a container that has not exited.
+func reportsRoots(index podindex.Index) bool {
+	for _, p := range index {
+		for i := range p.Containers {
+			if p.Containers[i].Root != "" {
+				return true
+			}
+		}
+	}
+	return false
 }

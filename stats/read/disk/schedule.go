@@ -50,6 +50,10 @@ func (l *Loop) measure(ctx context.Context, uid string, dirs storageDirs) {
 	began := time.Now()
 	l.walking, l.walkStart, l.turnEnd, l.startedInHurry = uid, began, began.Add(long), l.hurry
 	l.turnTimer = time.AfterFunc(long, func() { cancel(errTurnOver) })
+	l.walker.fresh, l.walker.rooted, l.walker.lastDirs = l.freshSince(uid, before, began), l.rooted, nil
+	if before != nil {
+		l.walker.lastDirs = before.dirs
+	}
 	l.mu.Unlock()
 	seen := l.walker.entriesSeen()
 	s := l.walker.measure(short, uid, dirs, pod)

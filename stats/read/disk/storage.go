@@ -38,6 +38,7 @@ type storage struct {
 	messages     stats.FsUsage            // termination messages
 	layers       map[string]stats.FsUsage // writable layers, by container id
 	exited       map[string]stats.FsUsage // writable layers of exited containers, by container id
+	dirs         map[string]string        // directories of writable layers, by container id
 	runtimeFiles stats.FsUsage            // files that the runtime keeps for the pod
 	projects     map[quota.Project]bool   // projects included in volumes
 	unnamed      openfiles.Kept
@@ -45,19 +46,28 @@ type storage struct {
 
 // storageWalker measures one pod at a time. It uses the file system's own count if possible.
 type storageWalker struct {
-	host          *hostroot.Root
-	proc          string // the host's /proc
-	rootDir       string
-	logsDir       string
-	w             *walk.Walker
-	uppers        map[string]string // writable layers by container id, in the host's view, as of mounted
-	mounted       time.Time         // when the host's mounts were last read
-	mountErr      error             // of that read
-	runtime       Runtime
-	store         func() string     // the runtime's image store; nil or empty: not known
-	unnamed       *openfiles.Finder // nil: no search
-	layersQueried time.Time         // last query of the runtime for writable layers
-	layerUsage    map[string]stats.FsUsage
+	host     *hostroot.Root
+	proc     string // the host's /proc
+	rootDir  string
+	logsDir  string
+	w        *walk.Walker
+	uppers   map[string]string // see mounts.UpperDirs, in the host's view, as of mounted
+	mounted  time.Time         // when the host's mounts were last read
+	mountErr error             // of that read
+	runtime  Runtime
+	store    func() string     // the runtime's image store; nil or empty: not known
+	unnamed  *openfiles.Finder // nil: no search
+	// last query of the runtime for writable layers, and the last one with an answer
+	layersQueried, layersAnswered time.Time
+	// when the next query may begin, and the pause after the last one without an answer
+	queryNotBefore time.Time
+	queryPause     time.Duration
+	layerUsage     map[string]stats.FsUsage
+	// The Loop sets these before each measurement: the runtime's value must not be older than fresh,
+	// the runtime reports containers' roots, and storage.dirs of the pod's last measurement.
+	fresh    time.Time
+	rooted   bool
+	lastDirs map[string]string
 	// project replaces quota.OfVolume in tests; nil: quota.OfVolume. owners maps projects with a
 	// trusted count to the UIDs of their pods.
 	project  func(dir int) (quota.Project, walk.Usage, bool)
@@ -109,7 +119,7 @@ func (s *storageWalker) measure(ctx context.Context, uid string, dirs storageDir
 	pod *podindex.Pod) *storage {
 	out := &storage{time: time.Now(), logs: map[string]stats.FsUsage{},
 		layers: map[string]stats.FsUsage{},
-		exited: map[string]stats.FsUsage{}}
+		exited: map[string]stats.FsUsage{}, dirs: map[string]string{}}
 	var errs []error
 	for _, logs := range dirs.logs {
 		errs = append(errs, s.logs(ctx, logs, out))
@@ -126,7 +136,7 @@ func (s *storageWalker) measure(ctx context.Context, uid string, dirs storageDir
 			errs = append(errs, s.layer(ctx, &pod.Containers[i], out))
 		}
 		for i := range pod.Exited {
-			out.exited[pod.Exited[i].ID] = s.exitedLayer(ctx, &pod.Exited[i], out.time)
+			out.exited[pod.Exited[i].ID] = s.exitedLayer(ctx, &pod.Exited[i], out)
 		}
 		errs = append(errs, s.runtimeFiles(ctx, pod, out))
 	}

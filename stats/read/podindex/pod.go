@@ -155,11 +155,13 @@ func sum(a, b stats.Opt[stats.Range]) stats.Opt[stats.Range] {
 }
 
 // DescribeContainers adds names to the containers found in the pod's cgroup and removes the
-// sandboxes' own cgroups. If not all cgroups were read (all is false), it adds the runtime's other
+// sandboxes' own cgroups, and those of CRI-O's monitor processes. If not all cgroups were read (all is false), it adds the runtime's other
 // containers without values, because their disk usage is measured independently of cgroups.
 func (p *Pod) DescribeContainers(out *stats.PodStats, all bool) {
 	out.Containers = slices.DeleteFunc(out.Containers,
-		func(c stats.ContainerStats) bool { return slices.Contains(p.SandboxIDs, c.ID) })
+		func(c stats.ContainerStats) bool {
+			return slices.Contains(p.SandboxIDs, c.ID) || strings.HasPrefix(c.ID, "crio-conmon-")
+		})
 	for i := 0; i < len(p.Containers) && !all; i++ {
 		id := p.Containers[i].ID
 		if !slices.ContainsFunc(out.Containers, func(c stats.ContainerStats) bool { return c.ID == id }) {

@@ -69,3 +69,33 @@ func TestEndIsRequestedOnce(t *testing.T) {
 		t.Errorf("error %v; status calls = %d, want still %d", err, r.Calls("ContainerStatus"), asked)
 	}
 }
+
+// The status of an exited container that hangs delays four lists, two for the verbose status and two for
+// the plain one, and no further one for an hour.
+func TestHungStatusOfAnExitedContainer(t *testing.T) {
+	r := node(t)
+	r.Containers = r.Containers[:1]
+	r.Info["c1"] = crioContainer
+	c := dial(t, r.Endpoint())
+	l := NewLister(c)
+	now := time.Now()
+	l.now = func() time.Time { return now }
+	if _, err := l.List(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.Change(func() {
+		r.Containers[0].State = runtimev1.ContainerState_CONTAINER_EXITED
+		r.Hang["ContainerStatus"] = true
+	})
+	c.timeouts.status = 20 * time.Millisecond
+	before := r.Calls("ContainerStatus")
+	for range 20 {
+		now = now.Add(refreshAge)
+		if _, err := l.List(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := r.Calls("ContainerStatus") - before; n > 4 {
+		t.Errorf("%d status calls in 20 minutes, want at most 4", n)
+	}
+}

@@ -51,7 +51,7 @@ type remembered[D any] struct {
 	answered bool // detail is valid
 	// the verbose answer was too large, so only the plain status is requested
 	refused bool
-	late    int       // consecutive timeouts of the verbose status
+	late    int       // consecutive timeouts of the verbose status, or of the plain one once dead
 	plain   time.Time // the plain status is requested until then, because the verbose one timed out
 	// the container has exited: cached details stay valid, and missing details are not urgent
 	dead      bool
@@ -249,14 +249,22 @@ func (k *remembered[D]) appendDue(asks []statusRequest, state ContainerState, al
 }
 
 // recordTimeout records a timeout. After the second timeout of a verbose request, the caller requests
-// the plain status, because a slow runtime needs seconds for a status that a tenant has enlarged.
+// the plain status, because a slow runtime needs seconds for a status that a tenant has enlarged. After
+// the second one of the plain status of an exited container, it requests none for plainAge: CRI-O
+// takes 3.7 s for a container whose monitor process was killed, each time
+// (internal/oci/runtime_oci.go, waitForExitFile).
 func (k *remembered[D]) recordTimeout(now time.Time, verbose bool) {
 	k.notBefore = now.Add(retryAge)
-	if !verbose {
+	if !verbose && !k.dead {
 		return
 	}
-	if k.late++; k.late > 1 {
-		k.notBefore, k.plain = now, now.Add(plainAge)
+	if k.late++; k.late <= 1 {
+		return
+	}
+	if verbose {
+		k.notBefore, k.plain, k.late = now, now.Add(plainAge), 0
+	} else {
+		k.notBefore = now.Add(plainAge)
 	}
 }
 

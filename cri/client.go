@@ -23,9 +23,10 @@ type timeouts struct {
 
 // defaults are far above the times of a healthy runtime (cri-kernel facts: lists and statuses below
 // 1 ms, the stats of a thousand containers 1.5 s, a stop of three containers 130 ms; an older CRI-O
-// walks the disk for ImageFsInfo). They are short enough that a hung runtime only delays the agent.
+// walks the disk for ImageFsInfo, and any CRI-O waits 3.7 s for the exit code of a container whose
+// monitor process was killed). They are short enough that a hung runtime only delays the agent.
 // change is the kubelet's runtimeRequestTimeout.
-var defaults = timeouts{list: 10 * time.Second, status: 3 * time.Second, usage: 30 * time.Second,
+var defaults = timeouts{list: 10 * time.Second, status: 5 * time.Second, usage: 30 * time.Second,
 	stop:   60 * time.Second,
 	change: 2 * time.Minute}
 

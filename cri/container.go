@@ -74,6 +74,8 @@ type Container struct {
 	// Root is the mount point of its root in the runtime's mount namespace; empty: unknown, or not
 	// reported (containerd).
 	Root string
+	// Detailed: a status has answered, so that an unknown Root stays unknown for long.
+	Detailed bool
 	// ImageVolumes are the references or IDs of images mounted as volumes, each once.
 	ImageVolumes []string
 	// PID of the container's first process, in the node's PID namespace. 0: unknown, or no process.
@@ -130,6 +132,7 @@ func containerStatusOf(res *runtimev1.ContainerStatusResponse) Container {
 	}
 	out.Running = out.State == Running
 	containerDetailOf(res).fill(&out)
+	out.Detailed = true
 	return out
 }
 

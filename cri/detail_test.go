@@ -95,7 +95,7 @@ func TestContainerDetails(t *testing.T) {
 	want := Container{
 		ID: "c1", SandboxID: "s1", Name: "app", Attempt: 5, State: Running, Running: true, CreatedAt: time.Unix(0, 3),
 		PodUID: "1", ImageID: "sha256:1", ImageRef: "a@sha256:1", Image: "a:1",
-		OOMScoreAdj: &adj, MemoryLimit: &memory, CPUShares: &shares, Unified: map[string]string{"memory.high": "1"},
+		OOMScoreAdj: &adj, MemoryLimit: &memory, CPUShares: &shares, Unified: map[string]string{"memory.high": "1"}, Detailed: true,
 		LogPath: "/var/log/pods/x/0.log", ImageVolumes: []string{"sha256:2"},
 		PID: 4343, StartedAt: time.Unix(0, 4),
 	}

@@ -1,6 +1,7 @@
 package cri
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -135,7 +136,7 @@ func (l *Lister) List(ctx context.Context) (Listing, error) {
 		c := &out.Containers[i]
 		if k := l.containers[c.ID]; k != nil {
 			k.detail.fill(c)
-			c.Refused = k.refused
+			c.Refused, c.Detailed = k.refused, k.answered
 		}
 	}
 	return out, nil
@@ -181,6 +182,7 @@ func (l *Lister) update(now Listing) (asks []statusRequest) {
 			containerDetail, error) {
 			res, err := l.client.containerStatus(ctx, c.ID, verbose && !ended)
 			detail := containerDetailOf(res)
+			detail.root = cmp.Or(detail.root, k.detail.root) // never changes, and the plain status lacks it
 			if ended {
 				cached := k.detail
 				cached.ended = detail.ended
@@ -250,9 +252,7 @@ func (k *remembered[D]) appendDue(asks []statusRequest, state ContainerState, al
 
 // recordTimeout records a timeout. After the second timeout of a verbose request, the caller requests
 // the plain status, because a slow runtime needs seconds for a status that a tenant has enlarged. After
-// the second one of the plain status of an exited container, it requests none for plainAge: CRI-O
-// takes 3.7 s for a container whose monitor process was killed, each time
-// (internal/oci/runtime_oci.go, waitForExitFile).
+// the second one of the plain status of an exited container, it requests none for plainAge.
 func (k *remembered[D]) recordTimeout(now time.Time, verbose bool) {
 	k.notBefore = now.Add(retryAge)
 	if !verbose && !k.dead {

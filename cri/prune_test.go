@@ -333,6 +333,31 @@ func TestSlowVerboseStatus(t *testing.T) {
 	}
 }
 
+// A root that a verbose status named stays known while only the plain status is requested.
+func TestRootStaysKnown(t *testing.T) {
+	r := critest.Start(t)
+	r.Containers = []*runtimev1.Container{{Id: "c", State: runtimev1.ContainerState_CONTAINER_RUNNING}}
+	r.Info["c"] = `{"runtimeSpec":{"root":{"path":"/store/overlay/l1/merged"}}}`
+	c := dial(t, r.Endpoint())
+	l := NewLister(c)
+	now := time.Unix(1e6, 0)
+	l.now = func() time.Time { return now }
+	for i, hang := range []bool{false, true, true, false} {
+		r.Change(func() { r.Hang["ContainerStatus"] = hang })
+		if c.timeouts = defaults; hang {
+			c.timeouts.status = 50 * time.Millisecond
+		}
+		now = now.Add(refreshAge)
+		got, err := l.List(t.Context())
+		if err != nil || got.Containers[0].Root != "/store/overlay/l1/merged" || !got.Containers[0].Detailed {
+			t.Errorf("list %d: %+v, error %v, want a root", i, got.Containers, err)
+		}
+	}
+	if !l.containers["c"].plain.After(now) {
+		t.Error("the verbose status is still requested")
+	}
+}
+
 // Large answers are serialized. One that hangs delays the next one only briefly.
 func TestLargeAnswersTakeTurns(t *testing.T) { synctest.Test(t, largeAnswersTakeTurns) }
 

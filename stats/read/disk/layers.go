@@ -19,6 +19,9 @@ import (
 // missing, because it is empty.
 func (s *storageWalker) layer(ctx context.Context, c *cri.Container, out *storage) error {
 	dir, ok := s.upper(c, out.time)
+	if !ok && s.rooted { // it has just ended, and its root is unmounted
+		dir, ok = s.lastDirs[c.ID]
+	}
 	if !ok {
 		u, err := stats.FsUsage{}, errRootUnknown
 		if !s.awaitsRoot(c) {
@@ -49,7 +52,7 @@ var errRootUnknown = errors.New("the runtime has not reported the container's ro
 // the layer meanwhile: CRI-O walks the files of every container for its answer, one client at a time,
 // also after the client has given up.
 func (s *storageWalker) awaitsRoot(c *cri.Container) bool {
-	return s.rooted && c.Root == "" && !c.Refused
+	return s.rooted && c.Root == "" && !c.Detailed
 }
 
 // upper returns the upper directory of a container's root. A container that is not in the mount
@@ -105,7 +108,7 @@ func (s *storageWalker) runtimeLayer(ctx context.Context, c *cri.Container) (sta
 	s.queryLayers(ctx)
 	u, ok := s.layerUsage[c.ID]
 	if ok && time.Since(s.layersAnswered) <= storageLimit {
-		u.Partial = s.layerErr != nil // the value is of an earlier query
+		u.Partial = s.layerErr != nil || s.layersOld // the value is of an earlier query
 		return u, nil
 	}
 	why := errors.New("the host has no overlay mounted as its root, and " +
@@ -121,8 +124,10 @@ func (s *storageWalker) runtimeLayer(ctx context.Context, c *cri.Container) (sta
 // long each time, storageEvery at most. Without an answer the earlier values stay.
 func (s *storageWalker) queryLayers(ctx context.Context) {
 	began := time.Now()
-	if !s.layersQueried.Before(s.fresh) && !s.layersQueried.IsZero() ||
-		began.Before(s.queryNotBefore) || ctx.Err() != nil {
+	if !s.layersQueried.Before(s.fresh) && !s.layersQueried.IsZero() {
+		return
+	}
+	if s.layersOld = began.Before(s.queryNotBefore) || ctx.Err() != nil; s.layersOld {
 		return
 	}
 	short, cancel := context.WithTimeout(ctx, runtimeTimeout)

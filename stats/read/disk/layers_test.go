@@ -62,8 +62,14 @@ func TestALayerOfCRIO(t *testing.T) {
 		p.Containers[0].Root = c.named + "/l1/merged"
 		p.Exited = []cri.Container{{ID: "init", State: cri.Exited}}
 		p.Containers = append(p.Containers, cri.Container{ID: "new", State: cri.Running}) // known by an event only
-		l, _ := loopOn(t, root, index, hosttest.OneStore(root))
+		r := hosttest.OneStore(root)
+		r.Stats = func(context.Context) ([]cri.ContainerStats, error) {
+			t.Errorf("%s: the runtime was asked", name)
+			return nil, nil
+		}
+		l, _ := loopOn(t, root, index, r)
 		look := func() *storage {
+			l.walker.mounted = time.Time{}
 			l.measure(t.Context(), "uid-1", storageDirs{})
 			return l.pods["uid-1"]
 		}
@@ -74,12 +80,14 @@ func TestALayerOfCRIO(t *testing.T) {
 		if u := s.exited["init"]; !u.Partial || u.UsedBytes != 0 || !s.missing {
 			t.Errorf("%s: layer that ended before it was found = %+v, missing %v; want a lower bound of 0, and the new container's missing", name, u, s.missing)
 		}
+		hosttest.Mounts(t, root, crioMount(c.mounted, "l2")) // it has ended, and is still listed as running
+		if u := look().layers["c-app"]; u.UsedBytes < 300000 || u.Partial {
+			t.Errorf("%s: layer whose root is unmounted = %+v, want at least 300000 bytes", name, u)
+		}
 		p.Containers, p.Exited = p.Containers[1:], append(p.Exited, p.Containers[0])
 		p.Containers[0].Root = c.named + "/l2/merged"
-		hosttest.Mounts(t, root, crioMount(c.mounted, "l2"))
 		hosttest.Write(t, 500000, root, c.mounted, "l1/diff/last words")
 		l.SetPods(index)
-		l.walker.mounted = time.Time{}
 		for range 2 {
 			if u := look().exited["c-app"]; u.UsedBytes < 800000 || u.Partial {
 				t.Errorf("%s: layer after the end = %+v, want at least 800000 bytes", name, u)
@@ -120,6 +128,11 @@ func TestAgeOfTheRuntimesValue(t *testing.T) {
 		l.Demand(time.Now())
 		if used = 200; look().layers["c-app"].UsedBytes != 200 {
 			t.Errorf("layer after a demand = %+v, want 200 bytes", l.pods["uid-1"].layers["c-app"])
+		}
+		time.Sleep(100 * time.Millisecond)
+		l.Demand(time.Now()) // while the runtime rests
+		if u := look().layers["c-app"]; u.UsedBytes != 200 || !u.Partial {
+			t.Errorf("layer while the runtime rests = %+v, want a lower bound of 200 bytes", u)
 		}
 		queries, took = 0, 5*time.Second // longer than its timeout
 		l.setHurry(true)

@@ -62,6 +62,7 @@ type storageWalker struct {
 	// when the next query may begin, and the pause after the last one without an answer
 	queryNotBefore time.Time
 	queryPause     time.Duration
+	layersOld      bool // the runtime rests, and its last answer is older than needed
 	layerUsage     map[string]stats.FsUsage
 	// The Loop sets these before each measurement: the runtime's value must not be older than fresh,
 	// the runtime reports containers' roots, and storage.dirs of the pod's last measurement.

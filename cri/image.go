@@ -2,6 +2,7 @@ package cri
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"time"
 
@@ -145,6 +146,26 @@ func (c *Client) ListContainerStats(ctx context.Context) ([]ContainerStats, erro
 			out = append(out, containerStatsOf(s))
 		}
 	}
+	return out, nil
+}
+
+// ContainerStats requests the writable layer of one container that has not exited. CRI-O walks the
+// files of its layer and of its whole root for the answer, also after ctx has ended.
+func (c *Client) ContainerStats(ctx context.Context, id string) (ContainerStats, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeouts.usage)
+	defer cancel()
+	defer c.link.turn.wait(ctx, patienceForTurn)()
+	verb := "get stats of container " + id + " of"
+	res, err := c.runtime.ContainerStats(ctx, &runtimev1.ContainerStatsRequest{ContainerId: id})
+	if err != nil {
+		return ContainerStats{}, c.link.wrapOptional(verb, err)
+	}
+	if res.GetStats() == nil { // CRI-O: it has exited
+		return ContainerStats{}, fmt.Errorf("%s runtime %s: answer has no stats", verb,
+			c.link.endpoint)
+	}
+	out := containerStatsOf(res.GetStats())
+	out.ID = id
 	return out, nil
 }
 

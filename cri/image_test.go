@@ -71,6 +71,13 @@ func TestListContainerStats(t *testing.T) {
 	if got[1].WritableLayer != nil || got[2].WritableLayer != nil {
 		t.Errorf("layers without a measurement = %+v, want none", got[1:])
 	}
+	one, err := c.ContainerStats(t.Context(), "c1")
+	if err != nil || one.ID != "c1" || *one.WritableLayer.UsedBytes != 9 {
+		t.Errorf("stats of c1 = %+v, error %v, want a layer of 9 bytes", one, err)
+	}
+	if one, err := c.ContainerStats(t.Context(), "exited"); err == nil {
+		t.Errorf("stats of an exited container = %+v, want an error", one)
+	}
 	r.Change(func() { r.Fail["ListContainerStats"] = status.Error(codes.Unimplemented, "no") })
 	if _, err := c.ListContainerStats(t.Context()); !errors.Is(err, ErrUnimplemented) || errors.Is(err, ErrNotCRI) {
 		t.Errorf("error of a runtime without the call = %v, want ErrUnimplemented", err)

@@ -44,6 +44,7 @@ var schemas = partsOf(map[proto.Message][]string{
 	&runtimev1.StreamImagesResponse{}:       below("images", ofImage),
 	&runtimev1.ImageStatusResponse{}:        below("image", ofImage),
 	&runtimev1.ListContainerStatsResponse{}: below("stats", ofStats),
+	&runtimev1.ContainerStatsResponse{}:     below("stats", ofStats),
 	&runtimev1.PodSandboxStatusResponse{}: append(below("status", ofSandbox), "status.labels",
 		"info"),
 	&runtimev1.ContainerStatusResponse{}: append(below("status", ofContainerStatus), "info"),

@@ -30,6 +30,7 @@ var calls = []struct {
 	{"ContainerStatus", "", func(ctx context.Context, c *Client) error { _, err := c.ContainerStatus(ctx, "c1"); return err }},
 	{"ImageFsInfo", "", func(ctx context.Context, c *Client) error { _, err := c.ImageFsInfo(ctx); return err }},
 	{"ListContainerStats", "", func(ctx context.Context, c *Client) error { _, err := c.ListContainerStats(ctx); return err }},
+	{"ContainerStats", "", func(ctx context.Context, c *Client) error { _, err := c.ContainerStats(ctx, "c1"); return err }},
 	{"ListImages", "StreamImages", func(ctx context.Context, c *Client) error { _, err := c.ListImages(ctx); return err }},
 	{"ListContainers", "StreamContainers", func(ctx context.Context, c *Client) error { _, err := c.Running(ctx, "s1"); return err }},
 	{"ListPodSandbox", "StreamPodSandboxes", func(ctx context.Context, c *Client) error {

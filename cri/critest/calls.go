@@ -157,6 +157,19 @@ func (r *Runtime) ListContainerStats(ctx context.Context,
 	})
 }
 
+// ContainerStats implements the CRI. Like CRI-O, it returns no stats of an unknown container.
+func (r *Runtime) ContainerStats(ctx context.Context,
+	req *runtimev1.ContainerStatsRequest) (*runtimev1.ContainerStatsResponse, error) {
+	return unary(ctx, r, "ContainerStats", func() (*runtimev1.ContainerStatsResponse, error) {
+		for _, s := range r.Stats {
+			if s.GetAttributes().GetId() == req.GetContainerId() {
+				return &runtimev1.ContainerStatsResponse{Stats: proto.CloneOf(s)}, nil
+			}
+		}
+		return &runtimev1.ContainerStatsResponse{}, nil
+	})
+}
+
 // StopPodSandbox implements the CRI.
 func (r *Runtime) StopPodSandbox(ctx context.Context,
 	req *runtimev1.StopPodSandboxRequest) (*runtimev1.StopPodSandboxResponse, error) {

@@ -19,7 +19,7 @@ import (
 // set their own deadlines.
 type FsRuntime interface {
 	ImageFsInfo(context.Context) (cri.FsInfo, error)
-	ListContainerStats(context.Context) ([]cri.ContainerStats, error)
+	disk.Runtime
 }
 
 // BackgroundOptions locate the sources on the host. Only Host and Runtime have no default.

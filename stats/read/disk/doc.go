@@ -8,7 +8,7 @@
 //	fill.go      the latest values, for a Summary
 //	status.go    the state of the loop, as a source
 //	storage.go   one pod: its directories and logs; volumes.go: its volumes; layers.go: its writable
-//	             layers
+//	             layers; layerquery.go: queries of the runtime for them
 //	files.go     usage outside all limits: the kubelet's files that containers write to, layers of
 //	             containers that have exited
 //	keep.go      values kept from earlier measurements

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"jettison/cri"
+	"jettison/stats"
 	"jettison/stats/read/hostroot"
 	"jettison/stats/read/hosttest"
 	"jettison/stats/read/podindex"
@@ -92,6 +93,66 @@ func TestALayerOfCRIO(t *testing.T) {
 			if u := look().exited["c-app"]; u.UsedBytes < 800000 || u.Partial {
 				t.Errorf("%s: layer after the end = %+v, want at least 800000 bytes", name, u)
 			}
+		}
+	}
+}
+
+// CRI-O's verbose status of a container can be too large for the agent. Then the container's
+// statistics contain its root, and the agent walks it. It requests them once, also if the walk for
+// the answer takes long, and never those of all containers.
+func TestLayerOfARefusedContainer(t *testing.T) {
+	const home = "/var/lib/containers/storage/overlay"
+	for name, c := range map[string]struct {
+		mounted     string        // where the table has the root; empty: nowhere
+		took        time.Duration // for the answer
+		least, most int           // queries in an hour
+		want        stats.FsUsage
+	}{
+		"an overlay":        {home, 0, 1, 1, stats.FsUsage{UsedBytes: 300000}},
+		"a symbolic link":   {"/data/overlay", 0, 1, 1, stats.FsUsage{UsedBytes: 300000}},
+		"fuse-overlayfs":    {"", 0, 30, 60, stats.FsUsage{UsedBytes: 200}},
+		"a walk of minutes": {home, time.Minute, 4, 9, stats.FsUsage{}},
+	} {
+		root, index := hosttest.WithAPod(t)
+		hosttest.Mounts(t, root, crioMount(home, "l2"))
+		if c.mounted != "" {
+			hosttest.Write(t, 300000, root, c.mounted, "l1/diff/written")
+			hosttest.Mounts(t, root, crioMount(c.mounted, "l1")+crioMount(home, "l2"))
+		}
+		hosttest.Write(t, 100, root, home, "l2/diff/written")
+		p := index["uid-1"]
+		p.Containers[0].Refused, p.Containers[0].Detailed = true, true
+		p.Containers = append(p.Containers, cri.Container{ID: "other", State: cri.Running, Root: home + "/l2/merged"},
+			cri.Container{ID: "new", State: cri.Created, Detailed: true, Refused: true})
+		r := hosttest.OneStore(root)
+		r.Stats = func(context.Context) ([]cri.ContainerStats, error) {
+			t.Errorf("%s: the agent queried the runtime for all containers", name)
+			return nil, nil
+		}
+		queries, used, inodes := 0, uint64(200), uint64(1)
+		r.One = func(ctx context.Context, id string) (cri.ContainerStats, error) {
+			if queries++; id != "c-app" {
+				t.Errorf("%s: the agent queried the runtime for %s, want c-app only", name, id)
+			}
+			select {
+			case <-time.After(c.took):
+			case <-ctx.Done():
+			}
+			return cri.ContainerStats{ID: id, WritableLayer: &cri.FilesystemUsage{Mountpoint: home + "/l1/merged", UsedBytes: &used, InodesUsed: &inodes}}, ctx.Err()
+		}
+		l, _ := loopOn(t, root, index, r)
+		synctest.Test(t, func(t *testing.T) {
+			for began := time.Now(); time.Since(began) < time.Hour; time.Sleep(time.Minute) {
+				l.walker.mounted = time.Time{}
+				l.measure(t.Context(), "uid-1", storageDirs{})
+				s := l.pods["uid-1"]
+				if u := s.layers["c-app"]; u.UsedBytes < c.want.UsedBytes || u.UsedBytes > c.want.UsedBytes+100000 || u.Partial || s.missing != (c.want.UsedBytes == 0) {
+					t.Fatalf("%s: layer = %+v, missing %v, error %v; want %d bytes", name, u, s.missing, s.err, c.want.UsedBytes)
+				}
+			}
+		})
+		if queries < c.least || queries > c.most {
+			t.Errorf("%s: %d queries in an hour, want %d to %d", name, queries, c.least, c.most)
 		}
 	}
 }

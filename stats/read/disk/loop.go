@@ -19,6 +19,7 @@ import (
 // their own deadlines.
 type Runtime interface {
 	ListContainerStats(context.Context) ([]cri.ContainerStats, error)
+	ContainerStats(ctx context.Context, id string) (cri.ContainerStats, error)
 }
 
 // Options locate the directories on the host and configure the measurement. OpenFiles and Store

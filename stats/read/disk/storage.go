@@ -57,13 +57,13 @@ type storageWalker struct {
 	runtime  Runtime
 	store    func() string     // the runtime's image store; nil or empty: not known
 	unnamed  *openfiles.Finder // nil: no search
-	// last query of the runtime for writable layers, and the last one with an answer
-	layersQueried, layersAnswered time.Time
+	// last query of the runtime for all writable layers; zero: none
+	layersQueried time.Time
 	// when the next query may begin, and the pause after the last one without an answer
 	queryNotBefore time.Time
 	queryPause     time.Duration
-	layersOld      bool // the runtime rests, and its last answer is older than needed
-	layerUsage     map[string]stats.FsUsage
+	layerValues    map[string]layerValue // by container ID
+	layerErr       error                 // of the last query
 	// The Loop sets these before each measurement: the runtime's value must not be older than fresh,
 	// the runtime reports containers' roots, and storage.dirs of the pod's last measurement.
 	fresh    time.Time
@@ -71,9 +71,8 @@ type storageWalker struct {
 	lastDirs map[string]string
 	// project replaces quota.OfVolume in tests; nil: quota.OfVolume. owners maps projects with a
 	// trusted count to the UIDs of their pods.
-	project  func(dir int) (quota.Project, walk.Usage, bool)
-	owners   map[quota.Project]string
-	layerErr error
+	project func(dir int) (quota.Project, walk.Usage, bool)
+	owners  map[quota.Project]string
 }
 
 // storageDirs are the directories of one pod.

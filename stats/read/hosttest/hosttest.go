@@ -35,6 +35,7 @@ func Write(t testing.TB, size int, path ...string) {
 type Runtime struct {
 	FsInfo func(context.Context) (cri.FsInfo, error)
 	Stats  func(context.Context) ([]cri.ContainerStats, error)
+	One    func(ctx context.Context, id string) (cri.ContainerStats, error)
 }
 
 // ImageFsInfo calls FsInfo.
@@ -43,6 +44,11 @@ func (f Runtime) ImageFsInfo(ctx context.Context) (cri.FsInfo, error) { return f
 // ListContainerStats calls Stats.
 func (f Runtime) ListContainerStats(ctx context.Context) ([]cri.ContainerStats, error) {
 	return f.Stats(ctx)
+}
+
+// ContainerStats calls One.
+func (f Runtime) ContainerStats(ctx context.Context, id string) (cri.ContainerStats, error) {
+	return f.One(ctx, id)
 }
 
 // Overlay is a line of a mountinfo: the root of container c-app.
@@ -92,6 +98,9 @@ func OneStore(root string) Runtime {
 		Stats: func(context.Context) ([]cri.ContainerStats, error) {
 			return nil,
 				errors.New("unexpected call of ListContainerStats")
+		},
+		One: func(context.Context, string) (cri.ContainerStats, error) {
+			return cri.ContainerStats{}, errors.New("unexpected call of ContainerStats")
 		},
 	}
 }

@@ -155,8 +155,9 @@ func sum(a, b stats.Opt[stats.Range]) stats.Opt[stats.Range] {
 }
 
 // DescribeContainers adds names to the containers found in the pod's cgroup and removes the
-// sandboxes' own cgroups, and those of CRI-O's monitor processes. If not all cgroups were read (all is false), it adds the runtime's other
-// containers without values, because their disk usage is measured independently of cgroups.
+// sandboxes' own cgroups, and those of CRI-O's monitor processes. If not all cgroups were read (all is
+// false), it adds the runtime's other containers without values, because their disk usage is measured
+// independently of cgroups.
 func (p *Pod) DescribeContainers(out *stats.PodStats, all bool) {
 	out.Containers = slices.DeleteFunc(out.Containers,
 		func(c stats.ContainerStats) bool {

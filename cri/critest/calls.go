@@ -166,6 +166,12 @@ func (r *Runtime) ContainerStats(ctx context.Context,
 				return &runtimev1.ContainerStatsResponse{Stats: proto.CloneOf(s)}, nil
 			}
 		}
+		for _, c := range r.Containers {
+			if c.GetId() == req.GetContainerId() {
+				return &runtimev1.ContainerStatsResponse{Stats: &runtimev1.ContainerStats{
+					Attributes: &runtimev1.ContainerAttributes{Id: c.GetId()}}}, nil
+			}
+		}
 		return &runtimev1.ContainerStatsResponse{}, nil
 	})
 }

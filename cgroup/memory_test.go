@@ -52,12 +52,12 @@ func TestParseMemoryStat(t *testing.T) {
 }
 
 func TestParseMemoryDetail(t *testing.T) {
-	const text = "future 1 2\nanon 1\nfile 2\nshmem 3\ninactive_file 4\nkernel_stack 5\nkernel 70\nsock 8\nslab_reclaimable 9\npgmajfault 0\nworkingset_restore_file x\nworkingset_refault_file 6\n"
+	const text = "future 1 2\nanon 1\nfile 2\nshmem 3\ninactive_file 4\nkernel_stack 5\nkernel 70\nsock 8\nslab_reclaimable 9\nfile_dirty 10\nfile_writeback 11\npgmajfault 0\nworkingset_restore_file x\nworkingset_refault_file 6\n"
 	var d MemoryDetail
 	if err := ParseMemoryDetail([]byte(text), &d); err != nil {
 		t.Fatal(err)
 	}
-	want := MemoryDetail{MemoryStat: MemoryStat{1, 2, 3, 4}, KernelStack: 5, Kernel: 70, Sock: 8, SlabReclaimable: 9, RefaultFile: 6,
+	want := MemoryDetail{MemoryStat: MemoryStat{1, 2, 3, 4}, KernelStack: 5, Kernel: 70, Sock: 8, SlabReclaimable: 9, FileDirty: 10, FileWriteback: 11, RefaultFile: 6,
 		HasPgMajFault: true, HasRefaults: true, HasKernel: true} // absent is not zero
 	if d != want {
 		t.Errorf("parsed memory detail = %+v, want %+v", d, want)

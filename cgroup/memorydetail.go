@@ -10,6 +10,10 @@ type MemoryDetail struct {
 	// Kernel that the kernel can reclaim: dentries and inodes.
 	Kernel, Sock, SlabReclaimable uint64
 
+	// FileDirty (file_dirty) is page cache that was written to and is not yet on a device,
+	// FileWriteback (file_writeback) page cache that is being written back.
+	FileDirty, FileWriteback uint64
+
 	KernelStack uint64 // kernel_stack: kernel stacks of the group's threads
 	PageTables  uint64 // pagetables: page tables; since v5.11, 0 before
 	PgFault     uint64 // pgfault: page faults, a count
@@ -46,6 +50,10 @@ func ParseMemoryDetail(b []byte, out *MemoryDetail) error {
 			dst = &out.Sock
 		case "slab_reclaimable":
 			dst = &out.SlabReclaimable
+		case "file_dirty":
+			dst = &out.FileDirty
+		case "file_writeback":
+			dst = &out.FileWriteback
 		case "kernel_stack":
 			dst = &out.KernelStack
 		case "pagetables":

@@ -4,7 +4,7 @@
 // makes Summaries.
 //
 //	summary.go    Opt, Range, Summary, NodeStats, PodStats
-//	kernel.go     kernel counters of a cgroup: PSIStats, MemoryEvents, IOStat, CgroupID
+//	kernel.go     kernel counters of a cgroup: PSIStats, MemoryEvents, IOStat, WrittenStats, CgroupID
 //	fs.go         FsStats, Layout, and a pod's disk usage
 //	network.go    NetworkStats
 //	stamp.go      Stamp: an instant on both clocks

@@ -42,3 +42,14 @@ type MemoryEvents struct {
 type IOStat struct {
 	ReadBytes, WriteBytes uint64
 }
+
+// WrittenStats estimates what a pod's processes have written, from kernel counters of its cgroup.
+// The differences between two looks count, not the values. Files that were removed or overwritten
+// count too.
+type WrittenStats struct {
+	// bytes written to all devices, and bytes of the page cache that wait for the writeback
+	Bytes Opt[uint64]
+	// inodes that fit into the slab memory that holds dentries and inodes. Read files use it too, and
+	// the kernel may reclaim it.
+	Inodes Opt[uint64]
+}

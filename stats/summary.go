@@ -199,6 +199,7 @@ type PodStats struct {
 	Containers  []ContainerStats
 	CPU         CPUStats
 	IO          Opt[IOStat]
+	Written     WrittenStats
 	CPUPressure Opt[PSIStats]
 	IOPressure  Opt[PSIStats]
 	// LocalEvents are the counters of memory.events.local: the pod's cgroup itself, so its own

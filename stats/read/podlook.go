@@ -164,6 +164,7 @@ func (c *Reader) readRest(now time.Time, k *podGroup, p *stats.PodStats) error {
 	var io cgroup.IOStat
 	ioErr := g.IOStat(c.buf, &io)
 	p.IO, errs[3] = optional(stats.IOStat(io), ioErr)
+	p.Written = written(&c.detail, p.IO)
 	p.CPU, errs[4] = c.cpuStats(now, g, &k.usage)
 	m.SwapBytes, errs[5] = optional(g.MemorySwapCurrent(c.buf))
 	errs[6] = c.containers(now, k, p)
@@ -178,6 +179,20 @@ func faults(d *cgroup.MemoryDetail) (all, major stats.Opt[uint64]) {
 // kernel returns the bytes that the kernel holds and cannot reclaim.
 func kernel(d *cgroup.MemoryDetail) uint64 {
 	return d.Kernel - min(d.SlabReclaimable, d.Kernel) + d.Sock
+}
+
+// slabPerInode is the slab memory of one file in the cache, at least: an inode and a dentry.
+const slabPerInode = 1 << 10
+
+// written returns what a pod has written. Bytes are written to a device up to 30 s after a process
+// wrote them to the page cache (vm.dirty_expire_centisecs), but the file system reserves the space
+// immediately.
+func written(d *cgroup.MemoryDetail, io stats.Opt[stats.IOStat]) stats.WrittenStats {
+	cached := stats.SaturatingAdd(d.FileDirty, d.FileWriteback)
+	return stats.WrittenStats{
+		Bytes:  stats.Opt[uint64]{V: stats.SaturatingAdd(io.V.WriteBytes, cached), OK: io.OK},
+		Inodes: stats.Some(d.SlabReclaimable / slabPerInode),
+	}
 }
 
 // freed returns the bytes that killing the processes behind a memory.stat would free.

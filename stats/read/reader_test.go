@@ -109,6 +109,10 @@ func TestCollectARecordedNode(t *testing.T) {
 				if want := number(t, memory, "kernel") - number(t, memory, "slab_reclaimable") + number(t, memory, "sock"); p.Memory.KernelBytes != stats.Some(want) || want == 0 {
 					t.Errorf("kernel memory of %s = %+v, want %d", p.Cgroup, p.Memory.KernelBytes, want)
 				}
+				wrote := p.IO.V.WriteBytes + number(t, memory, "file_dirty") + number(t, memory, "file_writeback")
+				if want := (stats.WrittenStats{Bytes: stats.Opt[uint64]{V: wrote, OK: p.IO.OK}, Inodes: stats.Some(number(t, memory, "slab_reclaimable") / 1024)}); p.Written != want || !p.IO.OK {
+					t.Errorf("written by %s = %+v, want %+v", p.Cgroup, p.Written, want)
+				}
 				if want := number(t, files[dir+"memory.current"], "") - number(t, files[dir+"memory.stat"], "inactive_file"); p.Memory.WorkingSetBytes.V != want {
 					t.Errorf("working set of %s = %d, want %d", p.Cgroup, p.Memory.WorkingSetBytes.V, want)
 				}

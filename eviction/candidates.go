@@ -64,24 +64,25 @@ func (m *Manager) choose(now time.Time, in Input, d *Decision, w *watched) bool 
 	met.Observed, met.Limit = w.observed, w.limit
 	lists := m.scratch.freeLists(d)
 	causes := m.candidates(now, in, w, lists)
-	ranked, protected := lists.rank(), lists.protected
-	reason, stopped := m.withheldReason(now, in, w, ranked, causes)
+	ranked, v := m.judge(now, in, w, lists, causes)
+	protected, reason := lists.protected, v.reason
 	first := d.Ranking == nil && d.Protected == nil && d.Signal.Threshold.Signal == "" || reason == ""
 	if first {
 		d.Signal, d.Ranking, d.Protected, d.Reason = met, ranked, protected, reason
 	}
-	d.BreakerOpen = d.BreakerOpen || stopped
+	d.BreakerOpen = d.BreakerOpen || v.breakerOpen
 	d.Unexplained = d.Unexplained || m.explain.doubts[w.Signal].reason != ""
 	if reason != "" {
 		return false
 	}
-	v := &ranked[0].Candidate
+	c := &ranked[0].Candidate
 	m.scratch.eviction[0] = Eviction{
-		Pod: *v.Pod, Signal: w.Signal, GracePeriodSeconds: m.config.gracePeriod(w, v.Object),
+		Pod: *c.Pod, Signal: w.Signal, GracePeriodSeconds: m.config.gracePeriod(w, c.Object),
 		Reason:     ReasonEvicted,
-		Disruption: true, CutsGracePeriod: v.Keys.Dying, kind: w.info.kind, hard: w.Hard(),
+		Disruption: true, CutsGracePeriod: c.Keys.Dying, kind: w.info.kind, hard: w.Hard(),
+		suspected: v.suspected,
 	}
-	if r := expected(v, w); r.OK && r.V <= implausible {
+	if r := expected(c, w); r.OK && r.V <= implausible {
 		m.scratch.eviction[0].Returns = r.V
 	}
 	d.Evictions = m.scratch.eviction[:]
@@ -91,33 +92,55 @@ func (m *Manager) choose(now time.Time, in Input, d *Decision, w *watched) bool 
 	return true
 }
 
-// withheldReason returns why no pod is evicted for a threshold now; empty if the first pod of the
-// ranking may be evicted. stopped reports that the circuit breaker is open.
+// verdict is the judgement on evicting the first pod of a ranking.
+type verdict struct {
+	reason      string // why no pod is evicted now; empty: the first pod may be evicted
+	breakerOpen bool
+	suspected   bool // measurements do not explain the disk's shortage
+}
+
+// judge ranks the candidates of a threshold, and returns whether the first pod may be evicted now.
+func (m *Manager) judge(now time.Time, in Input, w *watched, l *lists, causes int) (ranked []Ranked,
+	v verdict) {
+	ranked = l.rank()
+	withheld := m.withheldReason(now, in, w, ranked, causes)
+	if withheld == "" && w.info.kind.disk() {
+		var suspects *diskChange
+		withheld, suspects = m.explain.judge(now, in, w, ranked, &m.watch.disks, m.looks.lastFull)
+		if v.suspected = suspects != nil; v.suspected {
+			ranked = l.suspect(suspects)
+		}
+	}
+	if v.breakerOpen = m.breakers.holdsBack(now, w, ranked); v.breakerOpen {
+		withheld = m.breakers.openReason(w, in.Growing)
+	}
+	v.reason = withheld
+	return ranked, v
+}
+
+// withheldReason returns why no pod is evicted for a threshold now, whatever the ranking; empty if
+// the first pod may be evicted.
 func (m *Manager) withheldReason(now time.Time, in Input, w *watched, ranked []Ranked,
-	causes int) (reason string, stopped bool) {
-	if m.breakers.holdsBack(now, w, ranked) {
-		return m.breakers.openReason(w, in.Growing), true
-	}
+	causes int) string {
 	if reason := m.evictions.blocked(now, w, &m.watch); reason != "" {
-		return reason, false
+		return reason
 	}
+	disk := w.info.kind.disk()
 	switch {
-	case w.info.kind.disk() && in.ObserveDisks:
-		return "disk signals only set conditions (disk: observe, or the node has a kubelet)", false
-	case w.info.kind.disk() && in.Measuring:
-		return "disk usage of pods is being measured", false
-	case w.info.kind.disk() && !m.watch.disks.layout.OK:
-		return "file system layout is not known yet", false
+	case disk && in.ObserveDisks:
+		return "disk signals only set conditions (disk: observe, or the node has a kubelet)"
+	case disk && in.Measuring && !m.explain.rates.urgent(w):
+		return "disk usage of pods is being measured"
+	case disk && !m.watch.disks.layout.OK && now.Sub(w.metSince) < suspectDelay:
+		return "file system layout is not known yet"
 	case w.info.kind.pressure() && causes == 0:
-		return fmt.Sprintf("no pod found that causes %s", w.Signal), false
+		return fmt.Sprintf("no pod found that causes %s", w.Signal)
 	case len(ranked) == 0 && w.info.kind.pressure():
-		return fmt.Sprintf("the pod that causes %s is protected", w.Signal), false
+		return fmt.Sprintf("the pod that causes %s is protected", w.Signal)
 	case len(ranked) == 0:
-		return "no eligible pod", false
-	case w.info.kind.disk():
-		return m.explain.unexplained(now, in, w, ranked, &m.watch.disks, m.looks.lastFull), false
+		return "no eligible pod"
 	}
-	return "", false
+	return ""
 }
 
 // findMet returns a threshold among those that are met.

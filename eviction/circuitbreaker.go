@@ -118,10 +118,12 @@ func (b *breaker) recordOpen(w *watched) {
 	}
 }
 
-// newOrGrown reports whether a pod started or grew since the breaker opened.
+// newOrGrown reports whether a pod started or grew since the breaker opened. A suspected pod may
+// have grown: its measurement does not show that it has not.
 func (b *breaker) newOrGrown(w *watched, c *Candidate) bool {
 	usage, stored := b.usageAtOpen[c.Pod.PodRef.UID]
-	return !stored || w.grewMuch(usage, c.Keys.Usage)
+	suspected := c.Keys.suspicion == suspectedWriter || c.Keys.suspicion == unknownGrowth
+	return !stored || suspected || w.grewMuch(usage, c.Keys.Usage)
 }
 
 // replacesFutile reports whether a pod replaces a futile victim and would return no more than that.

@@ -101,8 +101,9 @@ type Eviction struct {
 	// bytes for memory pressure; 0 if unknown, as for io and cpu pressure.
 	Returns uint64
 
-	kind kind
-	hard bool
+	kind      kind
+	hard      bool
+	suspected bool // measurements do not explain the disk's shortage
 }
 
 // Local reports whether the pod is evicted for its own limits.
@@ -170,6 +171,14 @@ func (c Candidate) Explain() string {
 	c.explainUsage(add)
 	if k.Unnamed > 0 {
 		add("%s of that in files without a name", amountText(k.kind, k.Unnamed))
+	}
+	switch {
+	case k.Estimate > k.Usage:
+		add("may use %s by what it has written", amountText(k.kind, k.Estimate))
+	case k.suspicion == unknownGrowth:
+		add("growth unknown")
+	case k.suspicion == shownIdle:
+		add("growth too small to explain the shortage")
 	}
 	if k.Release.OK {
 		add("killing it returns %s", amountText(releaseKind(k.kind), k.Release.V))

@@ -67,6 +67,9 @@
 //	cause.go           which pods cause a pressure
 //	explain.go         whether the growth of pods explains a disk's loss
 //	quietdisk.go       the state of a quiet disk, which later shortages are compared with
+//	diskgrowth.go      the growth of pods since a disk was quiet
+//	suspicion.go       which pod is evicted if pods do not explain a disk's loss, and when
+//	fillrate.go        how fast a disk fills
 //	unfinished.go      measurements that are cut off or too old
 //	diskfresh.go       how long a victim for a disk waits for fresh measurements
 //	relief.go          garbage collection before an eviction for a disk

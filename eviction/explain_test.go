@@ -83,9 +83,10 @@ func TestPodsExplainDiskGrowth(t *testing.T) {
 }
 
 // Whatever pods hold: if they explain less than half of what a disk lost, no pod is evicted for
-// unexplainedLimit, and never if the end of all of them would not end the shortage, unless nothing
-// is left, when every byte helps. Otherwise one is evicted: immediately if pods explain the loss,
-// or if the first pod alone holds a quarter of it and that would end the shortage.
+// suspectDelay, and never if the end of all of them would not end the shortage. If nothing is left,
+// every byte helps: the delay ends with the second look. Otherwise one is evicted: immediately if
+// pods explain the loss, or if the first pod alone holds a quarter of it and that would end the
+// shortage.
 func TestUnexplainedShortages(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const gi = 1 << 30
@@ -109,7 +110,7 @@ func TestUnexplainedShortages(t *testing.T) {
 		began := at
 		for at.Sub(began) < 30*time.Minute {
 			d := shortAt(m, at, left, now)
-			explained, waited := 2*grown >= lost, at.Sub(began) >= unexplainedLimit
+			explained, waited := 2*grown >= lost, at.Sub(began) >= suspectDelay || left == 0 && at.After(began)
 			own := now[first] - then[first]
 			explained = explained || 4*own >= lost && left+own >= 10*gi
 			may := explained || waited && (left == 0 || left+all >= 10*gi)
@@ -145,8 +146,8 @@ func TestDoubtEndsWithClockSetBack(t *testing.T) {
 			t.Error("eviction immediately after the clock was set back, want none")
 		}
 	}
-	if d := shortAt(m, back.Add(unexplainedLimit), 5*gi, pods); len(d.Evictions) != 1 {
-		t.Errorf("no eviction after unexplainedLimit, want one: %s", d.Reason)
+	if d := shortAt(m, back.Add(suspectDelay), 5*gi, pods); len(d.Evictions) != 1 {
+		t.Errorf("no eviction after suspectDelay, want one: %s", d.Reason)
 	}
 	m = explainer(t)
 	quietAt(m, epoch, 40*gi, pods)

@@ -19,7 +19,7 @@ func TestClonesOnQuietDiskShieldNoPod(t *testing.T) {
 	} {
 		m := explainer(t)
 		quietAt(m, epoch, 40*gib, c.then)
-		if uid, _ := firstEviction(m, epoch.Add(time.Minute), 9*time.Minute, 5*gib, map[string]uint64{"tenant": 36 * gib, "b": 3 * gib}, ""); uid != c.victim {
+		if uid, _ := firstEviction(m, epoch.Add(time.Minute), suspectDelay, 5*gib, map[string]uint64{"tenant": 36 * gib, "b": 3 * gib}, ""); uid != c.victim {
 			t.Errorf("%s: victim = %q, want %q", c.name, uid, c.victim)
 		}
 	}

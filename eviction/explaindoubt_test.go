@@ -13,10 +13,10 @@ import (
 
 const gib = 1 << 30
 
-// firstEviction steps every minute for that long while a disk is short, and returns the victim and
-// its time. atLeast is the pod whose usage is a lower bound.
+// firstEviction steps every 20 s for that long while a disk is short, and returns the victim and its
+// time. atLeast is the pod whose usage is a lower bound.
 func firstEviction(m *Manager, at time.Time, long time.Duration, left uint64, pods map[string]uint64, atLeast string) (uid string, after time.Duration) {
-	for after := time.Duration(0); after < long; after += time.Minute {
+	for after := time.Duration(0); after < long; after += 20 * time.Second {
 		in := disks(at.Add(after), left, pods)
 		for i := range in.Summary.Pods {
 			if p := &in.Summary.Pods[i]; p.PodRef.UID == atLeast {
@@ -32,9 +32,9 @@ func firstEviction(m *Manager, at time.Time, long time.Duration, left uint64, po
 	return "", long
 }
 
-// A pod with a lower bound, or with unmeasured usage, might hold everything that is short: the
-// delay ends then. It also ends if nothing is left and pods would help, although all of them would
-// not return everything that is short.
+// A pod with a lower bound, or with unmeasured usage, might hold everything that is short: it is
+// evicted after the delay. If nothing is left, the delay ends immediately, and any pod that would
+// help is evicted, although all of them would not return everything that is short.
 func TestNobodyIsSparedForEverByLowerBounds(t *testing.T) {
 	then := map[string]uint64{"leaker": gib / 2, "b": 3 * gib}
 	for _, c := range []struct {
@@ -43,19 +43,20 @@ func TestNobodyIsSparedForEverByLowerBounds(t *testing.T) {
 		now     map[string]uint64
 		atLeast string
 		victim  string
+		after   time.Duration
 	}{
-		{"a lower bound", 0, map[string]uint64{"leaker": gib, "b": 3 * gib}, "leaker", "b"},
-		{"a lower bound, and a little is left", 2 * gib, map[string]uint64{"leaker": gib, "b": 3 * gib}, "leaker", "b"},
-		{"one that is not measured", 2 * gib, map[string]uint64{"leaker": 0, "b": 3 * gib}, "", "b"},
-		{"nothing is left, and what all hold is not all that is short", 0, map[string]uint64{"leaker": gib, "b": 8*gib + gib/2}, "", "b"},
-		{"nothing is left, and what all hold is next to nothing", 0, map[string]uint64{"leaker": 1 << 20, "b": 2 << 20}, "", ""},
-		{"what all hold is not all that is short", 2 * gib, map[string]uint64{"leaker": gib, "b": 3 * gib}, "", ""},
+		{"a lower bound", 0, map[string]uint64{"leaker": gib, "b": 3 * gib}, "leaker", "leaker", 20 * time.Second},
+		{"a lower bound, and a little is left", 2 * gib, map[string]uint64{"leaker": gib, "b": 3 * gib}, "leaker", "leaker", suspectDelay},
+		{"one that is not measured", 2 * gib, map[string]uint64{"leaker": 0, "b": 3 * gib}, "", "leaker", suspectDelay},
+		{"nothing is left, and what all hold is not all that is short", 0, map[string]uint64{"leaker": gib, "b": 8*gib + gib/2}, "", "b", 20 * time.Second},
+		{"nothing is left, and what all hold is next to nothing", 0, map[string]uint64{"leaker": 1 << 20, "b": 2 << 20}, "", "", 0},
+		{"what all hold is not all that is short", 2 * gib, map[string]uint64{"leaker": gib, "b": 3 * gib}, "", "", 0},
 	} {
 		m := explainer(t)
 		quietAt(m, epoch, 90*gib, then)
 		uid, after := firstEviction(m, epoch.Add(time.Minute), 26*time.Hour, c.left, c.now, c.atLeast)
-		if uid != c.victim || uid != "" && after != unexplainedLimit {
-			t.Errorf("%s: victim = %q after %v, want %q after %v", c.name, uid, after, c.victim, unexplainedLimit)
+		if uid != c.victim || uid != "" && after != c.after {
+			t.Errorf("%s: victim = %q after %v, want %q after %v", c.name, uid, after, c.victim, c.after)
 		}
 	}
 }
@@ -66,8 +67,8 @@ func TestMinimumReclaimSparesNoPod(t *testing.T) {
 	m.config.Replay, m.config.Explain = false, true
 	pods := map[string]uint64{"a": 6 * gib}
 	quietAt(m, epoch, 90*gib, pods)
-	if uid, after := firstEviction(m, epoch.Add(time.Minute), time.Hour, 5*gib, pods, ""); uid != "a" || after != unexplainedLimit {
-		t.Errorf("victim = %q after %v, want a after %v", uid, after, unexplainedLimit)
+	if uid, after := firstEviction(m, epoch.Add(time.Minute), time.Hour, 5*gib, pods, ""); uid != "a" || after != suspectDelay {
+		t.Errorf("victim = %q after %v, want a after %v", uid, after, suspectDelay)
 	}
 }
 
@@ -106,13 +107,13 @@ func TestWhoAloneEndsTheShortageGoes(t *testing.T) {
 	} {
 		m := explainer(t)
 		quietAt(m, epoch, 19*gib, then)
-		if uid, _ := firstEviction(m, epoch.Add(time.Minute), 9*time.Minute, c.left, c.now, ""); uid != c.victim {
+		if uid, _ := firstEviction(m, epoch.Add(time.Minute), suspectDelay, c.left, c.now, ""); uid != c.victim {
 			t.Errorf("%s: victim = %q, want %q", c.name, uid, c.victim)
 		}
 	}
 }
 
-// A shortage that ends for a moment every nine minutes does not restart the delay, and the disk is
+// A shortage that ends for a moment again and again does not restart the delay, and the disk is
 // not quiet meanwhile.
 func TestIntermittentShortageIsOneDoubt(t *testing.T) {
 	m := explainer(t)
@@ -121,14 +122,14 @@ func TestIntermittentShortageIsOneDoubt(t *testing.T) {
 	began := epoch.Add(10 * time.Minute)
 	at := began
 	for i := range 60 {
-		at = at.Add(time.Minute)
+		at = at.Add(10 * time.Second)
 		left := uint64(9)
-		if i%9 == 8 {
+		if i%4 == 3 {
 			left = 10
 		}
 		if d := shortAt(m, at, left*gib+uint64(i%2), pods); len(d.Evictions) > 0 {
-			if after := at.Sub(began.Add(time.Minute)); after != unexplainedLimit {
-				t.Errorf("first eviction after %v, want %v", after, unexplainedLimit)
+			if after := at.Sub(began.Add(10 * time.Second)); after != suspectDelay {
+				t.Errorf("first eviction after %v, want %v", after, suspectDelay)
 			}
 			if q := m.explain.quiet[stats.SignalNodeFsAvailable]; !q.at.Equal(epoch) {
 				t.Errorf("disk recorded as quiet at %v, want no record between two shortages", q.at.Sub(epoch))
@@ -136,7 +137,7 @@ func TestIntermittentShortageIsOneDoubt(t *testing.T) {
 			return
 		}
 	}
-	t.Error("no eviction in an hour, want one after unexplainedLimit")
+	t.Error("no eviction in ten minutes, want one after suspectDelay")
 }
 
 // After a restart a shortage is compared with the same values, for the same time.
@@ -159,8 +160,8 @@ func TestRestartKeepsDoubts(t *testing.T) {
 		t.Errorf("saved state after a restart differs (-want +got):\n%s", diff)
 	}
 	at = at.Add(10 * time.Second)
-	if uid, after := firstEviction(restored, at, time.Hour, 5*gib, pods, ""); uid != "a" || after != unexplainedLimit {
-		t.Errorf("victim after a restart = %q after %v, want a after %v", uid, after, unexplainedLimit)
+	if uid, after := firstEviction(restored, at, time.Hour, 5*gib, pods, ""); uid != "a" || after != suspectDelay {
+		t.Errorf("victim after a restart = %q after %v, want a after %v", uid, after, suspectDelay)
 	}
 }
 

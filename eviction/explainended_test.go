@@ -26,7 +26,7 @@ func TestFilesOfAPodThatHasEndedCostNobodyElse(t *testing.T) {
 		if d = m.StepAfterReclaim(at, in); len(d.Evictions) > 0 {
 			t.Fatalf("%s is evicted at %v, want no eviction", d.Evictions[0].Pod.PodRef.UID, at.Sub(epoch))
 		}
-		at = at.Add(time.Minute)
+		at = at.Add(5 * time.Second)
 	}
 	if !strings.Contains(d.Reason, "30Gi is held by pods that have ended") {
 		t.Errorf("reason = %q, want the usage of ended pods", d.Reason)

@@ -41,7 +41,7 @@ func TestAMinimumReclaimIsNoShortageOfAPods(t *testing.T) {
 		if d := shortAt(m, at, 6*gib, pods); len(d.Evictions) > 0 || !d.Unexplained {
 			t.Fatalf("%s: first step: %d evictions, unexplained %v, want a doubt: %s", c.name, len(d.Evictions), d.Unexplained, d.Reason)
 		}
-		if uid, _ := firstEviction(m, at.Add(5*time.Second), 9*time.Minute, c.left, c.now, ""); uid != c.victim {
+		if uid, _ := firstEviction(m, at.Add(5*time.Second), suspectDelay, c.left, c.now, ""); uid != c.victim {
 			t.Errorf("%s: victim = %q, want %q", c.name, uid, c.victim)
 		}
 	}
@@ -70,7 +70,7 @@ func TestRaisedThresholdEvictsNoPod(t *testing.T) {
 		if dropped := m.Resume(epoch, throughFile(t, before.Save())); len(dropped) > 0 {
 			t.Errorf("Resume dropped %v, want nothing", dropped)
 		}
-		if uid, _ := firstEviction(m, epoch.Add(time.Minute), 9*time.Minute, 13*gib, c.now, ""); uid != c.victim {
+		if uid, _ := firstEviction(m, epoch.Add(time.Minute), suspectDelay, 13*gib, c.now, ""); uid != c.victim {
 			t.Errorf("victim = %q, want %q", uid, c.victim)
 		}
 	}
@@ -143,7 +143,7 @@ func TestAPodThatWasNotMeasuredAtRestHasNotGrown(t *testing.T) {
 		t.Errorf("saved state after a restart differs (-want +got):\n%s", diff)
 	}
 	for _, m := range []*Manager{m, restored} {
-		if uid, _ := firstEviction(m, epoch.Add(time.Minute), 9*time.Minute, 4*gib, now, ""); uid != "" {
+		if uid, _ := firstEviction(m, epoch.Add(time.Minute), suspectDelay, 4*gib, now, ""); uid != "" {
 			t.Errorf("%s is evicted for files of the node, want no eviction", uid)
 		}
 	}

@@ -83,6 +83,23 @@ func (e *diskExplainer) resume(now time.Time, saved []SavedDisk, drop func(strin
 	}
 }
 
+// save returns the saved form of the delay; nil if no pod was evicted by suspicion.
+func (b *suspectBackoff) save() *SavedSuspicion {
+	if b.last.IsZero() {
+		return nil
+	}
+	return &SavedSuspicion{Last: b.last.Round(0), DelaySeconds: int64(b.delay / time.Second)}
+}
+
+// resume restores the delay.
+func (b *suspectBackoff) resume(now time.Time, s *SavedSuspicion) {
+	if *b = (suspectBackoff{}); s != nil {
+		b.last = onClock(now, earlier(s.Last, now))
+		b.delay = min(time.Duration(min(max(s.DelaySeconds, 0), maxSavedGrace))*time.Second,
+			suspectDelayMax)
+	}
+}
+
 // earlier returns the earlier of two times. It keeps saved times out of the future if the clock was
 // set back.
 func earlier(a, b time.Time) time.Time {

@@ -25,7 +25,7 @@ func TestDiskShortBeforePodsWereMeasured(t *testing.T) {
 		m.Observe(epoch, &in.Summary.Node, Situation{})
 		in.Measuring = true
 		m.Step(epoch, in)
-		if uid, _ := firstEviction(m, epoch.Add(10*time.Second), 9*time.Minute, 5*gib, c.now, ""); uid != c.victim {
+		if uid, _ := firstEviction(m, epoch.Add(10*time.Second), suspectDelay, 5*gib, c.now, ""); uid != c.victim {
 			t.Errorf("%s: victim = %q, want %q", c.name, uid, c.victim)
 		}
 	}
@@ -69,7 +69,7 @@ func TestRestartKeepsDiskWithoutPods(t *testing.T) {
 		t.Error("no look at a quiet disk is due after a restart")
 	}
 	pods := map[string]uint64{"a": 1 * gib}
-	if uid, _ := firstEviction(restored, epoch.Add(time.Minute), 9*time.Minute, 5*gib, pods, ""); uid != "" {
+	if uid, _ := firstEviction(restored, epoch.Add(time.Minute), suspectDelay, 5*gib, pods, ""); uid != "" {
 		t.Errorf("victim = %q, want none", uid)
 	}
 }

@@ -24,9 +24,9 @@ func fullDiskLook(m *Manager, at time.Time, left uint64, pods map[string]uint64,
 	return ""
 }
 
-// evictedWithinNineMinutes looks every half a minute for nine minutes, and returns the victim.
-func evictedWithinNineMinutes(m *Manager, at time.Time, left uint64, pods map[string]uint64, change func(p *stats.PodStats)) (uid string) {
-	for after := time.Duration(0); after < 9*time.Minute && uid == ""; after += 30 * time.Second {
+// evictedWithinDelay looks every 10 s until the delay is over, and returns the victim.
+func evictedWithinDelay(m *Manager, at time.Time, left uint64, pods map[string]uint64, change func(p *stats.PodStats)) (uid string) {
+	for after := time.Duration(0); after < suspectDelay && uid == ""; after += 10 * time.Second {
 		uid = fullDiskLook(m, at.Add(after), left, pods, change)
 	}
 	return uid
@@ -87,7 +87,7 @@ func TestPodStartedWhileQuietLookWaited(t *testing.T) {
 		t.Fatal("look at a quiet disk is still due, want it made")
 	}
 	now := map[string]uint64{"modest": gib, "talker": gib, "slow": 0, "filler": 36 * gib}
-	if uid := evictedWithinNineMinutes(m, at.Add(30*time.Second), 4*gib, now, set); uid != "filler" {
+	if uid := evictedWithinDelay(m, at.Add(30*time.Second), 4*gib, now, set); uid != "filler" {
 		t.Errorf("victim = %q, want filler", uid)
 	}
 }
@@ -98,7 +98,7 @@ func TestWhatOneHoldsTooMuchIsNotTakenFromOthers(t *testing.T) {
 	m := explainer(t)
 	quietAt(m, epoch, 40*gib, map[string]uint64{"tenant": 500 * gib, "innocent": 30 * gib, "other": gib})
 	now := map[string]uint64{"tenant": 1 << 20, "innocent": 30 * gib, "other": gib}
-	if uid := evictedWithinNineMinutes(m, epoch.Add(5*time.Minute), 4*gib, now, nil); uid != "" {
+	if uid := evictedWithinDelay(m, epoch.Add(5*time.Minute), 4*gib, now, nil); uid != "" {
 		t.Errorf("victim = %q, want none for files of images", uid)
 	}
 }
@@ -195,7 +195,7 @@ func TestNewPodsDoNotCountAsMeasured(t *testing.T) {
 	}
 	fullDiskLook(m, epoch, 40*gib, map[string]uint64{"filler": 0, "x": gib, "n1": 0, "n2": 0}, set)
 	now := map[string]uint64{"filler": 37 * gib, "x": gib, "n1": 1, "n2": 1}
-	if uid := evictedWithinNineMinutes(m, epoch.Add(30*time.Second), 4*gib, now, set); uid != "filler" {
+	if uid := evictedWithinDelay(m, epoch.Add(30*time.Second), 4*gib, now, set); uid != "filler" {
 		t.Errorf("victim = %q, want filler: one of four pods was measured on the quiet disk", uid)
 	}
 }

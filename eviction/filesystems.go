@@ -128,6 +128,13 @@ func (d *fileSystems) heldByPod(in Input, w *watched) map[string]uint64 {
 	return pods
 }
 
+// complete reports whether all of a pod's files were measured. A measurement without a time, as in
+// a kubelet's Summary, counts as complete.
+func (d *fileSystems) complete(c *Candidate, w *watched) bool {
+	s := &c.Pod.EphemeralStorage
+	return !s.Cut && !atLeast(c, w) && (s.Time.IsZero() || s.UsedBytes.OK)
+}
+
 // atLeast reports whether a pod's known disk usage is a lower bound. The ranking uses the bound as
 // the value.
 func atLeast(c *Candidate, w *watched) bool {

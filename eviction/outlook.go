@@ -40,7 +40,8 @@ func (m *Manager) outlook(now time.Time, in Input, w *watched) Outlook {
 	}
 	l := &lists{}
 	causes := m.candidates(now, in, w, l)
-	o.Ranking, o.Protected = l.rank(), l.protected
-	o.NoEvictionReason, _ = m.withheldReason(now, in, w, o.Ranking, causes)
+	var v verdict
+	o.Ranking, v = m.judge(now, in, w, l, causes)
+	o.Protected, o.NoEvictionReason = l.protected, v.reason
 	return o
 }

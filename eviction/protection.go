@@ -89,6 +89,9 @@ type Keys struct {
 	Usage    uint64 // in the signal's unit; for a pressure signal, its part in the pressure
 	Unnamed  uint64 // part of Usage in files without a name
 	AtLeast  bool   // Usage is a lower bound, and is compared as that value
+	// Estimate is what a suspected pod may use, by what it has written since the disk was quiet; 0:
+	// Usage counts
+	Estimate uint64
 	// Request in the signal's unit; its bounds differ if it is not known exactly.
 	Request stats.Opt[stats.Range]
 	// the runtime does not confirm the upper bound of Request, because it did not report all of the
@@ -102,8 +105,9 @@ type Keys struct {
 	Start        time.Time
 	TimesEvicted int // earlier evictions of a pod with this UID
 
-	kind  kind
-	eases bool // the pod's current eviction returns the resource that is short, or ends the shortage
+	kind      kind
+	suspicion suspicion // set only for a disk's shortage that measurements do not explain
+	eases     bool      // the pod's current eviction returns the resource that is short, or ends the shortage
 }
 
 // annotation returns an annotation of a pod: its object's value, or else the runtime's. A pod that

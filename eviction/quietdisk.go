@@ -19,6 +19,77 @@ type quietDisk struct {
 	// pod. The growth of these pods is unknown, because a longer walk finds more.
 	unmeasured map[string]bool
 	nextLook   time.Duration // time from at until the next look; zero: quietEvery
+	// Not saved: what each pod had written at that time, or at the first look of this process.
+	written map[string]writtenBase
+	// Not saved: the first complete measurement since of each pod whose usage was unknown then.
+	completed map[string]firstComplete
+}
+
+// writtenBase is what a pod had written at a time, and the use of the disk at that time.
+type writtenBase struct{ written, used uint64 }
+
+// firstComplete is a pod's usage, and the counter of what it had written by then.
+type firstComplete struct {
+	held    uint64
+	written stats.Opt[uint64]
+}
+
+// existed reports whether a pod may have existed when the disk was quiet.
+func (q *quietDisk) existed(uid string) bool {
+	_, unmeasured := q.unmeasured[uid]
+	return q.pods == nil || unmeasured || hasKey(q.pods, uid)
+}
+
+// written returns the counter that shows what a pod has written, in a disk signal's unit.
+func (w *watched) written(p *stats.PodStats) stats.Opt[uint64] {
+	if w.info.kind == kindInodes {
+		return p.Written.Inodes
+	}
+	return p.Written.Bytes
+}
+
+// wroteSince returns what a pod has written since the disk was quiet, or since the first look that
+// shows it. A pod that did not exist then has written everything since. enough is the amount that
+// makes it a suspect: 1/partAlone of what the disk lost meanwhile. Writes show nothing before the
+// disk lost 1/32 of the limit.
+func (q *quietDisk) wroteSince(uid string, counter stats.Opt[uint64],
+	w *watched) (wrote stats.Opt[uint64], enough uint64) {
+	base, known := q.written[uid]
+	if !known {
+		base.used = q.used
+	}
+	lost := used(&w.observed) - min(base.used, used(&w.observed))
+	if !counter.OK || !known && q.existed(uid) || lost < max(w.limit/(4*dip), 1) {
+		return stats.Opt[uint64]{}, 0
+	}
+	return stats.Some(counter.V - min(base.written, counter.V)), max(lost/partAlone, 1)
+}
+
+// noteGrowth stores what a full look shows first: what a pod had written that already existed when
+// the disk was quiet, and its first complete measurement if its usage was unknown then.
+func (q *quietDisk) noteGrowth(in Input, w *watched, d *fileSystems, full time.Time) {
+	for i := range in.Summary.Pods {
+		c := Candidate{Pod: &in.Summary.Pods[i], Object: in.object(&in.Summary.Pods[i])}
+		uid := c.Pod.PodRef.UID
+		if _, known := q.written[uid]; !known && q.existed(uid) && w.written(c.Pod).OK {
+			q.noteWritten(uid, writtenBase{w.written(c.Pod).V, used(&w.observed)})
+		}
+		u := d.usage(&c, w)
+		if _, known := q.completed[uid]; !known && q.growthUnknown(full, c.Pod) && u.OK &&
+			d.complete(&c, w) {
+			if q.completed == nil {
+				q.completed = map[string]firstComplete{}
+			}
+			q.completed[uid] = firstComplete{min(u.V, used(&w.observed)), w.written(c.Pod)}
+		}
+	}
+}
+
+func (q *quietDisk) noteWritten(uid string, base writtenBase) {
+	if q.written == nil {
+		q.written = map[string]writtenBase{}
+	}
+	q.written[uid] = base
 }
 
 // growthUnknown reports whether a pod's usage when the disk was quiet is unknown. A pod that was
@@ -116,7 +187,11 @@ func (e *diskExplainer) setQuiet(signal stats.Signal, q quietDisk) {
 // of the pods are measured. The look at a disk that became short meanwhile follows when the disk
 // is quiet again.
 func (e *diskExplainer) recordQuiet(now time.Time, in Input, ws *watchlist) {
-	if !e.quietLookDue || in.MemoryOnly || in.Measuring || in.ObserveDisks {
+	if in.MemoryOnly || in.ObserveDisks {
+		return
+	}
+	e.noteGrowth(now, in, ws)
+	if !e.quietLookDue || in.Measuring {
 		return
 	}
 	e.quietLookDue = false
@@ -134,6 +209,17 @@ func (e *diskExplainer) recordQuiet(now time.Time, in Input, ws *watchlist) {
 	}
 }
 
+// noteGrowth stores what a full look shows about the pods' growth since the disks were quiet.
+func (e *diskExplainer) noteGrowth(now time.Time, in Input, ws *watchlist) {
+	for i := range ws.all {
+		w := &ws.all[i]
+		if q, known := e.quiet[w.Signal]; known && w.observed.OK {
+			q.noteGrowth(in, w, &ws.disks, now)
+			e.quiet[w.Signal] = q
+		}
+	}
+}
+
 // measureQuiet returns the state of a quiet disk. If a pod was not measured completely since the
 // look was requested, the next look follows soon, because until then the pod's growth is computed
 // from older usage. The delay grows while no further pod is unmeasured.
@@ -144,6 +230,9 @@ func (e *diskExplainer) measureQuiet(now time.Time, in Input, w *watched,
 	complete, noneNew := true, true
 	for i := range in.Summary.Pods {
 		p := &in.Summary.Pods[i]
+		if v := w.written(p); v.OK {
+			q.noteWritten(p.PodRef.UID, writtenBase{v.V, q.used})
+		}
 		switch st := &p.EphemeralStorage; {
 		case hasKey(q.pods, p.PodRef.UID):
 			if complete = complete && (st.Time.IsZero() || st.UsedBytes.OK && !st.Partial &&
@@ -165,10 +254,6 @@ func (e *diskExplainer) measureQuiet(now time.Time, in Input, w *watched,
 	}
 	return q
 }
-
-// unattributed returns the use of the disk beyond the known usage of pods. It bounds the total
-// usage of all pods with unknown usage.
-func (q *quietDisk) unattributed() uint64 { return q.used - min(q.sum(), q.used) }
 
 // capToUsed removes the pods with the highest usage until the sum of the others is at most the use
 // of the disk.

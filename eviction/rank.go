@@ -19,13 +19,15 @@ type comparison struct {
 // rankDiskPressureFunc, rankPIDPressure): usage over request where requests count, priority, usage
 // minus request.
 //
-// It adds to the kubelet's order: pods that are set aside last; measured before unmeasured; pods
+// It adds to the kubelet's order: pods that are set aside last; for a disk's shortage that
+// measurements do not explain, pods that may have caused it first; measured before unmeasured; pods
 // first that are already being evicted for the same resource, or that end the shortage; inodes by
 // inodes, threads by threads; and an order among equals. Afterwards lists.promote applies. An
 // unknown priority counts as 0, like that of a pod without a priority class.
 var ranking = []comparison{
 	{"set aside", func(a, b *Candidate) int { return compareBool(b.Keys.SetAside, a.Keys.SetAside) }},
-	{"measured", func(a, b *Candidate) int { return compareBool(a.Keys.Measured, b.Keys.Measured) }},
+	{"suspicion", func(a, b *Candidate) int { return cmp.Compare(a.Keys.suspicion, b.Keys.suspicion) }},
+	{"measured", func(a, b *Candidate) int { return compareBool(a.Keys.known(), b.Keys.known()) }},
 	{"dying", func(a, b *Candidate) int {
 		return compareBool(a.Keys.Dying && a.Keys.eases, b.Keys.Dying && b.Keys.eases)
 	}},
@@ -133,7 +135,7 @@ func (l *lists) first() (first *Candidate) {
 
 // promotable reports whether a pod may be over its request.
 func (c *Candidate) promotable() bool {
-	return c.Keys.Measured && c.Keys.standing() == unknownRequest
+	return c.Keys.known() && c.Keys.standing() == unknownRequest
 }
 
 // outweighs reports whether a pod k, which may be over its request, comes before other because its
@@ -145,6 +147,7 @@ func (k *Keys) outweighs(other *Keys) bool {
 		factor = openFactor
 	}
 	return other.standing() == overRequest && k.SetAside == other.SetAside &&
+		k.suspicion == other.suspicion &&
 		(k.Dying && k.eases) == (other.Dying && other.eases) &&
 		k.Priority.V <= other.Priority.V && other.excess() <= k.excess()/factor
 }
@@ -177,21 +180,27 @@ const (
 	withinRequest
 )
 
+// known reports whether a pod's usage is known, or estimated.
+func (k *Keys) known() bool { return k.Measured || k.Estimate > 0 }
+
+// used returns a pod's usage, or the estimate if that is more.
+func (k *Keys) used() uint64 { return max(k.Usage, k.Estimate) }
+
 // standing compares a pod's usage with its request. A pod is over its request if it uses more than
 // the upper bound, and within its request if it uses at most the lower bound. A pod that prevents
 // its request from being known counts as over it, so that tenants gain nothing by that. If requests
 // do not count, all pods are equal.
 func (k *Keys) standing() int {
 	switch {
-	case !k.Requests || !k.Measured:
+	case !k.Requests || !k.known():
 		return unknownRequest
 	case k.Refused:
 		return overRequest
 	case !k.Request.OK:
 		return unknownRequest
-	case k.Usage > k.Request.V.Max:
+	case k.used() > k.Request.V.Max:
 		return overRequest
-	case k.Usage <= k.Request.V.Min:
+	case k.used() <= k.Request.V.Min:
 		return withinRequest
 	}
 	return unknownRequest
@@ -201,14 +210,14 @@ func (k *Keys) standing() int {
 // the upper bound of the request. If the pod's standing is unknown it uses the lower bound, which
 // gives the largest possible excess: all of its usage if the request is unknown.
 func (k *Keys) excess() int64 {
-	if !k.Measured {
+	if !k.known() {
 		return 0
 	}
 	request := k.Request.V.Max
 	if k.standing() == unknownRequest {
 		request = k.Request.V.Min
 	}
-	usage := min(k.Usage, math.MaxInt64)
+	usage := min(k.used(), math.MaxInt64)
 	request = min(request, math.MaxInt64)
 	return int64(usage) - int64(request) // neither is negative, so this cannot overflow
 }

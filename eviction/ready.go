@@ -107,6 +107,9 @@ func (m *Manager) Observe(now time.Time, node *stats.NodeStats, s Situation) Rea
 	m.watch.evaluate(now, &m.lastCheap)
 	m.settle(now, &m.lastCheap)
 	m.conditions.update(now, m.watch.all, m.config.PressureTransitionPeriod)
+	if m.config.Explain && !s.ObserveDisks {
+		m.explain.rates.note(m.watch.all)
+	}
 	m.explain.scheduleQuietLook(now, &m.watch, s.ObserveDisks)
 	return m.Ready(now)
 }

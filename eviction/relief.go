@@ -22,6 +22,8 @@ const (
 	ReliefNone  Relief = iota
 	ReliefBegin        // begin a pass and wait for its end
 	ReliefWait         // wait for the end of the pass, or for an observation after it
+	// begin a pass, and decide on the present look as for ReliefNone: the disk is nearly full
+	ReliefBeginNow
 )
 
 // lastRelief is the last pass that was requested.

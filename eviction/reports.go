@@ -7,12 +7,13 @@ import "time"
 // earlier eviction of the same pod is superseded.
 func (m *Manager) Begin(at Stamp, e Eviction, met Met) *Life {
 	l := m.evictions.begin(at, e, met, &m.watch, m.lastCheap.Node.Memory.ShmemBytes)
-	m.noteBegun(l)
+	m.noteBegun(at, l)
 	return l
 }
 
 // noteBegun stores that an eviction began that the last look asked for.
-func (m *Manager) noteBegun(l *Life) {
+func (m *Manager) noteBegun(at Stamp, l *Life) {
+	m.explain.noteSuspected(at.Time, &l.e)
 	if w := m.watch.watchedBy(&l.e, &l.met.Threshold); w != nil {
 		m.breakers.noteTrial(w)
 	}
@@ -24,7 +25,7 @@ func (m *Manager) noteBegun(l *Life) {
 // removed, and the disk waits for them.
 func (m *Manager) Hasten(at Stamp, l *Life, e Eviction, met Met) {
 	if m.evictions.hasten(at, l, e, met, &m.watch, m.lastCheap.Node.Memory.ShmemBytes) {
-		m.noteBegun(l)
+		m.noteBegun(at, l)
 		return
 	}
 	m.looks.ledToEviction()
@@ -77,7 +78,16 @@ func (m *Manager) Acknowledge() { m.evictions.advance() }
 // Relief returns the next action for a Decision with reclaim requests and without an eviction. On
 // ReliefBegin the caller begins a pass for them, and reports its end with Relieved.
 func (m *Manager) Relief(now time.Time, d *Decision) Relief {
-	return m.relief.request(now, d.Reclaim, &m.watch)
+	next := m.relief.request(now, d.Reclaim, &m.watch)
+	if m.explain.anyUrgent(&m.watch) {
+		switch next {
+		case ReliefBegin:
+			return ReliefBeginNow
+		case ReliefWait:
+			return ReliefNone
+		}
+	}
+	return next
 }
 
 // Relieved reports that a pass for a disk has ended.

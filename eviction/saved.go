@@ -26,6 +26,8 @@ type Saved struct {
 	Shmem   *SavedPool     `json:"shmem,omitempty"` // nil: no shared memory is expected
 	// absent in older agents' files: unknown
 	Disks []SavedDisk `json:"disks,omitempty"`
+	// nil: no pod was evicted for a disk's shortage that pods did not explain
+	Suspicion *SavedSuspicion `json:"suspicion,omitempty"`
 	// Futile contains the counts of an older agent, by resource. It is read and not written.
 	Futile map[string]int `json:"futile,omitempty"`
 }
@@ -61,6 +63,12 @@ type SavedDisk struct {
 	// since when a shortage is unexplained; zero: no such shortage
 	Doubt time.Time `json:"doubt,omitzero"`
 	Ended time.Time `json:"ended,omitzero"` // end of that shortage; zero: it has not ended
+}
+
+// SavedSuspicion is the saved delay of evictions for disk shortages that pods do not explain.
+type SavedSuspicion struct {
+	Last         time.Time `json:"last"`                   // the last such eviction
+	DelaySeconds int64     `json:"delaySeconds,omitempty"` // until the next one; 0: the shortest
 }
 
 // SavedLife is the saved form of a Life. Times are absolute; the caller reads the monotonic ones.
@@ -115,6 +123,8 @@ type SavedEviction struct {
 	Annotations        map[string]string `json:"annotations,omitempty"`
 	Disruption         bool              `json:"disruption,omitempty"`
 	Returns            uint64            `json:"returns,omitempty"` // in the signal's unit; 0: unknown
+	// measurements did not explain the disk's shortage
+	Suspected bool `json:"suspected,omitempty"`
 }
 
 // SavedPod identifies a victim, and distinguishes it from a later pod with the same UID.
@@ -175,6 +185,7 @@ func saveEviction(e *Eviction) SavedEviction {
 		Signal: e.Signal, Hard: e.hard, GracePeriodSeconds: e.GracePeriodSeconds, Reason: e.Reason,
 		Message:     truncate(e.Message, maxMessage),
 		Annotations: maps.Clone(e.Annotations), Disruption: e.Disruption, Returns: e.Returns,
+		Suspected: e.suspected,
 	}
 }
 
@@ -187,7 +198,7 @@ func (s *SavedEviction) Eviction() (Eviction, error) {
 		Signal: s.Signal, GracePeriodSeconds: min(max(s.GracePeriodSeconds, hardGrace), maxSavedGrace),
 		Reason:  truncate(s.Reason, maxName),
 		Message: truncate(s.Message, maxMessage), Disruption: s.Disruption, Returns: s.Returns,
-		kind: info.kind,
+		kind: info.kind, suspected: s.Suspected && info.kind.disk(),
 	}
 	if e.Planned() {
 		e.kind, known = kindRoom, true

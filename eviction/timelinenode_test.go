@@ -46,6 +46,8 @@ type realPod struct {
 	shm                          float64
 	anon0, swap0                 float64 // at the kill
 	measured                     float64 // its disk usage, as of the last walk
+	first                        float64 // the same, as of the first walk
+	wrote                        float64
 	object                       *Pod
 	phase                        bool // current one, of the object
 }
@@ -134,7 +136,8 @@ func (w *world) start(p *realPod) {
 	p.shm = min(float64(p.Shm), w.memory())
 	p.vol = min(float64(p.Vol), w.memory())
 	p.swap, p.tasks, p.disk = min(float64(p.Swap), w.free("swap")), min(max(float64(p.Tasks), 1), w.free("tasks")), min(float64(p.Disk), w.free("disk"))
-	p.measured = p.found()
+	p.measured, p.wrote = p.found(), p.disk
+	p.first = p.measured
 	p.sandbox = "sandbox-" + p.Name + string(rune('a'+p.life%26))
 }
 
@@ -169,7 +172,11 @@ func (w *world) grow(d time.Duration) {
 			p.vol += min(float64(p.LeakVol)*s, w.memory())
 			p.swap += min(float64(p.LeakSwap)*s, w.free("swap"))
 			p.tasks += min(float64(p.LeakTasks)*s, w.free("tasks"))
-			p.disk += min(float64(p.LeakDisk)*s, w.free("disk"))
+			more := min(float64(p.LeakDisk)*s, w.free("disk"))
+			p.disk, p.wrote = p.disk+more, p.wrote+more
+		}
+		if p.alive && !p.killed && !w.calm {
+			p.wrote += float64(p.Overwrites) * s
 		}
 	}
 }
@@ -368,10 +375,25 @@ func (p *realPod) stats(now time.Time, quick, full bool) stats.PodStats {
 	if full {
 		s.Memory.SwapBytes = stats.Some(uint64(p.swap) * mib)
 		s.Memory.FreedBytes = stats.Some(stats.Range{Min: uint64(p.anon * mib), Max: uint64((p.anon + p.shm) * mib)})
-		s.Containers = []stats.ContainerStats{{Name: "c", Rootfs: stats.Some(stats.FsUsage{UsedBytes: uint64(p.measured) * mib, Partial: p.Found > 0})}}
-		s.EphemeralStorage.UsedBytes = stats.Some(uint64(p.measured) * mib)
+		p.storageStats(&s)
 	}
 	return s
+}
+
+// storageStats fills in a pod's disk usage as the walks found it, and what it has written.
+func (p *realPod) storageStats(s *stats.PodStats) {
+	if !p.NoIO {
+		s.Written.Bytes = stats.Some(uint64(p.wrote) * mib)
+	}
+	found := p.measured
+	if p.Cut {
+		found = p.first
+	}
+	s.Containers = []stats.ContainerStats{{Name: "c", Rootfs: stats.Some(stats.FsUsage{UsedBytes: uint64(found) * mib, Partial: p.Found > 0 || p.Cut})}}
+	s.EphemeralStorage.UsedBytes, s.EphemeralStorage.Cut = stats.Some(uint64(found)*mib), p.Cut
+	if p.NoDisk {
+		s.Containers, s.EphemeralStorage.UsedBytes = nil, stats.Opt[uint64]{}
+	}
 }
 
 func (p *realPod) memoryStats(now time.Time, m *stats.PodMemoryStats, quick bool) {

@@ -18,6 +18,8 @@ const (
 	ruleExplained = "explained" // nor for what terminating victims hold
 	// a hard threshold that is met gets a victim in time, if a pod is eligible
 	ruleUnserved = "unserved"
+	ruleUnknown  = "unknown" // whatever is unknown, if pods must explain a disk's shortage
+	ruleWriter   = "writer"  // and the pod that fills the disk is evicted before it is full
 	ruleBlocked  = "blocked" // whatever is done for other signals
 	ruleBlind    = "blind"   // however long its own victim takes to die
 	ruleStopped  = "stopped" // also while a disk's victim is being stopped
@@ -44,6 +46,9 @@ const (
 	servedLimit = 4 * time.Second
 	// diskServed is the same for a disk, where garbage is collected and pods are measured first.
 	diskServed = time.Minute
+	// unknownServed is the same if pods must explain the shortage: garbage is collected, pods are
+	// measured, and one is evicted after the delay.
+	unknownServed = suspectDelay + freshLimit + 15*time.Second
 	// armedMore is how much the first pod of the ranking may grow while the breaker is open.
 	armedMore = 512
 	// softServed bounds the time in which a soft threshold is met beyond its grace period without an
@@ -80,6 +85,7 @@ type victim struct {
 	signal stats.Signal
 	level  map[string]float64 // available amounts: the highest since the kill
 	held   map[string]float64 // what it had
+	left   float64            // available amount of the disk at the eviction
 	late   bool               // it did not die in time
 	fallen float64            // fall of the node's shared memory since
 }
@@ -166,6 +172,8 @@ func (r *rules) look(ready *Ready) {
 		}
 		limit := servedLimit
 		switch {
+		case w.info.kind.disk() && r.s.Explain:
+			limit = unknownServed
 		case w.info.kind.disk():
 			limit = diskServed
 		case !w.Hard():
@@ -182,6 +190,9 @@ func (r *rules) look(ready *Ready) {
 // lateness returns why no pod is evicted in time.
 func (r *rules) lateness(w *watched) string {
 	rule := ruleUnserved
+	if w.info.kind.disk() && r.s.Explain {
+		rule = ruleUnknown
+	}
 	for _, v := range r.victims {
 		switch {
 		case v.signal == w.Signal && v.life == v.its && (v.alive || v.ended >= r.s.t-time.Second):
@@ -217,14 +228,18 @@ func (r *rules) unexplained(w *watched) bool {
 	if what == "disk" && slices.ContainsFunc(r.victims, func(v *victim) bool { return v.l.e.Disk() }) {
 		return false // the disk gains later
 	}
-	may := false
+	may, all, known := false, left, true
 	for _, p := range r.s.pods {
 		if p.there && p.alive && !p.killed && !p.protected() && r.s.m.Life(p.uid) == nil {
 			if r.s.unpinned[p] < p.Unpinned {
 				return false // it may be tried first
 			}
 			may = may || !r.s.now().Before(r.s.m.evictions.history.aside[p.uid].until)
+			all, known = all+p.disk, known && !p.Cut && !p.NoDisk && p.Found == 0
 		}
+	}
+	if what == "disk" && r.s.Explain && known && all < limit+tolerance {
+		return false // the end of all pods would not end the shortage
 	}
 	return may
 }
@@ -504,7 +519,7 @@ func (r *rules) begun(p *realPod, l *Life) {
 	for _, what := range whatOf {
 		v.level[what], v.held[what] = r.s.free(what), p.usage(what)
 	}
-	v.held["shared"] = p.shm + p.vol
+	v.held["shared"], v.left = p.shm+p.vol, r.s.free("disk")
 	r.victims = slices.DeleteFunc(r.victims, func(o *victim) bool { return o.realPod == p })
 	r.victims = append(r.victims, v)
 	r.count++

@@ -37,7 +37,10 @@ type podPlan struct {
 	// Shm ends with the processes, Vol when its owner unmounts it
 	Anon, Shm, Vol, Cache       int
 	Swap, Tasks, Disk           int
-	Found                       int // percent of its files that a walk finds; 0: all
+	Found                       int  // percent of its files that a walk finds; 0: all
+	Cut, NoDisk                 bool // every walk is cut off where the first one ended; its files are never measured
+	Overwrites                  int  // MiB per second that it writes to files that do not grow
+	NoIO                        bool // the kernel does not count what it writes
 	LeakAnon, LeakVol, LeakSwap int
 	LeakTasks, LeakDisk         int
 	LeakFrom, LeakFor           time.Duration // LeakFor 0: forever

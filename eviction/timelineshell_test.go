@@ -355,8 +355,9 @@ func (s *shell) relieve(now time.Time, d *Decision) (waits bool) {
 	if s.Kubelet {
 		return false
 	}
-	switch s.m.Relief(now, d) {
-	case ReliefBegin:
+	next := s.m.Relief(now, d)
+	switch next {
+	case ReliefBegin, ReliefBeginNow:
 		s.say("garbage is collected")
 		s.later(s.Walk, func() {
 			s.trash, s.slow = 0, -time.Hour
@@ -364,7 +365,7 @@ func (s *shell) relieve(now time.Time, d *Decision) (waits bool) {
 				s.m.Relieved(s.now())
 			}
 		})
-		return true
+		return next == ReliefBegin
 	case ReliefWait:
 		return true
 	}

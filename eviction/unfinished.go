@@ -74,7 +74,7 @@ func (e *diskExplainer) stale(c *Candidate, w *watched, d *fileSystems) bool {
 // If the disk is nearly full, reaching 1/32 of the limit suffices. A pod's usage that is not
 // measured, cut off or stale might be enough.
 func (e *diskExplainer) evictionsMayHelp(w *watched, ranked []Ranked, d *fileSystems) bool {
-	all, nothing := w.observed.Value, w.limit/(4*dip)
+	all := w.observed.Value
 	for i := range ranked {
 		k := &ranked[i].Keys
 		if !k.Measured || k.AtLeast || e.stale(&ranked[i].Candidate, w, d) {
@@ -82,5 +82,5 @@ func (e *diskExplainer) evictionsMayHelp(w *watched, ranked []Ranked, d *fileSys
 		}
 		all = stats.SaturatingAdd(all, k.Usage)
 	}
-	return all >= w.limit || w.observed.Value < nothing && all >= nothing
+	return all >= w.limit || nearlyNothing(w) && all >= w.limit/(4*dip)
 }

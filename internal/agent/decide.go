@@ -143,19 +143,20 @@ func (l *loop) listNow(ctx context.Context) {
 }
 
 // relieve starts garbage collection before an eviction for a disk. It returns false if that was
-// tried or is not possible: then the present look decides.
+// tried or is not possible, or if the disk is nearly full: then the present look decides.
 func (l *loop) relieve(now time.Time, d *eviction.Decision) (waits bool) {
 	if !l.relief.disk.Acts() {
 		return false
 	}
-	switch l.manager.Relief(now, d) {
-	case eviction.ReliefBegin:
+	next := l.manager.Relief(now, d)
+	switch next {
+	case eviction.ReliefBegin, eviction.ReliefBeginNow:
 		//log: A disk is short. The agent collects garbage first, and evicts a pod only if that does not
 		//  suffice.
 		l.log.Info("garbage collection before eviction", append(evictions.SignalFields(d.Met[0]),
 			api.EventGarbage.Attr())...)
 		l.relief.disk.Relieve(d.Reclaim)
-		return true
+		return next == eviction.ReliefBegin
 	case eviction.ReliefWait:
 		return true
 	}

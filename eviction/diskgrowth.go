@@ -1,0 +1,139 @@
+package eviction
+
+import (
+	"time"
+
+	"jettison/stats"
+)
+
+// diskChange is the change of a disk since it was last quiet.
+type diskChange struct {
+	heldMore      uint64 // growth of live pods that measurements show
+	estimate      uint64 // the same, with what pods wrote whose usage is not completely known
+	endedHeldMore uint64 // growth of pods that have ended, which no eviction returns
+	freed         uint64 // usage of ended pods that was freed since
+	usedMore      uint64 // growth in use of the disk
+	toExplain     uint64 // usedMore, or the missing amount if that is more
+	pods          map[string]podGrowth
+}
+
+// podGrowth is a pod's growth on a disk since it was quiet.
+type podGrowth struct {
+	measured uint64 // as far as measurements show it
+	shrunk   uint64
+	estimate uint64 // the same, or what the pod wrote if its usage is not completely known
+	holds    uint64 // what the pod holds if it removed and overwrote nothing; zero: as measured
+	wrote    bool   // it wrote enough to be suspected
+	complete bool   // both measurements found all of its files
+	shown    bool   // it has not grown by more than measured
+}
+
+// explained reports whether an amount is at least half of the amount to explain.
+func (g *diskChange) explained(amount uint64) bool { return amount >= g.toExplain-g.toExplain/2 }
+
+// suspicion returns the class of a pod in the ranking for a shortage that measurements do not
+// explain.
+func (g *diskChange) suspicion(uid string) suspicion {
+	switch p, known := g.pods[uid]; {
+	case known && (p.wrote && !p.complete || p.measured > 0 && p.measured >= g.toExplain/partAlone):
+		return suspectedWriter
+	case known && p.shown:
+		return shownIdle
+	case known && p.wrote:
+		return staleWriter
+	}
+	return unknownGrowth
+}
+
+// changeSinceQuiet computes the change of a disk since it was last quiet. A pod that did not exist
+// at that time counts as having used nothing. A pod that is not measured now counts with its earlier
+// usage. The known usage of a pod that is gone counts as freed, so a successor with the same usage
+// explains nothing.
+func (e *diskExplainer) changeSinceQuiet(in Input, w *watched, d *fileSystems,
+	full time.Time) (g diskChange, known bool) {
+	q, known := e.quiet[w.Signal]
+	if !known {
+		return g, false
+	}
+	g = diskChange{usedMore: usedMore(&w.observed, &q), pods: map[string]podGrowth{}}
+	// With a minimum reclaim, pods must explain no more than the amount that was used or missing when
+	// the disk became short.
+	g.toExplain = max(g.usedMore, min(w.missing(),
+		max(usedMore(&w.firstMet, &q), w.limit-min(w.firstMet.Value, w.limit))))
+	held, shrunk, listed := d.heldByPod(in, w), uint64(0), map[string]bool{}
+	for _, uid := range in.Summary.RemainingDirs {
+		listed[uid] = true
+	}
+	for i := range in.Summary.Pods {
+		c := Candidate{Pod: &in.Summary.Pods[i], Object: in.object(&in.Summary.Pods[i])}
+		uid := c.Pod.PodRef.UID
+		listed[uid] = true
+		if _, twice := g.pods[uid]; twice { // a foreign Summary may contain a pod twice
+			continue
+		}
+		p := e.growthOf(&q, &c, w, d, held, full)
+		if g.pods[uid] = p; empty(c.Pod, c.Object) {
+			g.endedHeldMore = stats.SaturatingAdd(g.endedHeldMore, p.measured)
+			g.freed = stats.SaturatingAdd(g.freed, p.shrunk)
+			continue
+		}
+		g.heldMore = stats.SaturatingAdd(g.heldMore, p.measured)
+		g.estimate = stats.SaturatingAdd(g.estimate, min(p.estimate, max(p.measured, g.usedMore)))
+		shrunk = stats.SaturatingAdd(shrunk, p.shrunk)
+	}
+	for uid, then := range q.pods {
+		if !listed[uid] {
+			g.freed = stats.SaturatingAdd(g.freed, then)
+		}
+	}
+	less := stats.SaturatingAdd(shrunk, g.freed)
+	g.heldMore -= min(less, g.heldMore)
+	g.estimate -= min(less, g.estimate)
+	return g, true
+}
+
+// growthOf computes the growth of one pod. What it wrote counts only if its usage is not completely
+// known: a database that overwrites its files is judged by its files. Before they are measured
+// again, few writes show that it has not grown.
+func (e *diskExplainer) growthOf(q *quietDisk, c *Candidate, w *watched, d *fileSystems,
+	held map[string]uint64, full time.Time) (p podGrowth) {
+	uid := c.Pod.PodRef.UID
+	now, measured := held[uid]
+	then, unknown := q.pods[uid], q.growthUnknown(full, c.Pod)
+	complete := measured && d.complete(c, w)
+	fresh := complete && !e.stale(c, w, d)
+	first, completed := q.completed[uid]
+	completed = completed && unknown && complete
+	counter := w.written(c.Pod)
+	if completed {
+		counter = first.written
+	}
+	wrote, enough := q.wroteSince(uid, counter, w)
+	switch {
+	case measured && !unknown:
+		p.measured, p.shrunk = now-min(then, now), then-min(then, now)
+	case completed:
+		p.measured = now - min(first.held, now)
+		wrote.V = stats.SaturatingAdd(wrote.V, p.measured)
+	}
+	p.wrote, p.complete = wrote.OK && wrote.V >= enough, complete && !unknown
+	if !p.complete || !fresh {
+		p.holds = min(stats.SaturatingAdd(then, max(p.measured, wrote.V)), used(&w.observed))
+	}
+	if p.complete {
+		p.estimate, p.shown = p.measured, fresh || wrote.OK && !p.wrote
+		return p
+	}
+	p.estimate, p.shown = max(p.measured, wrote.V), completed && fresh && wrote.OK
+	return p
+}
+
+// usedMore returns the growth in use of a disk since it was quiet.
+func usedMore(o *stats.Observation, q *quietDisk) uint64 { return used(o) - min(q.used, used(o)) }
+
+// missing returns the amount that must be freed to end a disk's shortage, including the minimum
+// reclaim.
+func (w *watched) missing() uint64 {
+	enough := w.recoveryTarget(w.observed.Capacity)
+	return enough - min(w.observed.Value, enough)
+}

@@ -1,0 +1,106 @@
+package eviction
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"jettison/stats"
+)
+
+// A disk is urgent if it will be full within 10 s by two observations that are near each other, or
+// if nearly nothing is left. A burst between two observations and an old observation do not count.
+func TestFillRateShowsUrgency(t *testing.T) {
+	type look struct {
+		at   time.Duration
+		left uint64
+	}
+	for _, c := range []struct {
+		name  string
+		looks []look
+		want  bool
+	}{
+		{"first observation", []look{{0, 9 * gib}}, false},
+		{"nearly nothing left", []look{{0, 319 << 20}}, true},
+		{"1 GiB/s", []look{{0, 12 * gib}, {time.Second, 11 * gib}, {2 * time.Second, 10 * gib}, {3 * time.Second, 9 * gib}}, true},
+		{"200 MiB/s", []look{{0, 10 * gib}, {time.Second, 10*gib - 200<<20}, {2 * time.Second, 10*gib - 400<<20}}, false},
+		{"200 MiB/s, near the end", []look{{0, 2300 << 20}, {time.Second, 2100 << 20}, {2 * time.Second, 1900 << 20}}, true},
+		{"a burst, long ago", []look{{0, 40 * gib}, {time.Second, 9 * gib}, {4 * time.Second, 9 * gib}, {7 * time.Second, 9 * gib}}, false},
+		{"no observation meanwhile", []look{{0, 40 * gib}, {time.Minute, 5 * gib}}, false},
+		{"it rises", []look{{0, 5 * gib}, {2 * time.Second, 6 * gib}}, false},
+		{"not short", []look{{0, 40 * gib}, {2 * time.Second, 20 * gib}}, false},
+		{"clock set back", []look{{time.Hour, 40 * gib}, {0, 9 * gib}, {2 * time.Second, 5 * gib}}, true},
+	} {
+		m := explainer(t)
+		for _, l := range c.looks {
+			in := disks(epoch.Add(l.at), l.left, nil)
+			m.Observe(epoch.Add(l.at), &in.Summary.Node, Situation{})
+		}
+		if got := m.explain.rates.urgent(&m.watch.all[0]); got != c.want {
+			t.Errorf("%s: urgent = %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// After a restart the delay since the last eviction by suspicion goes on. Implausible saved values
+// delay no longer than the longest delay.
+func TestRestartKeepsSuspicionDelay(t *testing.T) {
+	m := explainer(t)
+	pods := map[string]uint64{"a": 20 * gib, "b": 15 * gib}
+	quietAt(m, epoch, 60*gib, pods)
+	at := epoch.Add(time.Minute)
+	shortAt(m, at, 5*gib, pods)
+	at = at.Add(suspectDelay)
+	d := shortAt(m, at, 5*gib, pods)
+	if len(d.Evictions) != 1 || !d.Evictions[0].suspected {
+		t.Fatalf("%d evictions after the delay, want one by suspicion: %s", len(d.Evictions), d.Reason)
+	}
+	m.Begin(Stamp{Time: at}, d.Evictions[0], d.Signal)
+	saved := m.Save()
+	saved.Lives = nil // its pod is not restored here
+	restored := explainer(t)
+	if dropped := restored.Resume(at, throughFile(t, saved)); len(dropped) > 0 {
+		t.Errorf("Resume dropped %v, want nothing", dropped)
+	}
+	at = at.Add(time.Second)
+	if uid, after := firstEviction(restored, at, time.Hour, 5*gib, map[string]uint64{"b": 15 * gib}, ""); uid != "b" || after != 2*suspectDelay {
+		t.Errorf("victim after a restart = %q after %v, want b after %v", uid, after, 2*suspectDelay)
+	}
+	far := explainer(t)
+	far.Resume(at, Saved{Suspicion: &SavedSuspicion{Last: at.Add(time.Hour), DelaySeconds: math.MaxInt64}})
+	if b := far.explain.backoff; !b.last.Equal(at) || b.wait() != suspectDelayMax {
+		t.Errorf("restored delay = %v since %v, want %v since %v", b.wait(), b.last, suspectDelayMax, at)
+	}
+}
+
+// A layout that stays unknown delays an eviction by the same time: then all file systems count as
+// one.
+func TestUnknownLayoutDelaysEviction(t *testing.T) {
+	m := managerOf(t, 5*time.Minute, "own x", "hard nodefs.available 10Gi")
+	m.config.Replay = false
+	for after := time.Duration(0); after <= suspectDelay; after += 20 * time.Second {
+		in := disks(epoch.Add(after), 5*gib, map[string]uint64{"a": 20 * gib})
+		in.Summary.Node.Layout = stats.Opt[stats.Layout]{}
+		m.Observe(epoch.Add(after), &in.Summary.Node, Situation{})
+		if d := m.Step(epoch.Add(after), in); len(d.Evictions) > 0 != (after == suspectDelay) {
+			t.Errorf("%d evictions after %v, want one after %v: %s", len(d.Evictions), after, suspectDelay, d.Reason)
+		}
+	}
+}
+
+// Evictions that did not help show nothing about a pod whose growth is unknown: the open breaker
+// allows its eviction, but not that of a pod that is shown idle.
+func TestOpenBreakerAllowsSuspects(t *testing.T) {
+	for _, atLeast := range []string{"", "b"} {
+		m := explainer(t)
+		m.config.Breaker = true
+		pods := map[string]uint64{"a": 20 * gib, "b": 15 * gib}
+		quietAt(m, epoch, 60*gib, pods)
+		w := &m.watch.all[0]
+		m.breakers.byThreshold[w.key()] = breaker{futile: breakerLimit}
+		uid, _ := firstEviction(m, epoch.Add(time.Minute), time.Hour, 5*gib, pods, atLeast)
+		if uid != atLeast {
+			t.Errorf("victim = %q, want %q", uid, atLeast)
+		}
+	}
+}

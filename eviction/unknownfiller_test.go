@@ -1,0 +1,311 @@
+package eviction
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"jettison/stats"
+)
+
+// fillPod is a pod of a filling disk. Amounts are in MiB, or in inodes.
+type fillPod struct {
+	uid                string
+	qos                stats.QOSClass
+	holds              uint64
+	fills, overwrites  uint64 // per second
+	how                string // why it is not measured completely; empty: it is
+	uncounted          bool   // the kernel does not count what it writes
+	wrote              uint64
+	measured           uint64
+	walked, dead, gone time.Time
+}
+
+// fillingDisk is a node whose disk fills, second by second. Victims die within a second, and their
+// files are removed within two.
+type fillingDisk struct {
+	m        *Manager
+	pods     []*fillPod
+	inodes   bool
+	left     uint64 // MiB, or inodes
+	outside  uint64 // what something else takes per second
+	demanded time.Time
+	relieved time.Time // end of the garbage collection in progress
+	victims  []fillVictim
+	lives    map[*fillPod]*Life
+}
+
+type fillVictim struct {
+	uid  string
+	at   time.Duration
+	left uint64 // when it was dead
+}
+
+// The disk has 100 GiB or 102,400 inodes; the threshold is a tenth.
+const (
+	fillCapacity = 100 << 10
+	fillLimit    = 10 << 10
+	fillQuiet    = 30 << 10
+)
+
+func newFillingDisk(t *testing.T, inodes bool, pods ...*fillPod) *fillingDisk {
+	f := &fillingDisk{pods: pods, inodes: inodes, left: fillQuiet, lives: map[*fillPod]*Life{}}
+	f.m = f.manager(t)
+	return f
+}
+
+func (f *fillingDisk) manager(t *testing.T) *Manager {
+	setting := "hard nodefs.available 10Gi"
+	if f.inodes {
+		setting = fmt.Sprintf("hard nodefs.inodesFree %d", fillLimit)
+	}
+	m := managerOf(t, 5*time.Minute, "own x", setting)
+	m.config.Replay, m.config.Explain, m.config.Breaker = false, true, true
+	return m
+}
+
+// restart replaces the manager by one that resumes its state.
+func (f *fillingDisk) restart(t *testing.T, now time.Time) {
+	saved := throughFile(t, f.m.Save())
+	if f.m = f.manager(t); len(f.m.Resume(now, saved)) > 0 {
+		t.Fatal("Resume dropped saved state, want nothing dropped")
+	}
+}
+
+func (f *fillingDisk) unit() uint64 {
+	if f.inodes {
+		return 1
+	}
+	return mib
+}
+
+// stats returns a pod as a look finds it.
+func (p *fillPod) stats(f *fillingDisk) stats.PodStats {
+	s := stats.PodStats{PodRef: stats.PodReference{UID: p.uid, Name: p.uid}, QOSClass: p.qos, Announced: true,
+		Populated: stats.Some(p.dead.IsZero()), StartTime: epoch.Add(-time.Hour), SandboxIDs: []string{"s"}}
+	if !p.uncounted {
+		v := stats.Some(p.wrote * f.unit())
+		s.Written = stats.WrittenStats{Bytes: v, Inodes: v}
+	}
+	found := stats.Some(stats.FsUsage{Time: p.walked, UsedBytes: p.measured * f.unit(), InodesUsed: p.measured})
+	st := &s.EphemeralStorage
+	st.Time = p.walked
+	switch p.how {
+	case "unmeasured":
+		st.Time = time.Time{}
+		return s
+	case "no layers": // only its logs were measured
+		st.Logs = stats.Some(stats.FsUsage{Time: p.walked, UsedBytes: 1, InodesUsed: 1})
+		return s
+	case "hung volume":
+		found.V.UsedBytes, found.V.InodesUsed = 1, 1
+		st.Volumes = []stats.VolumeStats{{Name: "fuse", FsUsage: stats.FsUsage{Time: p.walked, Partial: true}}}
+	case "cut":
+		found.V.Partial, st.Partial, st.Cut = true, true, true
+		found.V.UsedBytes, found.V.InodesUsed = found.V.UsedBytes/20, found.V.InodesUsed/20
+	}
+	s.Containers = []stats.ContainerStats{{Name: "c", Rootfs: found}}
+	st.UsedBytes, st.InodesUsed = stats.Some(found.V.UsedBytes), stats.Some(found.V.InodesUsed)
+	return s
+}
+
+func (f *fillingDisk) input(now time.Time) Input {
+	s := &stats.Summary{Time: now}
+	s.Node.Layout = stats.Some(stats.Layout{})
+	s.Node.Fs = stats.Some(stats.FsStats{Time: now, CapacityBytes: stats.Some(uint64(fillCapacity * mib)), AvailableBytes: stats.Some(uint64(fillQuiet * mib)),
+		Inodes: stats.Some(uint64(fillCapacity)), InodesFree: stats.Some(f.left)})
+	if !f.inodes {
+		s.Node.Fs.V.AvailableBytes = stats.Some(f.left * mib)
+	}
+	for _, p := range f.pods {
+		if p.gone.IsZero() || now.Before(p.gone) {
+			s.Pods = append(s.Pods, p.stats(f))
+		}
+	}
+	return Input{Summary: s}
+}
+
+// pass lets a second pass.
+func (f *fillingDisk) pass(now time.Time) {
+	for _, p := range f.pods {
+		switch l := f.lives[p]; {
+		case l == nil:
+			more := min(p.fills, f.left)
+			p.holds, p.wrote, f.left = p.holds+more, p.wrote+more+p.overwrites, f.left-more
+		case p.gone.IsZero():
+		case !p.dead.IsZero() && !now.Before(p.gone) && !l.cleanedUp:
+			f.left, p.holds = f.left+p.holds, 0
+			f.m.Cleaned(Stamp{Time: now}, l)
+		}
+	}
+	f.left -= min(f.outside, f.left)
+	if !f.relieved.IsZero() && !now.Before(f.relieved) {
+		f.relieved = time.Time{}
+		f.m.Relieved(now)
+	}
+	if !f.demanded.IsZero() && now.Sub(f.demanded) >= 2*time.Second { // the walks
+		for _, p := range f.pods {
+			p.walked, p.measured = f.demanded, p.holds
+		}
+		f.demanded = time.Time{}
+	}
+}
+
+// look makes one look, and kills its victim.
+func (f *fillingDisk) look(now time.Time, since time.Duration) {
+	in := f.input(now)
+	r := f.m.Observe(now, &in.Summary.Node, Situation{})
+	if r.Look != LookFull {
+		return
+	}
+	for _, p := range f.pods { // as disk.Loop.Fresh
+		unmeasurable := p.how == "unmeasured" || p.how == "hung volume"
+		if wanted := r.DiskMeasuredSince; !wanted.IsZero() && (unmeasurable || p.walked.Before(wanted) && p.how != "cut") && f.lives[p] == nil {
+			in.Measuring = true
+		}
+	}
+	if in.Measuring && f.demanded.IsZero() {
+		f.demanded = now
+	}
+	d := f.m.Step(now, in)
+	if len(d.Reclaim) > 0 && len(d.Evictions) == 0 {
+		switch f.m.Relief(now, &d) {
+		case ReliefBegin:
+			f.relieved = now.Add(3 * time.Second)
+			return
+		case ReliefBeginNow:
+			f.relieved = now.Add(3 * time.Second)
+		case ReliefWait:
+			return
+		}
+		d = f.m.StepAfterReclaim(now, in)
+	}
+	if len(d.Evictions) == 0 {
+		return
+	}
+	for _, p := range f.pods {
+		if p.uid == d.Evictions[0].Pod.PodRef.UID {
+			l := f.m.Begin(Stamp{Time: now}, d.Evictions[0], d.Signal)
+			f.lives[p], p.dead, p.gone = l, now, now.Add(2*time.Second)
+			f.m.Emptied(Stamp{Time: now}, l)
+			f.victims = append(f.victims, fillVictim{p.uid, since, f.left})
+		}
+	}
+}
+
+// run lets time pass until then. It calls each before every second.
+func (f *fillingDisk) run(long time.Duration, each func(now time.Time, since time.Duration)) {
+	for since := time.Duration(0); since <= long; since += time.Second {
+		now := epoch.Add(since)
+		each(now, since)
+		f.pass(now)
+		f.look(now, since)
+		f.m.Acknowledge()
+	}
+}
+
+// A pod whose usage is not known, or only in part, fills the disk. It is evicted before the disk is
+// full, and no other pod is, although others hold more, or write more to files that they overwrite.
+func TestUnknownPodThatFillsTheDiskIsEvicted(t *testing.T) {
+	const begins = 60 * time.Second
+	for _, c := range []struct {
+		name    string
+		how     string
+		rate    uint64
+		restart time.Duration // zero: none
+		also    *fillPod
+		counted bool
+	}{
+		{name: "walk cut off", how: "cut", rate: 200, counted: true},
+		{name: "walk cut off, like that of an idle pod", how: "cut", rate: 200, counted: true, also: &fillPod{uid: "giant", how: "cut", holds: 20 << 10}},
+		{name: "walk cut off, writes not counted", how: "cut", rate: 200},
+		{name: "walk cut off, fast", how: "cut", rate: 2500, counted: true},
+		{name: "walk cut off, fast, like that of an idle pod", how: "cut", rate: 2500, counted: true, also: &fillPod{uid: "giant", how: "cut", holds: 20 << 10}},
+		{name: "walk cut off, fast, writes not counted", how: "cut", rate: 2500},
+		{name: "measured, fast", rate: 2500, counted: true},
+		{name: "never measured", how: "unmeasured", rate: 200, counted: true},
+		{name: "no figures of layers", how: "no layers", rate: 200, counted: true},
+		{name: "hung volume", how: "hung volume", rate: 200, counted: true},
+		{name: "restart before the crossing", how: "cut", rate: 200, counted: true, restart: 100 * time.Second},
+		{name: "restart after the crossing", how: "cut", rate: 200, counted: true, restart: 165 * time.Second},
+		{name: "restart after the crossing, fast", how: "cut", rate: 1000, counted: true, restart: 81 * time.Second},
+		{name: "slow", how: "cut", rate: 20, counted: true},
+	} {
+		for _, inodes := range []bool{false, true} {
+			f := newFillingDisk(t, inodes,
+				&fillPod{uid: "database", qos: stats.BestEffort, holds: 5 << 10, overwrites: 300},
+				&fillPod{uid: "idle", qos: stats.BestEffort, holds: 20 << 10},
+				&fillPod{uid: "filler", qos: stats.Burstable, how: c.how, holds: 1 << 10, uncounted: !c.counted})
+			if c.also != nil {
+				other := *c.also
+				f.pods = append(f.pods, &other)
+			}
+			for _, p := range f.pods {
+				p.walked, p.measured = epoch.Add(-time.Second), p.holds
+			}
+			filler := f.pods[2]
+			f.run(begins+fillQuiet/time.Duration(c.rate)*time.Second+30*time.Second, func(now time.Time, since time.Duration) {
+				if since == begins {
+					filler.fills = c.rate
+				}
+				if since == c.restart && since > 0 {
+					f.restart(t, now)
+				}
+			})
+			if len(f.victims) != 1 || f.victims[0].uid != "filler" || f.victims[0].left == 0 {
+				t.Errorf("%s, inodes %v: victims = %+v, want filler alone, while something is left", c.name, inodes, f.victims)
+			}
+		}
+	}
+}
+
+// Something outside of pods fills the disk, as far as it goes, and takes what victims return. A pod
+// is evicted after a minute, or when the disk is nearly full, and at most one a minute. If the
+// evictions free nothing, they become ever rarer. The pod that is not shown idle is first.
+func TestOutsideFillerCostsOnePodAMinute(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		rate    uint64
+		holds   uint64
+		unknown int           // pods
+		first   time.Duration // after the crossing
+		futile  bool
+	}{
+		{"slow", 10, 3 << 10, 1, suspectDelay, false},
+		{"fast", 500, 3 << 10, 1, 0, false},
+		{"fast, unknown pods that hold little", 500, 64, 8, 0, true},
+	} {
+		f := newFillingDisk(t, false)
+		f.m.config.Breaker = false
+		for i := range 8 {
+			f.pods = append(f.pods, &fillPod{uid: fmt.Sprint("pod-", i), qos: stats.BestEffort, holds: c.holds, walked: epoch, measured: c.holds})
+			if i >= 8-c.unknown {
+				f.pods[i].how = "cut"
+			}
+		}
+		crossed := time.Duration(-1)
+		f.run(3*time.Hour, func(_ time.Time, since time.Duration) {
+			if since == 60*time.Second {
+				f.outside = c.rate
+			}
+			if crossed < 0 && f.left <= fillLimit {
+				crossed = since
+			}
+		})
+		if len(f.victims) < 4 || c.unknown == 1 && f.victims[0].uid != "pod-7" {
+			t.Fatalf("%s: victims = %+v, want at least four, and the one that is not known first", c.name, f.victims)
+		}
+		if after := f.victims[0].at - crossed; after < c.first {
+			t.Errorf("%s: first eviction %v after the crossing, want %v", c.name, after, c.first)
+		}
+		for i, v := range f.victims[1:] {
+			want := suspectDelay
+			if c.futile {
+				want = min(suspectDelay<<min(i+1, 4), suspectDelayMax)
+			}
+			if apart := v.at - f.victims[i].at; apart < want || c.futile && apart > want+10*time.Second {
+				t.Errorf("%s: eviction %d follows after %v, want %v", c.name, i+2, apart, want)
+			}
+		}
+	}
+}

@@ -46,9 +46,9 @@ func (g *diskChange) suspicion(uid string) suspicion {
 }
 
 // changeSinceQuiet computes the change of a disk since it was last quiet. A pod that did not exist
-// at that time counts as having used nothing. A pod that is not measured now counts with its earlier
-// usage. The known usage of a pod that is gone counts as freed, so a successor with the same usage
-// explains nothing.
+// at that time counts as having used nothing. A pod that is not measured now counts with its
+// earlier usage. The known usage of a pod that is gone counts as freed, so a successor with the
+// same usage explains nothing.
 func (e *diskExplainer) changeSinceQuiet(in Input, w *watched, d *fileSystems,
 	full time.Time) (g diskChange, known bool) {
 	q, known := e.quiet[w.Signal]
@@ -117,6 +117,9 @@ func (e *diskExplainer) growthOf(q *quietDisk, c *Candidate, w *watched, d *file
 		wrote.V = stats.SaturatingAdd(wrote.V, p.measured)
 	}
 	p.wrote, p.complete = wrote.OK && wrote.V >= enough, complete && !unknown
+	if lost, much := w.lostSince(first.used); completed && much {
+		p.wrote = p.wrote || p.measured >= lost/partAlone
+	}
 	if !p.complete || !fresh {
 		p.holds = min(stats.SaturatingAdd(then, max(p.measured, wrote.V)), used(&w.observed))
 	}

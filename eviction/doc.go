@@ -67,6 +67,7 @@
 //	cause.go           which pods cause a pressure
 //	explain.go         whether the growth of pods explains a disk's loss
 //	quietdisk.go       the state of a quiet disk, which later shortages are compared with
+//	written.go         what pods have written since a disk was quiet
 //	diskgrowth.go      the growth of pods since a disk was quiet
 //	suspicion.go       which pod is evicted if pods do not explain a disk's loss, and when
 //	fillrate.go        how fast a disk fills

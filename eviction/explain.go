@@ -84,8 +84,8 @@ func hasKey(pods map[string]uint64, uid string) bool {
 	return has
 }
 
-// judge returns why no pod is evicted for a disk's shortage; empty if one may be evicted. suspects is
-// not nil if measurements do not explain the shortage: the eviction is by suspicion.
+// judge returns why no pod is evicted for a disk's shortage; empty if one may be evicted. suspects
+// is not nil if measurements do not explain the shortage: the eviction is by suspicion.
 func (e *diskExplainer) judge(now time.Time, in Input, w *watched, ranked []Ranked, ds *fileSystems,
 	full time.Time) (reason string, suspects *diskChange) {
 	g, known := e.changeSinceQuiet(in, w, ds, full)

@@ -2,9 +2,9 @@ package eviction
 
 import "time"
 
-// This file decides when a pod is evicted for a shortage that measurements do not explain, and which
-// one. The delay protects pods from a shortage that they did not cause. It ends before the disk is
-// full, because then all pods fail.
+// This file decides when a pod is evicted for a shortage that measurements do not explain, and
+// which one. The delay protects pods from a shortage that they did not cause. It ends before the
+// disk is full, because then all pods fail.
 
 const (
 	// suspectDelay is the time in which no pod is evicted for a shortage that pods do not explain.
@@ -56,8 +56,8 @@ func (b *suspectBackoff) deadline(now time.Time, d *doubt, early bool) time.Time
 	return at
 }
 
-// noteSuspected stores that a pod was evicted by suspicion. The delay doubles until the eviction has
-// freed enough.
+// noteSuspected stores that a pod was evicted by suspicion. The delay doubles until the eviction
+// has freed enough.
 func (e *diskExplainer) noteSuspected(now time.Time, eviction *Eviction) {
 	if b := &e.backoff; eviction.suspected {
 		b.last, b.delay, e.unsaved = now, min(2*b.wait(), suspectDelayMax), true

@@ -100,7 +100,7 @@ func (p *fillPod) stats(f *fillingDisk) stats.PodStats {
 	case "hung volume":
 		found.V.UsedBytes, found.V.InodesUsed = 1, 1
 		st.Volumes = []stats.VolumeStats{{Name: "fuse", FsUsage: stats.FsUsage{Time: p.walked, Partial: true}}}
-	case "cut":
+	case "cut", "cut at rest":
 		found.V.Partial, st.Partial, st.Cut = true, true, true
 		found.V.UsedBytes, found.V.InodesUsed = found.V.UsedBytes/20, found.V.InodesUsed/20
 	}
@@ -158,13 +158,20 @@ func (f *fillingDisk) look(now time.Time, since time.Duration) {
 	if r.Look != LookFull {
 		return
 	}
+	if f.m.watch.all[0].met {
+		for _, p := range f.pods { // longer walks find all
+			if p.how == "cut at rest" && f.m.explain.remeasureSince.Before(now) && !f.m.explain.remeasureSince.IsZero() {
+				p.how = ""
+			}
+		}
+	}
 	for _, p := range f.pods { // as disk.Loop.Fresh
 		unmeasurable := p.how == "unmeasured" || p.how == "hung volume"
-		if wanted := r.DiskMeasuredSince; !wanted.IsZero() && (unmeasurable || p.walked.Before(wanted) && p.how != "cut") && f.lives[p] == nil {
+		if wanted := r.DiskMeasuredSince; !wanted.IsZero() && (unmeasurable || p.walked.Before(wanted) && p.how != "cut" && p.how != "cut at rest") && f.lives[p] == nil {
 			in.Measuring = true
 		}
 	}
-	if in.Measuring && f.demanded.IsZero() {
+	if hurries := r.DisksShort && now.Sub(f.pods[0].walked) >= 5*time.Second; (in.Measuring || hurries) && f.demanded.IsZero() {
 		f.demanded = now
 	}
 	d := f.m.Step(now, in)
@@ -219,6 +226,7 @@ func TestUnknownPodThatFillsTheDiskIsEvicted(t *testing.T) {
 		{name: "walk cut off", how: "cut", rate: 200, counted: true},
 		{name: "walk cut off, like that of an idle pod", how: "cut", rate: 200, counted: true, also: &fillPod{uid: "giant", how: "cut", holds: 20 << 10}},
 		{name: "walk cut off, writes not counted", how: "cut", rate: 200},
+		{name: "longer walks find all, writes not counted", how: "cut at rest", rate: 200, also: &fillPod{uid: "giant", how: "cut at rest", holds: 42 << 10, uncounted: true}},
 		{name: "walk cut off, fast", how: "cut", rate: 2500, counted: true},
 		{name: "walk cut off, fast, like that of an idle pod", how: "cut", rate: 2500, counted: true, also: &fillPod{uid: "giant", how: "cut", holds: 20 << 10}},
 		{name: "walk cut off, fast, writes not counted", how: "cut", rate: 2500},

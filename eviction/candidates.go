@@ -107,8 +107,15 @@ func (m *Manager) judge(now time.Time, in Input, w *watched, l *lists, causes in
 	if withheld == "" && w.info.kind.disk() {
 		var suspects *diskChange
 		withheld, suspects = m.explain.judge(now, in, w, ranked, &m.watch.disks, m.looks.lastFull)
-		if v.suspected = suspects != nil; v.suspected {
+		if suspects != nil {
 			ranked = l.suspect(suspects)
+			// a shorter grace period of an eviction by suspicion costs no further pod
+			if dying := m.Life(ranked[0].Pod.PodRef.UID); dying != nil && dying.e.suspected {
+				withheld = ""
+			}
+			if v.suspected = withheld == ""; !v.suspected {
+				ranked = l.acquit()
+			}
 		}
 	}
 	if v.breakerOpen = m.breakers.holdsBack(now, w, ranked); v.breakerOpen {
@@ -131,7 +138,8 @@ func (m *Manager) withheldReason(now time.Time, in Input, w *watched, ranked []R
 		return "disk signals only set conditions (disk: observe, or the node has a kubelet)"
 	case disk && in.Measuring && !m.explain.rates.urgent(w):
 		return "disk usage of pods is being measured"
-	case disk && !m.watch.disks.layout.OK && now.Sub(w.metSince) < suspectDelay:
+	case disk && !m.watch.disks.layout.OK &&
+		(now.Sub(w.metSince) < suspectDelay || !m.explain.rates.urgent(w)):
 		return "file system layout is not known yet"
 	case w.info.kind.pressure() && causes == 0:
 		return fmt.Sprintf("no pod found that causes %s", w.Signal)

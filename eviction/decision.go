@@ -177,6 +177,8 @@ func (c Candidate) Explain() string {
 		add("may use %s by what it has written", amountText(k.kind, k.Estimate))
 	case k.suspicion == unknownGrowth:
 		add("growth unknown")
+	case k.suspicion == wroteLittle:
+		add("wrote too little to explain the shortage")
 	case k.suspicion == shownIdle:
 		add("growth too small to explain the shortage")
 	}

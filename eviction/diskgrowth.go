@@ -14,6 +14,7 @@ type diskChange struct {
 	freed         uint64 // usage of ended pods that was freed since
 	usedMore      uint64 // growth in use of the disk
 	toExplain     uint64 // usedMore, or the missing amount if that is more
+	inodes        bool   // the counter of writes is only slab memory, which read files use too
 	pods          map[string]podGrowth
 }
 
@@ -26,6 +27,7 @@ type podGrowth struct {
 	wrote    bool   // it wrote enough to be suspected
 	complete bool   // both measurements found all of its files
 	shown    bool   // it has not grown by more than measured
+	little   bool   // its processes have not written more
 }
 
 // explained reports whether an amount is at least half of the amount to explain.
@@ -41,6 +43,8 @@ func (g *diskChange) suspicion(uid string) suspicion {
 		return shownIdle
 	case known && p.wrote:
 		return staleWriter
+	case known && p.little:
+		return wroteLittle
 	}
 	return unknownGrowth
 }
@@ -55,7 +59,8 @@ func (e *diskExplainer) changeSinceQuiet(in Input, w *watched, d *fileSystems,
 	if !known {
 		return g, false
 	}
-	g = diskChange{usedMore: usedMore(&w.observed, &q), pods: map[string]podGrowth{}}
+	g = diskChange{usedMore: usedMore(&w.observed, &q), inodes: w.info.kind == kindInodes,
+		pods: map[string]podGrowth{}}
 	// With a minimum reclaim, pods must explain no more than the amount that was used or missing when
 	// the disk became short.
 	g.toExplain = max(g.usedMore, min(w.missing(),
@@ -78,6 +83,9 @@ func (e *diskExplainer) changeSinceQuiet(in Input, w *watched, d *fileSystems,
 			continue
 		}
 		g.heldMore = stats.SaturatingAdd(g.heldMore, p.measured)
+		if g.inodes {
+			p.estimate = p.measured
+		}
 		g.estimate = stats.SaturatingAdd(g.estimate, min(p.estimate, max(p.measured, g.usedMore)))
 		shrunk = stats.SaturatingAdd(shrunk, p.shrunk)
 	}
@@ -93,8 +101,8 @@ func (e *diskExplainer) changeSinceQuiet(in Input, w *watched, d *fileSystems,
 }
 
 // growthOf computes the growth of one pod. What it wrote counts only if its usage is not completely
-// known: a database that overwrites its files is judged by its files. Before they are measured
-// again, few writes show that it has not grown.
+// known: a database that overwrites its files is judged by its files. Few writes show nothing: the
+// runtime writes a pod's logs.
 func (e *diskExplainer) growthOf(q *quietDisk, c *Candidate, w *watched, d *fileSystems,
 	held map[string]uint64, full time.Time) (p podGrowth) {
 	uid := c.Pod.PodRef.UID
@@ -124,7 +132,7 @@ func (e *diskExplainer) growthOf(q *quietDisk, c *Candidate, w *watched, d *file
 		p.holds = min(stats.SaturatingAdd(then, max(p.measured, wrote.V)), used(&w.observed))
 	}
 	if p.complete {
-		p.estimate, p.shown = p.measured, fresh || wrote.OK && !p.wrote
+		p.estimate, p.shown, p.little = p.measured, fresh, wrote.OK && !p.wrote
 		return p
 	}
 	p.estimate, p.shown = max(p.measured, wrote.V), completed && fresh && wrote.OK

@@ -85,7 +85,7 @@ func hasKey(pods map[string]uint64, uid string) bool {
 }
 
 // judge returns why no pod is evicted for a disk's shortage; empty if one may be evicted. suspects
-// is not nil if measurements do not explain the shortage: the eviction is by suspicion.
+// is not nil if measurements do not explain the shortage: an eviction is by suspicion.
 func (e *diskExplainer) judge(now time.Time, in Input, w *watched, ranked []Ranked, ds *fileSystems,
 	full time.Time) (reason string, suspects *diskChange) {
 	g, known := e.changeSinceQuiet(in, w, ds, full)
@@ -96,11 +96,11 @@ func (e *diskExplainer) judge(now time.Time, in Input, w *watched, ranked []Rank
 	d, doubted := e.doubts[w.Signal]
 	begins := !doubted || now.Before(d.since)
 	if begins {
-		d, e.unsaved = doubt{since: now}, true
+		d, e.unsaved = doubt{since: w.actsSince(now)}, true
 	}
 	// restored: the doubt is from an earlier process
 	restored, written, urgent := e.remeasureSince.IsZero(), g.explained(g.estimate), e.rates.urgent(w)
-	deadline := e.backoff.deadline(now, &d, written || urgent)
+	deadline := e.backoff.deadline(now, &d, written, urgent, w.Hard())
 	switch {
 	case begins && !(written && urgent), restored && now.Before(deadline):
 		e.remeasureSince = now
@@ -112,13 +112,23 @@ func (e *diskExplainer) judge(now time.Time, in Input, w *watched, ranked []Rank
 		d.reason = e.explainedText(w, &g) + g.holder(w) +
 			", and evicting all eligible pods would not end the shortage"
 	default:
-		d.reason, suspects = "", &g
+		d.reason = ""
 	}
 	if e.doubts == nil {
 		e.doubts = map[stats.Signal]doubt{}
 	}
 	e.doubts[w.Signal] = d
-	return d.reason, suspects
+	return d.reason, &g
+}
+
+// actsSince returns since when a threshold asks for a victim. Measurements and garbage collection
+// come after that.
+func (w *watched) actsSince(now time.Time) time.Time {
+	at := w.metSince.Add(w.Grace)
+	if w.metSince.IsZero() || at.After(now) {
+		return now
+	}
+	return at
 }
 
 // explainedText returns the beginning of a doubt's reason.

@@ -84,7 +84,7 @@ func TestPodsExplainDiskGrowth(t *testing.T) {
 
 // Whatever pods hold: if they explain less than half of what a disk lost, no pod is evicted for
 // suspectDelay, and never if the end of all of them would not end the shortage. If nothing is left,
-// every byte helps: the delay ends with the second look. Otherwise one is evicted: immediately if
+// every byte helps: the delay ends after freshLimit. Otherwise one is evicted: immediately if
 // pods explain the loss, or if the first pod alone holds a quarter of it and that would end the
 // shortage.
 func TestUnexplainedShortages(t *testing.T) {
@@ -110,7 +110,7 @@ func TestUnexplainedShortages(t *testing.T) {
 		began := at
 		for at.Sub(began) < 30*time.Minute {
 			d := shortAt(m, at, left, now)
-			explained, waited := 2*grown >= lost, at.Sub(began) >= suspectDelay || left == 0 && at.After(began)
+			explained, waited := 2*grown >= lost, at.Sub(began) >= suspectDelay || left == 0 && at.Sub(began) >= freshLimit
 			own := now[first] - then[first]
 			explained = explained || 4*own >= lost && left+own >= 10*gi
 			may := explained || waited && (left == 0 || left+all >= 10*gi)

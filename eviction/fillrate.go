@@ -1,6 +1,7 @@
 package eviction
 
 import (
+	"slices"
 	"time"
 
 	"jettison/stats"
@@ -11,7 +12,7 @@ const (
 	// garbage collection, or an explanation.
 	urgentLeft = 10 * time.Second
 	// The fill rate is computed from two observations that are at least rateOver and at most
-	// rateWithin apart, so that a single burst counts little.
+	// rateWithin apart, and the disk must still be filling, so that a single burst counts little.
 	rateOver   = 2 * time.Second
 	rateWithin = 10 * time.Second
 )
@@ -19,7 +20,9 @@ const (
 // fillRates holds the observations of each disk signal that show how fast the disk fills.
 type fillRates map[stats.Signal]fillRate
 
-type fillRate struct{ older, last stats.Observation }
+// fillRate holds observations: older and newer are at least rateOver apart once both differ, and
+// previous is the one before last.
+type fillRate struct{ older, newer, previous, last stats.Observation }
 
 // note stores the current observations.
 func (f *fillRates) note(all []watched) {
@@ -32,10 +35,13 @@ func (f *fillRates) note(all []watched) {
 		if w.observed.Time.Before(r.last.Time) { // the clock was set back
 			r = fillRate{}
 		}
-		if !r.older.OK || r.last.Time.Sub(r.older.Time) >= rateOver {
-			r.older = r.last
+		switch {
+		case !r.newer.OK:
+			r.older, r.newer = w.observed, w.observed
+		case w.observed.Time.Sub(r.newer.Time) >= rateOver:
+			r.older, r.newer = r.newer, w.observed
 		}
-		r.last = w.observed
+		r.previous, r.last = r.last, w.observed
 		if *f == nil {
 			*f = fillRates{}
 		}
@@ -43,27 +49,32 @@ func (f *fillRates) note(all []watched) {
 	}
 }
 
-// urgent reports whether a disk that is short is nearly full, or will be full within urgentLeft.
+// urgent reports whether a disk that is short will be full within urgentLeft, or is nearly full for
+// freshLimit. Measurements get that time even if nearly nothing is left: after a restart of the
+// agent nothing is measured yet, and the disk may have been so for days.
 func (f fillRates) urgent(w *watched) bool {
-	o, older := &w.observed, f[w.Signal].older
+	o, r := &w.observed, f[w.Signal]
 	if !w.met || !o.OK || f == nil {
 		return false
 	}
-	if nearlyNothing(w) {
+	if nearlyNothing(w) && o.Time.Sub(w.metSince) >= freshLimit {
 		return true
 	}
-	over := o.Time.Sub(older.Time)
-	if !older.OK || over <= 0 || over > rateWithin || o.Value >= older.Value {
+	over := o.Time.Sub(r.older.Time)
+	if !r.older.OK || over < rateOver || over > rateWithin || o.Value >= r.older.Value ||
+		o.Value >= r.previous.Value {
 		return false
 	}
-	left := float64(o.Value) / float64(older.Value-o.Value) * over.Seconds()
+	left := float64(o.Value) / float64(r.older.Value-o.Value) * over.Seconds()
 	return left <= urgentLeft.Seconds()
 }
 
-// anyUrgent reports whether any disk is urgent.
-func (e *diskExplainer) anyUrgent(ws *watchlist) bool {
+// anyUrgent reports whether a disk of some reclaims is urgent.
+func (e *diskExplainer) anyUrgent(requests []ReclaimRequest, ws *watchlist) bool {
 	for i := range ws.all {
-		if w := &ws.all[i]; w.info.kind.disk() && e.rates.urgent(w) {
+		w := &ws.all[i]
+		if w.info.kind.disk() && e.rates.urgent(w) &&
+			slices.ContainsFunc(requests, func(r ReclaimRequest) bool { return slices.Contains(r.Signals, w.Signal) }) {
 			return true
 		}
 	}

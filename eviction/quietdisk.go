@@ -152,8 +152,13 @@ func (e *diskExplainer) measureQuiet(now time.Time, in Input, w *watched,
 	complete, noneNew := true, true
 	for i := range in.Summary.Pods {
 		p := &in.Summary.Pods[i]
-		if v := w.written(p); v.OK {
-			q.noteWritten(p.PodRef.UID, writtenBase{v.V, q.used})
+		if b, known := before.written[p.PodRef.UID]; known { // noteGrowth has just updated it
+			if q.written == nil {
+				q.written = map[string]writtenBase{}
+			}
+			q.written[p.PodRef.UID] = b
+		} else if v := w.written(p); v.OK {
+			q.noteWritten(p.PodRef.UID, writtenAt{now, v.V, q.used})
 		}
 		switch st := &p.EphemeralStorage; {
 		case hasKey(q.pods, p.PodRef.UID):

@@ -1,6 +1,7 @@
 package eviction
 
 import (
+	"slices"
 	"time"
 
 	"jettison/stats"
@@ -122,9 +123,12 @@ func (m *Manager) Ready(now time.Time) Ready {
 		DiskMeasuredSince: m.explain.measuredSince(now, m.watch.all, m.evictions.diskCleaned),
 		DiskWalkedSince:   m.explain.walkedSince(&m.watch),
 		Conditions:        m.conditions.current, Near: m.watch.near(&m.lastCheap.Node), Within: pollCalm,
-		Periodic: m.looks.periodic(now, m.explain.quietLookDue, m.causes.uses != nil,
-			m.config.LocalStorage),
 	}
+	// A disk that is nearly short needs an earlier value of what pods have written.
+	nearly := m.config.Explain && !m.looks.situation.ObserveDisks && m.watch.disksNear() &&
+		!slices.ContainsFunc(r.Met, func(met Met) bool { return met.Disk() })
+	counters := m.causes.uses != nil || nearly
+	r.Periodic = m.looks.periodic(now, m.explain.quietLookDue, counters, m.config.LocalStorage)
 	for i := range r.Met {
 		r.HardMet = r.HardMet || r.Met[i].Threshold.Hard() && !r.Met[i].Disk()
 	}

@@ -7,13 +7,13 @@ import "time"
 // earlier eviction of the same pod is superseded.
 func (m *Manager) Begin(at Stamp, e Eviction, met Met) *Life {
 	l := m.evictions.begin(at, e, met, &m.watch, m.lastCheap.Node.Memory.ShmemBytes)
-	m.noteBegun(at, l)
+	m.explain.noteSuspected(at.Time, &l.e)
+	m.noteBegun(l)
 	return l
 }
 
 // noteBegun stores that an eviction began that the last look asked for.
-func (m *Manager) noteBegun(at Stamp, l *Life) {
-	m.explain.noteSuspected(at.Time, &l.e)
+func (m *Manager) noteBegun(l *Life) {
 	if w := m.watch.watchedBy(&l.e, &l.met.Threshold); w != nil {
 		m.breakers.noteTrial(w)
 	}
@@ -24,8 +24,12 @@ func (m *Manager) noteBegun(at Stamp, l *Life) {
 // for a disk stays for the disk unless e is for a disk too: the victim's files must still be
 // removed, and the disk waits for them.
 func (m *Manager) Hasten(at Stamp, l *Life, e Eviction, met Met) {
+	suspected := l.e.suspected
 	if m.evictions.hasten(at, l, e, met, &m.watch, m.lastCheap.Node.Memory.ShmemBytes) {
-		m.noteBegun(at, l)
+		if !suspected {
+			m.explain.noteSuspected(at.Time, &e)
+		}
+		m.noteBegun(l)
 		return
 	}
 	m.looks.ledToEviction()
@@ -62,7 +66,12 @@ func (m *Manager) Cleaned(at Stamp, l *Life) { m.evictions.cleaned(at, l) }
 
 // MarkUndying reports that the victim survived its kill. The pod is set aside, longer each time,
 // and other pods may be evicted.
-func (m *Manager) MarkUndying(now time.Time, l *Life) { m.evictions.markUndying(now, l, &m.watch) }
+func (m *Manager) MarkUndying(now time.Time, l *Life) {
+	m.evictions.markUndying(now, l, &m.watch)
+	if l.e.suspected && l.undying {
+		m.explain.endBackoff()
+	}
+}
 
 // Abandon reports that nothing is left to carry out for an eviction that an earlier process began.
 // Its outcome is not reported. An undying pod stays set aside, because it has not died.
@@ -79,7 +88,7 @@ func (m *Manager) Acknowledge() { m.evictions.advance() }
 // ReliefBegin the caller begins a pass for them, and reports its end with Relieved.
 func (m *Manager) Relief(now time.Time, d *Decision) Relief {
 	next := m.relief.request(now, d.Reclaim, &m.watch)
-	if m.explain.anyUrgent(&m.watch) {
+	if m.explain.anyUrgent(d.Reclaim, &m.watch) {
 		switch next {
 		case ReliefBegin:
 			return ReliefBeginNow

@@ -23,7 +23,8 @@ const (
 	suspectedWriter                  // the pod grew, or wrote, by a quarter of the disk's loss
 	staleWriter                      // it wrote that much, but may have overwritten its files
 	unknownGrowth
-	shownIdle // complete measurements show less growth
+	wroteLittle // its processes wrote less, but the runtime may write its logs
+	shownIdle   // complete and new measurements show less growth
 )
 
 // doubt is a shortage that pods do not explain.
@@ -37,6 +38,7 @@ type doubt struct {
 // disk.
 type suspectBackoff struct {
 	last  time.Time     // the last such eviction; zero: none
+	soft  bool          // it was for a soft threshold; not saved
 	delay time.Duration // zero: suspectDelay
 }
 
@@ -44,23 +46,25 @@ type suspectBackoff struct {
 func (b *suspectBackoff) wait() time.Duration { return max(b.delay, suspectDelay) }
 
 // deadline returns when a pod may be evicted for a doubt: the delay after its beginning, or
-// immediately if early is set, but not before the delay after the last such eviction.
-func (b *suspectBackoff) deadline(now time.Time, d *doubt, early bool) time.Time {
+// immediately if writes explain the shortage or the disk is urgent, but not before the delay after
+// the last such eviction. A hard threshold does not wait for a pod that a soft one evicted.
+func (b *suspectBackoff) deadline(now time.Time, d *doubt, written, urgent, hard bool) time.Time {
 	at := d.since
-	if !early {
+	if !written && !urgent {
 		at = at.Add(suspectDelay)
 	}
-	if next := b.last.Add(b.wait()); !b.last.IsZero() && !now.Before(b.last) && next.After(at) {
-		return next
+	next := b.last.Add(b.wait())
+	if b.last.IsZero() || now.Before(b.last) || hard && b.soft || !next.After(at) {
+		return at
 	}
-	return at
+	return next
 }
 
 // noteSuspected stores that a pod was evicted by suspicion. The delay doubles until the eviction
 // has freed enough.
 func (e *diskExplainer) noteSuspected(now time.Time, eviction *Eviction) {
 	if b := &e.backoff; eviction.suspected {
-		b.last, b.delay, e.unsaved = now, min(2*b.wait(), suspectDelayMax), true
+		b.last, b.soft, b.delay, e.unsaved = now, !eviction.hard, min(2*b.wait(), suspectDelayMax), true
 	}
 }
 
@@ -74,9 +78,12 @@ func (e *diskExplainer) settleSuspected(l *Life, w *watched) {
 	missing := enough - min(before.Value, enough)
 	freed := max(w.observed.Value, l.level) - l.level
 	if !w.met || freed >= missing/suspectFreed {
-		e.backoff.delay, e.unsaved = 0, true
+		e.endBackoff()
 	}
 }
+
+// endBackoff resets the delay. A victim that survives its kill shows nothing about the others.
+func (e *diskExplainer) endBackoff() { e.backoff.delay, e.unsaved = 0, true }
 
 // suspect ranks the eligible pods by suspicion first.
 func (l *lists) suspect(g *diskChange) []Ranked {
@@ -85,6 +92,14 @@ func (l *lists) suspect(g *diskChange) []Ranked {
 		if k.suspicion = g.suspicion(uid); k.suspicion <= staleWriter {
 			k.Estimate = g.pods[uid].holds
 		}
+	}
+	return l.rank()
+}
+
+// acquit ranks the eligible pods without suspicion again.
+func (l *lists) acquit() []Ranked {
+	for i := range l.eligible {
+		l.eligible[i].Keys.suspicion, l.eligible[i].Keys.Estimate = notSuspected, 0
 	}
 	return l.rank()
 }

@@ -21,7 +21,9 @@ func TestFillRateShowsUrgency(t *testing.T) {
 		want  bool
 	}{
 		{"first observation", []look{{0, 9 * gib}}, false},
-		{"nearly nothing left", []look{{0, 319 << 20}}, true},
+		{"nearly nothing left", []look{{0, 319 << 20}}, false},
+		{"nearly nothing left, for long", []look{{0, 319 << 20}, {freshLimit, 319 << 20}}, true},
+		{"a burst just now", []look{{0, 20 * gib}, {time.Second, 9 * gib}}, false},
 		{"1 GiB/s", []look{{0, 12 * gib}, {time.Second, 11 * gib}, {2 * time.Second, 10 * gib}, {3 * time.Second, 9 * gib}}, true},
 		{"200 MiB/s", []look{{0, 10 * gib}, {time.Second, 10*gib - 200<<20}, {2 * time.Second, 10*gib - 400<<20}}, false},
 		{"200 MiB/s, near the end", []look{{0, 2300 << 20}, {time.Second, 2100 << 20}, {2 * time.Second, 1900 << 20}}, true},
@@ -73,17 +75,22 @@ func TestRestartKeepsSuspicionDelay(t *testing.T) {
 	}
 }
 
-// A layout that stays unknown delays an eviction by the same time: then all file systems count as
-// one.
+// A layout that stays unknown delays an eviction by the same time, and until the disk is nearly full:
+// then all file systems count as one.
 func TestUnknownLayoutDelaysEviction(t *testing.T) {
-	m := managerOf(t, 5*time.Minute, "own x", "hard nodefs.available 10Gi")
-	m.config.Replay = false
-	for after := time.Duration(0); after <= suspectDelay; after += 20 * time.Second {
-		in := disks(epoch.Add(after), 5*gib, map[string]uint64{"a": 20 * gib})
-		in.Summary.Node.Layout = stats.Opt[stats.Layout]{}
-		m.Observe(epoch.Add(after), &in.Summary.Node, Situation{})
-		if d := m.Step(epoch.Add(after), in); len(d.Evictions) > 0 != (after == suspectDelay) {
-			t.Errorf("%d evictions after %v, want one after %v: %s", len(d.Evictions), after, suspectDelay, d.Reason)
+	for left, want := range map[uint64]time.Duration{5 * gib: 0, 300 << 20: suspectDelay} {
+		m := explainer(t)
+		evicted := time.Duration(0)
+		for after := time.Duration(0); after <= 2*suspectDelay && evicted == 0; after += 20 * time.Second {
+			in := disks(epoch.Add(after), left, map[string]uint64{"a": 20 * gib})
+			in.Summary.Node.Layout = stats.Opt[stats.Layout]{}
+			m.Observe(epoch.Add(after), &in.Summary.Node, Situation{})
+			if d := m.Step(epoch.Add(after), in); len(d.Evictions) > 0 {
+				evicted = after
+			}
+		}
+		if evicted != want {
+			t.Errorf("%d bytes left: evicted after %v, want %v (0: not)", left, evicted, want)
 		}
 	}
 }

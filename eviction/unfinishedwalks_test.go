@@ -231,7 +231,7 @@ func TestFiguresThatComeLate(t *testing.T) {
 				if crossed.IsZero() && f.m.watch.short(stats.Signal(f.signal)) {
 					crossed = now
 				}
-				if !ofPods && !crossed.IsZero() && (f.nearlyFull(now) || now.Sub(crossed) >= suspectDelay) {
+				if !ofPods && !crossed.IsZero() && (f.nearlyFull(now) || now.Sub(crossed) >= suspectDelay-time.Second) {
 					break
 				}
 				if ofPods && !f.filler.known.IsZero() && now.Sub(f.filler.known) > time.Minute {

@@ -222,6 +222,7 @@ func TestUnknownPodThatFillsTheDiskIsEvicted(t *testing.T) {
 		restart time.Duration // zero: none
 		also    *fillPod
 		counted bool
+		largest bool // by the kubelet's order
 	}{
 		{name: "walk cut off", how: "cut", rate: 200, counted: true},
 		{name: "walk cut off, like that of an idle pod", how: "cut", rate: 200, counted: true, also: &fillPod{uid: "giant", how: "cut", holds: 20 << 10}},
@@ -230,7 +231,8 @@ func TestUnknownPodThatFillsTheDiskIsEvicted(t *testing.T) {
 		{name: "walk cut off, fast", how: "cut", rate: 2500, counted: true},
 		{name: "walk cut off, fast, like that of an idle pod", how: "cut", rate: 2500, counted: true, also: &fillPod{uid: "giant", how: "cut", holds: 20 << 10}},
 		{name: "walk cut off, fast, writes not counted", how: "cut", rate: 2500},
-		{name: "measured, fast", rate: 2500, counted: true},
+		{name: "measured, fast", rate: 2500, counted: true, largest: true}, // measurements explain it: as a kubelet
+
 		{name: "never measured", how: "unmeasured", rate: 200, counted: true},
 		{name: "no figures of layers", how: "no layers", rate: 200, counted: true},
 		{name: "hung volume", how: "hung volume", rate: 200, counted: true},
@@ -252,6 +254,9 @@ func TestUnknownPodThatFillsTheDiskIsEvicted(t *testing.T) {
 				p.walked, p.measured = epoch.Add(-time.Second), p.holds
 			}
 			filler := f.pods[2]
+			if c.largest {
+				filler.qos, filler.holds, filler.measured = stats.BestEffort, 20<<10, 20<<10
+			}
 			f.run(begins+fillQuiet/time.Duration(c.rate)*time.Second+30*time.Second, func(now time.Time, since time.Duration) {
 				if since == begins {
 					filler.fills = c.rate

@@ -9,8 +9,18 @@ import (
 // This file tracks what pods write after a disk was quiet, by the kernel's counters. That shows the
 // growth of a pod whose usage is not measured, or not completely.
 
-// writtenBase is what a pod had written at a time, and the use of the disk at that time.
-type writtenBase struct{ written, used uint64 }
+// writtenBase is what a pod had written at two looks, at least writtenOver apart once both differ,
+// and the use of the disk at those times. The older one is the base.
+type writtenBase struct{ older, newer writtenAt }
+
+type writtenAt struct {
+	at            time.Time
+	written, used uint64
+}
+
+// writtenOver is the time before a disk becomes short for which writes count, at least: the pod that
+// fills it fast must differ from the others as soon as it is short.
+const writtenOver = fullRegular
 
 // firstComplete is a pod's usage at a time, the counter of what it had written, and the use of the
 // disk.
@@ -33,21 +43,23 @@ func (w *watched) written(p *stats.PodStats) stats.Opt[uint64] {
 	return p.Written.Bytes
 }
 
-// wroteSince returns what a pod has written since the disk was quiet, or since the first look that
-// shows it. A pod that did not exist then has written everything since. enough is the amount that
+// wroteSince returns what a pod has written since the last look before the disk became short, or the
+// first one after that. A pod that did not exist when the disk was quiet, and that no look showed
+// before, has written everything since. enough is the amount that
 // makes it a suspect: 1/partAlone of what the disk lost meanwhile. Writes show nothing before the
 // disk lost 1/32 of the limit.
 func (q *quietDisk) wroteSince(uid string, counter stats.Opt[uint64],
 	w *watched) (wrote stats.Opt[uint64], enough uint64) {
-	base, known := q.written[uid]
+	both, known := q.written[uid]
+	base := both.older
 	if !known {
 		base.used = q.used
 	}
 	lost, much := w.lostSince(base.used)
-	if !counter.OK || !known && q.existed(uid) || !much {
-		return stats.Opt[uint64]{}, 0
+	if !counter.OK || !known && q.existed(uid) || !much || counter.V < base.written {
+		return stats.Opt[uint64]{}, 0 // a counter that fell is of a new cgroup
 	}
-	return stats.Some(counter.V - min(base.written, counter.V)), max(lost/partAlone, 1)
+	return stats.Some(counter.V - base.written), max(lost/partAlone, 1)
 }
 
 // lostSince returns how much a disk's use grew. much reports whether that is at least 1/32 of the
@@ -57,17 +69,19 @@ func (w *watched) lostSince(before uint64) (lost uint64, much bool) {
 	return lost, lost >= max(w.limit/(4*dip), 1)
 }
 
-// noteGrowth stores what a full look shows first: what a pod had written that already existed when
-// the disk was quiet, and its first complete measurement if its usage was unknown then.
-func (q *quietDisk) noteGrowth(in Input, w *watched, d *fileSystems, full time.Time) {
+// noteGrowth stores what pods had written at the last look before the disk became short, or at the
+// first one after that for pods that existed before, and the first complete measurement of a pod
+// whose usage was unknown when the disk was quiet. Earlier writes would make a suspect of a pod that
+// overwrites its files.
+func (q *quietDisk) noteGrowth(now time.Time, in Input, w *watched, d *fileSystems, short bool) {
 	for i := range in.Summary.Pods {
 		c := Candidate{Pod: &in.Summary.Pods[i], Object: in.object(&in.Summary.Pods[i])}
 		uid := c.Pod.PodRef.UID
-		if _, known := q.written[uid]; !known && q.existed(uid) && w.written(c.Pod).OK {
-			q.noteWritten(uid, writtenBase{w.written(c.Pod).V, used(&w.observed)})
+		if _, known := q.written[uid]; (!short || !known && q.existed(uid)) && w.written(c.Pod).OK {
+			q.noteWritten(uid, writtenAt{now, w.written(c.Pod).V, used(&w.observed)})
 		}
 		u := d.usage(&c, w)
-		if _, known := q.completed[uid]; !known && q.growthUnknown(full, c.Pod) && u.OK &&
+		if _, known := q.completed[uid]; !known && q.growthUnknown(now, c.Pod) && u.OK &&
 			d.complete(&c, w) {
 			if q.completed == nil {
 				q.completed = map[string]firstComplete{}
@@ -78,11 +92,18 @@ func (q *quietDisk) noteGrowth(in Input, w *watched, d *fileSystems, full time.T
 	}
 }
 
-func (q *quietDisk) noteWritten(uid string, base writtenBase) {
+func (q *quietDisk) noteWritten(uid string, now writtenAt) {
 	if q.written == nil {
 		q.written = map[string]writtenBase{}
 	}
-	q.written[uid] = base
+	b, known := q.written[uid]
+	switch {
+	case !known, now.at.Before(b.newer.at), now.written < b.older.written: // a new cgroup, or clock
+		b = writtenBase{now, now}
+	case now.at.Sub(b.newer.at) >= writtenOver:
+		b = writtenBase{b.newer, now}
+	}
+	q.written[uid] = b
 }
 
 // noteGrowth stores what a full look shows about the pods' growth since the disks were quiet.
@@ -90,7 +111,7 @@ func (e *diskExplainer) noteGrowth(now time.Time, in Input, ws *watchlist) {
 	for i := range ws.all {
 		w := &ws.all[i]
 		if q, known := e.quiet[w.Signal]; known && w.observed.OK {
-			q.noteGrowth(in, w, &ws.disks, now)
+			q.noteGrowth(now, in, w, &ws.disks, ws.short(w.Signal))
 			e.quiet[w.Signal] = q
 		}
 	}

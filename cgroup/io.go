@@ -23,9 +23,9 @@ func (s *IOStat) field(key []byte) *uint64 {
 	return nil
 }
 
-// add adds with saturation, because a sum that wrapped around would look like a reset of the
+// Add adds with saturation, because a sum that wrapped around would look like a reset of the
 // counters.
-func (s *IOStat) add(o IOStat) {
+func (s *IOStat) Add(o IOStat) {
 	s.ReadBytes += min(o.ReadBytes, math.MaxUint64-s.ReadBytes)
 	s.WriteBytes += min(o.WriteBytes, math.MaxUint64-s.WriteBytes)
 }
@@ -97,11 +97,16 @@ func device(word []byte) (major, minor uint32, ok bool) {
 // (dm, md, loop) counts once for each layer.
 func (g *Group) IOStat(buf []byte, out *IOStat) error {
 	*out = IOStat{}
+	return g.IODevices(buf, func(_, _ uint32, s IOStat) { out.Add(s) })
+}
+
+// IODevices reads io.stat and calls visit for each device.
+func (g *Group) IODevices(buf []byte, visit func(major, minor uint32, s IOStat)) error {
 	b, err := g.readKept(fileIOStat, buf)
 	if err != nil {
 		return err
 	}
-	if err := ParseIOStat(b, func(_, _ uint32, s IOStat) { out.add(s) }); err != nil {
+	if err := ParseIOStat(b, visit); err != nil {
 		return g.parseError("io.stat", err)
 	}
 	return nil

@@ -37,7 +37,7 @@ func TestIOStatSumsOverDevices(t *testing.T) {
 	if err := group(t, fs, "a").IOStat(make([]byte, 4096), &got); err != nil || got != (IOStat{ReadBytes: 11, WriteBytes: 22}) {
 		t.Errorf("sum over devices = %+v, error %v", got, err)
 	}
-	if got.add(IOStat{ReadBytes: math.MaxUint64}); got.ReadBytes != math.MaxUint64 {
+	if got.Add(IOStat{ReadBytes: math.MaxUint64}); got.ReadBytes != math.MaxUint64 {
 		t.Errorf("the sum wrapped around: %d", got.ReadBytes)
 	}
 }

@@ -112,7 +112,7 @@ func (e *diskExplainer) growthOf(q *quietDisk, c *Candidate, w *watched, d *file
 	fresh := complete && !e.stale(c, w, d)
 	first, completed := q.completed[uid]
 	completed = completed && unknown && complete
-	counter := w.written(c.Pod)
+	counter := d.written(c.Pod, w)
 	if completed {
 		counter = first.written
 	}

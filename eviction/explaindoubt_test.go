@@ -113,7 +113,7 @@ func TestWhoAloneEndsTheShortageGoes(t *testing.T) {
 	}
 }
 
-// A shortage that ends for a moment again and again does not restart the delay, and the disk is
+// A shortage that repeatedly ends for a moment does not restart the delay, and the disk is
 // not quiet meanwhile.
 func TestIntermittentShortageIsOneDoubt(t *testing.T) {
 	m := explainer(t)

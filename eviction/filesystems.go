@@ -6,6 +6,8 @@ import "jettison/stats"
 type fileSystems struct {
 	layout  stats.Opt[stats.Layout] // last known layout
 	foreign bool                    // Input.Foreign of the last step
+	// disks are the last known devices by which io.stat counts, by file system; 0: unknown
+	disks [containerFs + 1]uint64
 }
 
 // sameDisk reports whether the file systems of two signals are the same, by the layout. While the

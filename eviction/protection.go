@@ -89,7 +89,7 @@ type Keys struct {
 	Usage    uint64 // in the signal's unit; for a pressure signal, its part in the pressure
 	Unnamed  uint64 // part of Usage in files without a name
 	AtLeast  bool   // Usage is a lower bound, and is compared as that value
-	// Estimate is what a suspected pod may use, by what it has written since the disk was quiet; 0:
+	// Estimate is the possible usage of a suspected pod, by its writes since the disk was quiet; 0:
 	// Usage counts
 	Estimate uint64
 	// Request in the signal's unit; its bounds differ if it is not known exactly.

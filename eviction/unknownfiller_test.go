@@ -16,7 +16,10 @@ type fillPod struct {
 	fills, overwrites  uint64 // per second
 	how                string // why it is not measured completely; empty: it is
 	uncounted          bool   // the kernel does not count what it writes
-	wrote              uint64
+	elsewhere          uint64 // written to another disk per second
+	reads              uint64 // files read per second, which slab memory holds too
+	slab               uint64 // inodes that slab memory holds before it is reclaimed; 0: all
+	wrote, other, read uint64
 	measured           uint64
 	walked, dead, gone time.Time
 }
@@ -27,6 +30,7 @@ type fillingDisk struct {
 	m        *Manager
 	pods     []*fillPod
 	inodes   bool
+	soft     bool   // a soft threshold is met earlier
 	left     uint64 // MiB, or inodes
 	outside  uint64 // what something else takes per second
 	demanded time.Time
@@ -46,10 +50,11 @@ const (
 	fillCapacity = 100 << 10
 	fillLimit    = 10 << 10
 	fillQuiet    = 30 << 10
+	fillDisk     = 7 // device
 )
 
-func newFillingDisk(t *testing.T, inodes bool, pods ...*fillPod) *fillingDisk {
-	f := &fillingDisk{pods: pods, inodes: inodes, left: fillQuiet, lives: map[*fillPod]*Life{}}
+func newFillingDisk(t *testing.T, inodes, soft bool, pods ...*fillPod) *fillingDisk {
+	f := &fillingDisk{pods: pods, inodes: inodes, soft: soft, left: fillQuiet, lives: map[*fillPod]*Life{}}
 	f.m = f.manager(t)
 	return f
 }
@@ -59,7 +64,13 @@ func (f *fillingDisk) manager(t *testing.T) *Manager {
 	if f.inodes {
 		setting = fmt.Sprintf("hard nodefs.inodesFree %d", fillLimit)
 	}
-	m := managerOf(t, 5*time.Minute, "own x", setting)
+	settings := []string{"own x", setting}
+	if f.soft && f.inodes {
+		settings = append(settings, fmt.Sprintf("soft nodefs.inodesFree %d", fillLimit*3/2), "grace nodefs.inodesFree 30s")
+	} else if f.soft {
+		settings = append(settings, "soft nodefs.available 15Gi", "grace nodefs.available 30s")
+	}
+	m := managerOf(t, 5*time.Minute, settings...)
 	m.config.Replay, m.config.Explain, m.config.Breaker = false, true, true
 	return m
 }
@@ -83,9 +94,16 @@ func (f *fillingDisk) unit() uint64 {
 func (p *fillPod) stats(f *fillingDisk) stats.PodStats {
 	s := stats.PodStats{PodRef: stats.PodReference{UID: p.uid, Name: p.uid}, QOSClass: p.qos, Announced: true,
 		Populated: stats.Some(p.dead.IsZero()), StartTime: epoch.Add(-time.Hour), SandboxIDs: []string{"s"}}
-	if !p.uncounted {
-		v := stats.Some(p.wrote * f.unit())
-		s.Written = stats.WrittenStats{Bytes: v, Inodes: v}
+	if !p.uncounted { // the file system is on a stacked device
+		v, other := p.wrote*f.unit(), p.other*f.unit()
+		s.Written = stats.WrittenStats{Bytes: stats.Some(2*v + other), Inodes: stats.Some(v + p.read),
+			Devices: []stats.DeviceWrites{{Device: fillDisk, Bytes: v}, {Device: fillDisk + 1, Bytes: v}, {Device: fillDisk + 2, Bytes: other}}}
+		if p.slab > 0 {
+			s.Written.Inodes.V %= p.slab
+		}
+	}
+	if p.walked.IsZero() {
+		return s
 	}
 	found := stats.Some(stats.FsUsage{Time: p.walked, UsedBytes: p.measured * f.unit(), InodesUsed: p.measured})
 	st := &s.EphemeralStorage
@@ -112,7 +130,7 @@ func (p *fillPod) stats(f *fillingDisk) stats.PodStats {
 func (f *fillingDisk) input(now time.Time) Input {
 	s := &stats.Summary{Time: now}
 	s.Node.Layout = stats.Some(stats.Layout{})
-	s.Node.Fs = stats.Some(stats.FsStats{Time: now, CapacityBytes: stats.Some(uint64(fillCapacity * mib)), AvailableBytes: stats.Some(uint64(fillQuiet * mib)),
+	s.Node.Fs = stats.Some(stats.FsStats{Time: now, Disk: fillDisk, CapacityBytes: stats.Some(uint64(fillCapacity * mib)), AvailableBytes: stats.Some(uint64(fillQuiet * mib)),
 		Inodes: stats.Some(uint64(fillCapacity)), InodesFree: stats.Some(f.left)})
 	if !f.inodes {
 		s.Node.Fs.V.AvailableBytes = stats.Some(f.left * mib)
@@ -132,6 +150,7 @@ func (f *fillingDisk) pass(now time.Time) {
 		case l == nil:
 			more := min(p.fills, f.left)
 			p.holds, p.wrote, f.left = p.holds+more, p.wrote+more+p.overwrites, f.left-more
+			p.other, p.read = p.other+p.elsewhere, p.read+p.reads
 		case p.gone.IsZero():
 		case !p.dead.IsZero() && !now.Before(p.gone) && !l.cleanedUp:
 			f.left, p.holds = f.left+p.holds, 0
@@ -223,6 +242,9 @@ func TestUnknownPodThatFillsTheDiskIsEvicted(t *testing.T) {
 		also    *fillPod
 		counted bool
 		largest bool // by the kubelet's order
+		forgets bool // the restart loses the measurements
+		soft    bool
+		slab    uint64
 	}{
 		{name: "walk cut off", how: "cut", rate: 200, counted: true},
 		{name: "walk cut off, like that of an idle pod", how: "cut", rate: 200, counted: true, also: &fillPod{uid: "giant", how: "cut", holds: 20 << 10}},
@@ -239,13 +261,19 @@ func TestUnknownPodThatFillsTheDiskIsEvicted(t *testing.T) {
 		{name: "restart before the crossing", how: "cut", rate: 200, counted: true, restart: 100 * time.Second},
 		{name: "restart after the crossing", how: "cut", rate: 200, counted: true, restart: 165 * time.Second},
 		{name: "restart after the crossing, fast", how: "cut", rate: 1000, counted: true, restart: 81 * time.Second},
+		{name: "restart after the crossing, nothing measured", how: "cut", rate: 200, counted: true, restart: 165 * time.Second, forgets: true},
+		{name: "restart after the crossing, fast, nothing measured", how: "cut", rate: 1000, counted: true, restart: 81 * time.Second, forgets: true},
 		{name: "slow", how: "cut", rate: 20, counted: true},
+		{name: "soft threshold", how: "cut", rate: 200, counted: true, soft: true},
+		{name: "soft threshold, slow", how: "cut", rate: 20, counted: true, soft: true},
+		{name: "slab memory is reclaimed", how: "cut", rate: 20, counted: true, slab: 1000},
+		{name: "another unknown pod writes to another disk", how: "cut", rate: 100, counted: true, also: &fillPod{uid: "elsewhere", how: "cut", holds: 20 << 10, elsewhere: 400}},
 	} {
 		for _, inodes := range []bool{false, true} {
-			f := newFillingDisk(t, inodes,
+			f := newFillingDisk(t, inodes, c.soft,
 				&fillPod{uid: "database", qos: stats.BestEffort, holds: 5 << 10, overwrites: 300},
 				&fillPod{uid: "idle", qos: stats.BestEffort, holds: 20 << 10},
-				&fillPod{uid: "filler", qos: stats.Burstable, how: c.how, holds: 1 << 10, uncounted: !c.counted})
+				&fillPod{uid: "filler", qos: stats.Burstable, how: c.how, holds: 1 << 10, uncounted: !c.counted, slab: c.slab})
 			if c.also != nil {
 				other := *c.also
 				f.pods = append(f.pods, &other)
@@ -263,6 +291,11 @@ func TestUnknownPodThatFillsTheDiskIsEvicted(t *testing.T) {
 				}
 				if since == c.restart && since > 0 {
 					f.restart(t, now)
+					for _, p := range f.pods {
+						if c.forgets {
+							p.walked, p.measured = time.Time{}, 0
+						}
+					}
 				}
 			})
 			if len(f.victims) != 1 || f.victims[0].uid != "filler" || f.victims[0].left == 0 {
@@ -283,13 +316,16 @@ func TestOutsideFillerCostsOnePodAMinute(t *testing.T) {
 		unknown int           // pods
 		first   time.Duration // after the crossing
 		futile  bool
+		breaker bool
 	}{
-		{"slow", 10, 3 << 10, 1, suspectDelay, false},
-		{"fast", 500, 3 << 10, 1, 0, false},
-		{"fast, unknown pods that hold little", 500, 64, 8, 0, true},
+		{"slow", 10, 3 << 10, 1, suspectDelay, false, false},
+		{"slow, with the breaker", 10, 3 << 10, 1, suspectDelay, false, true},
+		{"fast", 500, 3 << 10, 1, 0, false, false},
+		{"fast, unknown pods that hold little", 500, 64, 8, 0, true, false},
+		{"fast, unknown pods that hold little, with the breaker", 500, 64, 8, 0, true, true},
 	} {
-		f := newFillingDisk(t, false)
-		f.m.config.Breaker = false
+		f := newFillingDisk(t, false, false)
+		f.m.config.Breaker = c.breaker
 		for i := range 8 {
 			f.pods = append(f.pods, &fillPod{uid: fmt.Sprint("pod-", i), qos: stats.BestEffort, holds: c.holds, walked: epoch, measured: c.holds})
 			if i >= 8-c.unknown {
@@ -305,8 +341,8 @@ func TestOutsideFillerCostsOnePodAMinute(t *testing.T) {
 				crossed = since
 			}
 		})
-		if len(f.victims) < 4 || c.unknown == 1 && f.victims[0].uid != "pod-7" {
-			t.Fatalf("%s: victims = %+v, want at least four, and the one that is not known first", c.name, f.victims)
+		if len(f.victims) < 3 || !c.breaker && len(f.victims) < 4 || c.unknown == 1 && f.victims[0].uid != "pod-7" {
+			t.Fatalf("%s: victims = %+v, want at least four (three with the breaker), and the one that is not known first", c.name, f.victims)
 		}
 		if after := f.victims[0].at - crossed; after < c.first {
 			t.Errorf("%s: first eviction %v after the crossing, want %v", c.name, after, c.first)
@@ -320,5 +356,25 @@ func TestOutsideFillerCostsOnePodAMinute(t *testing.T) {
 				t.Errorf("%s: eviction %d follows after %v, want %v", c.name, i+2, apart, want)
 			}
 		}
+	}
+}
+
+// Slab memory holds inodes of files that were read, too. It never ends the delay.
+func TestReadFilesExplainNothing(t *testing.T) {
+	f := newFillingDisk(t, true, false, &fillPod{uid: "reader", how: "cut", holds: 3 << 10, reads: 100}, &fillPod{uid: "idle", holds: 3 << 10})
+	for _, p := range f.pods {
+		p.walked, p.measured = epoch, p.holds
+	}
+	crossed := time.Duration(-1)
+	f.run(30*time.Minute, func(_ time.Time, since time.Duration) {
+		if since == 60*time.Second {
+			f.outside = 20
+		}
+		if crossed < 0 && f.left <= fillLimit {
+			crossed = since
+		}
+	})
+	if len(f.victims) == 0 || f.victims[0].at-crossed < suspectDelay || f.victims[0].left == 0 {
+		t.Errorf("victims = %+v, threshold crossed after %v; want the first %v after that, while something is left", f.victims, crossed, suspectDelay)
 	}
 }

@@ -63,8 +63,14 @@ func (ws *watchlist) setThresholds(thresholds []Threshold) {
 }
 
 // applyLayout stores the layout of the file systems, if it is known, and derives the thresholds of
-// containerfs. An unknown layout leaves the last known one.
+// containerfs. An unknown layout leaves the last known one, as does an unknown disk.
 func (ws *watchlist) applyLayout(n *stats.NodeStats) {
+	for fs, now := range [...]*stats.Opt[stats.FsStats]{nodeFs: &n.Fs, imageFs: &n.ImageFs,
+		containerFs: &n.ContainerFs} {
+		if now != nil && now.OK && now.V.Disk != 0 {
+			ws.disks.disks[fs] = now.V.Disk
+		}
+	}
 	if n.Layout.OK && n.Layout != ws.disks.layout {
 		ws.disks.layout = n.Layout
 		ws.applyConfig()

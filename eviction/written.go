@@ -9,8 +9,8 @@ import (
 // This file tracks what pods write after a disk was quiet, by the kernel's counters. That shows the
 // growth of a pod whose usage is not measured, or not completely.
 
-// writtenBase is what a pod had written at two looks, at least writtenOver apart once both differ,
-// and the use of the disk at those times. The older one is the base.
+// writtenBase holds a pod's counter of writes and the use of the disk at two looks, at least
+// writtenOver apart once both differ. The older one is the base.
 type writtenBase struct{ older, newer writtenAt }
 
 type writtenAt struct {
@@ -35,12 +35,13 @@ func (q *quietDisk) existed(uid string) bool {
 	return q.pods == nil || unmeasured || hasKey(q.pods, uid)
 }
 
-// written returns the counter that shows what a pod has written, in a disk signal's unit.
-func (w *watched) written(p *stats.PodStats) stats.Opt[uint64] {
+// written returns the counter that shows what a pod has written to a signal's disk, in the signal's
+// unit. Writes to other disks show nothing. If the disk is unknown, as that of btrfs, all count.
+func (d *fileSystems) written(p *stats.PodStats, w *watched) stats.Opt[uint64] {
 	if w.info.kind == kindInodes {
 		return p.Written.Inodes
 	}
-	return p.Written.Bytes
+	return p.Written.OnDisk(d.disks[w.info.fs])
 }
 
 // wroteSince returns what a pod has written since the last look before the disk became short, or the
@@ -77,8 +78,9 @@ func (q *quietDisk) noteGrowth(now time.Time, in Input, w *watched, d *fileSyste
 	for i := range in.Summary.Pods {
 		c := Candidate{Pod: &in.Summary.Pods[i], Object: in.object(&in.Summary.Pods[i])}
 		uid := c.Pod.PodRef.UID
-		if _, known := q.written[uid]; (!short || !known && q.existed(uid)) && w.written(c.Pod).OK {
-			q.noteWritten(uid, writtenAt{now, w.written(c.Pod).V, used(&w.observed)})
+		counter := d.written(c.Pod, w)
+		if _, known := q.written[uid]; (!short || !known && q.existed(uid)) && counter.OK {
+			q.noteWritten(uid, writtenAt{now, counter.V, used(&w.observed)})
 		}
 		u := d.usage(&c, w)
 		if _, known := q.completed[uid]; !known && q.growthUnknown(now, c.Pod) && u.OK &&
@@ -87,7 +89,7 @@ func (q *quietDisk) noteGrowth(now time.Time, in Input, w *watched, d *fileSyste
 				q.completed = map[string]firstComplete{}
 			}
 			q.completed[uid] = firstComplete{held: min(u.V, used(&w.observed)), used: used(&w.observed),
-				written: w.written(c.Pod)}
+				written: counter}
 		}
 	}
 }

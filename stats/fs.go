@@ -7,6 +7,7 @@ type FsStats struct {
 	Time           time.Time
 	Path           string      // the path given to statfs, in the host's view
 	Device         uint64      // st_dev
+	Disk           uint64      // device by which io.stat counts its I/O; 0: unknown
 	AvailableBytes Opt[uint64] // f_bavail: available to unprivileged users
 	CapacityBytes  Opt[uint64] // f_blocks
 	// f_blocks - f_bfree. In a Summary, the value of an image store is the runtime's, if reported.

@@ -47,9 +47,27 @@ type IOStat struct {
 // The differences between two looks count, not the values. Files that were removed or overwritten
 // count too.
 type WrittenStats struct {
-	// bytes written to all devices, and bytes of the page cache that wait for the writeback
+	// Bytes are the bytes written to all devices, and those of the page cache that wait for the
+	// writeback. Writes through stacked devices (dm, md, loop) count once for each layer.
 	Bytes Opt[uint64]
+	// Devices are the bytes written to each device.
+	Devices []DeviceWrites
 	// inodes that fit into the slab memory that holds dentries and inodes. Read files use it too, and
 	// the kernel may reclaim it.
 	Inodes Opt[uint64]
+}
+
+// DeviceWrites are the bytes written to one block device. Device is that of a whole disk, as st_dev.
+type DeviceWrites struct{ Device, Bytes uint64 }
+
+// OnDisk returns the bytes written to one disk, and those that wait for the writeback to any disk:
+// the kernel does not count them by device. With disk 0, all devices count.
+func (w *WrittenStats) OnDisk(disk uint64) Opt[uint64] {
+	out := w.Bytes
+	for _, d := range w.Devices {
+		if disk != 0 && d.Device != disk {
+			out.V -= min(d.Bytes, out.V)
+		}
+	}
+	return out
 }

@@ -161,10 +161,10 @@ func (c *Reader) readRest(now time.Time, k *podGroup, p *stats.PodStats) error {
 	p.LocalEvents, errs[0] = memoryEvents(g.MemoryEventsLocal(c.buf))
 	p.CPUPressure, errs[1] = c.psiOf(g, cgroup.CPU)
 	p.IOPressure, errs[2] = c.psiOf(g, cgroup.IO)
-	var io cgroup.IOStat
-	ioErr := g.IOStat(c.buf, &io)
+	io, devices, ioErr := ioByDevice(g, c.buf)
 	p.IO, errs[3] = optional(stats.IOStat(io), ioErr)
 	p.Written = written(&c.detail, p.IO)
+	p.Written.Devices = devices
 	p.CPU, errs[4] = c.cpuStats(now, g, &k.usage)
 	m.SwapBytes, errs[5] = optional(g.MemorySwapCurrent(c.buf))
 	errs[6] = c.containers(now, k, p)
@@ -193,6 +193,17 @@ func written(d *cgroup.MemoryDetail, io stats.Opt[stats.IOStat]) stats.WrittenSt
 		Bytes:  stats.Opt[uint64]{V: stats.SaturatingAdd(io.V.WriteBytes, cached), OK: io.OK},
 		Inodes: stats.Some(d.SlabReclaimable / slabPerInode),
 	}
+}
+
+// ioByDevice reads a pod's I/O: the sum, and the writes to each device.
+func ioByDevice(g *cgroup.Group, buf []byte) (sum cgroup.IOStat, devices []stats.DeviceWrites,
+	err error) {
+	err = g.IODevices(buf, func(major, minor uint32, s cgroup.IOStat) {
+		sum.Add(s)
+		devices = append(devices, stats.DeviceWrites{Device: unix.Mkdev(major, minor),
+			Bytes: s.WriteBytes})
+	})
+	return sum, devices, err
 }
 
 // freed returns the bytes that killing the processes behind a memory.stat would free.

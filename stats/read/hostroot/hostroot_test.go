@@ -45,3 +45,44 @@ func TestTheHostsRootIsNotLeft(t *testing.T) {
 		t.Errorf("file system of the root = %+v, error %v", fs, err)
 	}
 }
+
+// io.stat counts by whole disk: a partition's is its parent in sysfs. A stacked device counts itself.
+func TestDiskOfADevice(t *testing.T) {
+	root := t.TempDir()
+	for file, text := range map[string]string{
+		"sys/devices/pci/block/sda/dev":            "8:0\n",
+		"sys/devices/pci/block/sda/sda1/dev":       "8:1\n",
+		"sys/devices/pci/block/sda/sda1/partition": "1\n",
+		"sys/devices/virtual/block/dm-0/dev":       "254:0\n",
+	} {
+		hosttest.Write(t, 0, root, file)
+		if err := os.WriteFile(filepath.Join(root, file), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.MkdirAll(filepath.Join(root, "sys/dev/block"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for link, to := range map[string]string{"8:0": "pci/block/sda", "8:1": "pci/block/sda/sda1", "254:0": "virtual/block/dm-0", "8:16": "pci/block/sda"} {
+		if err := os.Symlink("../../devices/"+to, filepath.Join(root, "sys/dev/block", link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	host, err := Open(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer host.Close()
+	for device, want := range map[uint64]uint64{
+		unix.Mkdev(8, 1):   unix.Mkdev(8, 0),
+		unix.Mkdev(8, 0):   unix.Mkdev(8, 0),
+		unix.Mkdev(254, 0): unix.Mkdev(254, 0),
+		unix.Mkdev(8, 16):  0, // sysfs shows another device
+		unix.Mkdev(8, 2):   0,
+		unix.Mkdev(0, 50):  0, // btrfs
+	} {
+		if got := host.disk(device); got != want {
+			t.Errorf("disk of device %d:%d = %d:%d, want %d:%d", unix.Major(device), unix.Minor(device), unix.Major(got), unix.Minor(got), unix.Major(want), unix.Minor(want))
+		}
+	}
+}

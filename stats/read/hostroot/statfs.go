@@ -29,7 +29,7 @@ func (h *Root) StatFs(path string) (stats.FsStats, error) {
 		return stats.FsStats{}, fmt.Errorf("statfs the host's %s: %w", path, err)
 	}
 	out := FsStats(&fs)
-	out.Time, out.Path, out.Device = asked, path, st.Dev
+	out.Time, out.Path, out.Device, out.Disk = asked, path, st.Dev, h.disk(st.Dev)
 	return out, nil
 }
 
@@ -43,6 +43,39 @@ func (h *Root) StatNearest(dir string) (stats.FsStats, error) {
 		}
 		dir = path.Dir(dir)
 	}
+}
+
+// disk returns the device by which io.stat counts the I/O of a file system: a partition's whole disk,
+// or the device itself, also if it is stacked on others (dm, md, loop). It returns 0 if the file
+// system has no block device of its own (btrfs, ZFS, overlay, network), or sysfs does not show it.
+func (h *Root) disk(device uint64) uint64 {
+	at := fmt.Sprintf("/sys/dev/block/%d:%d/", unix.Major(device), unix.Minor(device))
+	if h.deviceIn(at+"dev") != device {
+		return 0
+	}
+	fd, err := h.Open(at+"partition", unix.O_PATH)
+	if errors.Is(err, os.ErrNotExist) {
+		return device
+	}
+	if err != nil {
+		return 0
+	}
+	unix.Close(fd)
+	return h.deviceIn(at + "../dev")
+}
+
+// deviceIn reads a device's number, MAJOR:MINOR, from a file of sysfs; 0: unknown.
+func (h *Root) deviceIn(path string) uint64 {
+	f, err := h.File(path)
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	var major, minor uint32
+	if _, err := fmt.Fscanf(f, "%d:%d\n", &major, &minor); err != nil {
+		return 0
+	}
+	return unix.Mkdev(major, minor)
 }
 
 // FsStats converts a statfs answer. A file system that counts no inodes (btrfs, some network

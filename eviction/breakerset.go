@@ -77,7 +77,8 @@ func (bs *breakers) noteTrial(w *watched) {
 // It allows one trial if the first pod of the ranking is new or has grown since the breaker opened,
 // and does not replace a futile victim. If pods grew at least as much as everything else since
 // then, it moves the first pod in the ranking that grew much to the front and allows a trial: that
-// pod leaks, and the pods before it do not.
+// pod leaks, and the pods before it do not. So it does with a pod that may have filled the disk
+// behind replacements of futile victims.
 func (bs *breakers) holdsBack(now time.Time, w *watched, ranked []Ranked) bool {
 	b := bs.byThreshold[w.key()]
 	if !bs.config.Breaker || b.futile < breakerLimit {
@@ -97,12 +98,16 @@ func (bs *breakers) holdsBack(now time.Time, w *watched, ranked []Ranked) bool {
 	if first := &ranked[0].Candidate; b.newOrGrown(w, first) && !b.replacesFutile(w, first) {
 		return false
 	}
+	if i := b.firstSuspect(w, ranked); i > 0 {
+		moveToFront(ranked, i, "no replacement of a victim without effect")
+		return false
+	}
 	for i := range ranked[1:] {
 		if i == 0 && !b.podsGrew(now, w) && !b.podsGrewOnDisk(w, ranked) {
 			return true
 		}
 		if c := &ranked[1+i].Candidate; b.grew(w, c, &ranked[0].Candidate) {
-			moveToFront(ranked, 1+i)
+			moveToFront(ranked, 1+i, "grown since the breaker opened")
 			return false
 		}
 	}

@@ -1,6 +1,7 @@
 package eviction
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -100,11 +101,11 @@ func workloadOf(namespace, name string) string {
 	return namespace + "/" + name
 }
 
-// moveToFront makes a candidate further down the ranking the victim.
-func moveToFront(ranked []Ranked, at int) {
+// moveToFront makes a candidate further down the ranking the victim, for a reason.
+func moveToFront(ranked []Ranked, at int, reason string) {
 	c := ranked[at]
 	copy(ranked[1:at+1], ranked[:at])
-	ranked[0], ranked[0].DecidedBy, ranked[1].DecidedBy = c, "", "grown since the breaker opened"
+	ranked[0], ranked[0].DecidedBy, ranked[1].DecidedBy = c, "", reason
 }
 
 // recordOpen stores a signal's state when the breaker opens.
@@ -122,8 +123,21 @@ func (b *breaker) recordOpen(w *watched) {
 // have grown: its measurement does not show that it has not.
 func (b *breaker) newOrGrown(w *watched, c *Candidate) bool {
 	usage, stored := b.usageAtOpen[c.Pod.PodRef.UID]
-	suspected := c.Keys.suspicion == suspectedWriter || c.Keys.suspicion == unknownGrowth
-	return !stored || suspected || w.grewMuch(usage, c.Keys.Usage)
+	return !stored || c.suspected() || w.grewMuch(usage, c.Keys.Usage)
+}
+
+// suspected reports whether a pod may have filled the disk.
+func (c *Candidate) suspected() bool {
+	return c.Keys.suspicion == suspectedWriter || c.Keys.suspicion == unknownGrowth
+}
+
+// firstSuspect returns the index of the first suspected pod that replaces no futile victim; -1: none.
+// A pod that is set aside does not come before another.
+func (b *breaker) firstSuspect(w *watched, ranked []Ranked) int {
+	return slices.IndexFunc(ranked, func(r Ranked) bool {
+		return r.suspected() && !b.replacesFutile(w, &r.Candidate) &&
+			(!r.Keys.SetAside || ranked[0].Keys.SetAside)
+	})
 }
 
 // replacesFutile reports whether a pod replaces a futile victim and would return no more than that.

@@ -2,6 +2,7 @@ package eviction
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -44,7 +45,7 @@ func TestFillRateShowsUrgency(t *testing.T) {
 	}
 }
 
-// After a restart the delay since the last eviction by suspicion goes on. Implausible saved values
+// After a restart the delay since the last eviction by suspicion continues. Implausible saved values
 // delay no longer than the longest delay.
 func TestRestartKeepsSuspicionDelay(t *testing.T) {
 	m := explainer(t)
@@ -95,6 +96,32 @@ func TestUnknownLayoutDelaysEviction(t *testing.T) {
 	}
 }
 
+// Writes that explain a shortage, and a disk that is urgent, end the delay, but not the pause after
+// an eviction by suspicion. Only a hard threshold does not wait for the victim of a soft one.
+func TestSuspicionDeadline(t *testing.T) {
+	now := epoch.Add(time.Hour)
+	for _, c := range []struct {
+		name                  string
+		b                     suspectBackoff
+		written, urgent, hard bool
+		want                  time.Duration // from now
+	}{
+		{name: "first", hard: true, want: suspectDelay},
+		{name: "writes explain it", written: true, hard: true},
+		{name: "urgent", urgent: true, hard: true},
+		{name: "after an eviction", b: suspectBackoff{last: now.Add(-time.Second)}, hard: true, want: suspectDelay},
+		{name: "urgent, after an eviction", b: suspectBackoff{last: now.Add(-time.Second)}, urgent: true, hard: true, want: suspectDelay - time.Second},
+		{name: "urgent, after three", b: suspectBackoff{last: now, delay: 4 * suspectDelay}, urgent: true, hard: true, want: 4 * suspectDelay},
+		{name: "hard after soft", b: suspectBackoff{last: now, soft: true}, urgent: true, hard: true},
+		{name: "soft after soft", b: suspectBackoff{last: now, soft: true}, urgent: true, want: suspectDelay},
+		{name: "clock set back", b: suspectBackoff{last: now.Add(time.Hour)}, urgent: true, hard: true},
+	} {
+		if got := c.b.deadline(now, &doubt{since: now}, c.written, c.urgent, c.hard); !got.Equal(now.Add(c.want)) {
+			t.Errorf("%s: deadline after %v, want %v", c.name, got.Sub(now), c.want)
+		}
+	}
+}
+
 // Evictions that did not help show nothing about a pod whose growth is unknown: the open breaker
 // allows its eviction, but not that of a pod that is shown idle.
 func TestOpenBreakerAllowsSuspects(t *testing.T) {
@@ -108,6 +135,43 @@ func TestOpenBreakerAllowsSuspects(t *testing.T) {
 		uid, _ := firstEviction(m, epoch.Add(time.Minute), time.Hour, 5*gib, pods, atLeast)
 		if uid != atLeast {
 			t.Errorf("victim = %q, want %q", uid, atLeast)
+		}
+	}
+}
+
+// Replacements of futile victims are unknown too, and come first. The open breaker allows the eviction
+// of the pod behind them that may have filled the disk. It allows none if there is no other such pod.
+func TestOpenBreakerLooksBehindReplacements(t *testing.T) {
+	for _, filler := range []bool{true, false} {
+		m := explainer(t)
+		m.config.Breaker = true
+		quietAt(m, epoch, 60*gib, map[string]uint64{"idle": 5 * gib, "idle-2": 5 * gib, "web": 0, "filler": 0})
+		w := &m.watch.all[0]
+		m.breakers.byThreshold[w.key()] = breaker{futile: breakerLimit, futileReturns: map[string]uint64{"shop/web-7d4f9": 20 * gib},
+			usageAtOpen: map[string]uint64{"idle": 5 * gib, "idle-2": 5 * gib, "filler": 10 * gib}, atOpen: podTotals{at: epoch, left: 5 * gib}}
+		victim := ""
+		for after := time.Minute; after < 10*time.Minute && victim == ""; after += 20 * time.Second {
+			in := disks(epoch.Add(after), 5*gib, map[string]uint64{"idle": 5 * gib, "idle-2": 5 * gib, "filler": 10 * gib, "web": 20 * gib})
+			for i := range in.Summary.Pods {
+				p := &in.Summary.Pods[i]
+				p.PodRef.Namespace, p.PodRef.Name = "shop", map[string]string{"web": "web-7d4f9-bcdfg"}[p.PodRef.UID]
+				if p.PodRef.UID == "web" || filler && p.PodRef.UID == "filler" {
+					p.Containers[0].Rootfs.V.Partial = true
+					continue
+				}
+				p.Containers[0].Rootfs.V.UsedBytes = 5 * gib
+			}
+			if !filler {
+				in.Summary.Pods = slices.DeleteFunc(in.Summary.Pods, func(p stats.PodStats) bool { return p.PodRef.UID == "filler" })
+			}
+			m.Observe(epoch.Add(after), &in.Summary.Node, Situation{})
+			m.Step(epoch.Add(after), in)
+			if d := m.StepAfterReclaim(epoch.Add(after), in); len(d.Evictions) > 0 {
+				victim = d.Evictions[0].Pod.PodRef.UID
+			}
+		}
+		if want := map[bool]string{true: "filler"}[filler]; victim != want {
+			t.Errorf("filler %v: victim = %q, want %q", filler, victim, want)
 		}
 	}
 }

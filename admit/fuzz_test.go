@@ -15,7 +15,7 @@ import (
 
 // full returns a node with every fact known and 109 pods that leave few free resources.
 func full() NodeState {
-	allowed, err := NewSysctls([]string{"net.core.*", "kernel.msgmax"})
+	allowed, err := NewSysctls(drawnSysctls)
 	if err != nil {
 		panic(err)
 	}

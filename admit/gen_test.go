@@ -112,7 +112,10 @@ func drawPlace(t *rapid.T, p *v1.Pod) {
 	}
 	if !usual("sysctls") {
 		p.Spec.SecurityContext = &v1.PodSecurityContext{Sysctls: []v1.Sysctl{{
-			Name: one(t, "sysctl", "kernel.msgmax", "net/ipv4/tcp_rmem", "net.core.somaxconn", "vm.swappiness")}}}
+			Name: one(t, "sysctl", "kernel.msgmax", "net/ipv4/tcp_rmem", "net.ipv4.tcp_notsent_lowat", "net.core.somaxconn", "user.max_user_namespaces", "vm.swappiness")}}}
+		if rapid.Bool().Draw(t, "host users set") {
+			p.Spec.HostUsers = new(rapid.Bool().Draw(t, "host users"))
+		}
 	}
 	p.Spec.HostIPC = !usual("host ipc")
 }
@@ -134,9 +137,12 @@ func drawCase(t *rapid.T) (node *v1.Node, others []*v1.Pod, asks *v1.Pod) {
 	return node, others, drawPod(t, "asks")
 }
 
+// drawnSysctls are the unsafe sysctls that the generated nodes allow.
+var drawnSysctls = []string{"net.core.*", "kernel.msgmax", "user.*"}
+
 // stateOf returns the state of a node with these pods.
 func stateOf(node *v1.Node, others []*v1.Pod) NodeState {
-	allowed, err := NewSysctls([]string{"net.core.*", "kernel.msgmax"})
+	allowed, err := NewSysctls(drawnSysctls)
 	if err != nil {
 		panic(err)
 	}

@@ -149,7 +149,7 @@ func writeKubeletCases(t *testing.T, path string) {
 	encoder := json.NewEncoder(file)
 	rapid.Check(t, func(rt *rapid.T) {
 		node, others, asks := drawCase(rt)
-		c := kubeletCase{Pod: asks, Node: node, Others: others, Sysctls: []string{"net.core.*", "kernel.msgmax"}}
+		c := kubeletCase{Pod: asks, Node: node, Others: others, Sysctls: drawnSysctls}
 		if rapid.Bool().Draw(rt, "full") {
 			c = drawFullCase(rt)
 		}

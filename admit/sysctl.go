@@ -24,7 +24,7 @@ var safeSysctls = []string{
 	"net.ipv4.ip_unprivileged_port_start", "net.ipv4.ip_local_reserved_ports",
 	"net.ipv4.tcp_keepalive_time", "net.ipv4.tcp_fin_timeout",
 	"net.ipv4.tcp_keepalive_intvl", "net.ipv4.tcp_keepalive_probes", "net.ipv4.tcp_rmem",
-	"net.ipv4.tcp_wmem",
+	"net.ipv4.tcp_wmem", "net.ipv4.tcp_slow_start_after_idle", "net.ipv4.tcp_notsent_lowat",
 }
 
 // Syntax and maximum length of a sysctl pattern (pkg/apis/policy/validation IsValidSysctlPattern).
@@ -86,7 +86,8 @@ func (s *Sysctls) appendForbidden(out []Failure, pod *v1.Pod) []Failure {
 }
 
 // forbiddenReason returns why a pod may not set a sysctl: the sysctl is not in the list, or the pod
-// uses the host's namespace for it. It returns "" if the pod may set the sysctl.
+// uses the host's namespace for it, as it does with the user namespace by default. It returns "" if
+// the pod may set the sysctl.
 func (s *Sysctls) forbiddenReason(spec *v1.PodSpec, name string) string {
 	name = sysctl.NormalizeName(name)
 	ns, ok := s.names[name]
@@ -97,7 +98,9 @@ func (s *Sysctls) forbiddenReason(spec *v1.PodSpec, name string) string {
 		}
 		ns = s.prefixNamespaces[s.prefixes[i]]
 	}
-	if ns == sysctl.IPCNamespace && spec.HostIPC || ns == sysctl.NetNamespace && spec.HostNetwork {
+	hostUsers := spec.HostUsers == nil || *spec.HostUsers
+	if ns == sysctl.IPCNamespace && spec.HostIPC || ns == sysctl.NetNamespace && spec.HostNetwork ||
+		ns == sysctl.UserNamespace && hostUsers {
 		return fmt.Sprintf("%q not allowed with host %s enabled", name, ns)
 	}
 	return ""

@@ -302,7 +302,7 @@ func BenchmarkPod(b *testing.B) {
 // Trim keeps the fields that admission needs: each pod is rejected for one reason, as a whole
 // object and trimmed.
 func TestTrimKeepsWhatAdmissionNeeds(t *testing.T) {
-	sysctls, err := admit.NewSysctls(nil)
+	sysctls, err := admit.NewSysctls([]string{"user.*"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -323,6 +323,8 @@ func TestTrimKeepsWhatAdmissionNeeds(t *testing.T) {
 		tolerant + `"hostNetwork":true,"containers":[{"name":"c","ports":[{"containerPort":80}]}]`:                                                    "NodePorts",
 		tolerant + `"initContainers":[{"name":"s","restartPolicy":"Always","ports":[{"containerPort":1,"hostPort":80}]}],"containers":[{"name":"c"}]`: "NodePorts",
 		tolerant + `"securityContext":{"sysctls":[{"name":"kernel.msgmax","value":"1"}]},"containers":[{"name":"c"}]`:                                 "SysctlForbidden",
+		tolerant + `"securityContext":{"sysctls":[{"name":"user.max_user_namespaces","value":"1"}]},"containers":[{"name":"c"}]`:                      "SysctlForbidden",
+		tolerant + `"hostUsers":false,"nodeName":"m","securityContext":{"sysctls":[{"name":"user.max_user_namespaces","value":"1"}]}`:                 "NodeName",
 		tolerant + `"hostIPC":true,"securityContext":{"sysctls":[{"name":"kernel.shm_rmid_forced","value":"1"}]},"containers":[{"name":"c"}]`:         "SysctlForbidden",
 		tolerant + `"hostNetwork":true,"securityContext":{"sysctls":[{"name":"net.ipv4.tcp_syncookies","value":"1"}]},"containers":[{"name":"c"}]`:    "SysctlForbidden",
 		tolerant + `"securityContext":{"appArmorProfile":{"type":"RuntimeDefault"}},"containers":[{"name":"c"}]`:                                      "AppArmor",

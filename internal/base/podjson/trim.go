@@ -27,7 +27,8 @@ func Trim(p *v1.Pod) *v1.Pod {
 		Spec: v1.PodSpec{
 			NodeName: p.Spec.NodeName, NodeSelector: p.Spec.NodeSelector, Tolerations: p.Spec.Tolerations,
 			OS:          p.Spec.OS,
-			HostNetwork: p.Spec.HostNetwork, HostIPC: p.Spec.HostIPC, RestartPolicy: p.Spec.RestartPolicy,
+			HostNetwork: p.Spec.HostNetwork, HostIPC: p.Spec.HostIPC, HostUsers: p.Spec.HostUsers,
+			RestartPolicy:     p.Spec.RestartPolicy,
 			RuntimeClassName:  p.Spec.RuntimeClassName,
 			PriorityClassName: p.Spec.PriorityClassName, Priority: p.Spec.Priority,
 			PreemptionPolicy:              p.Spec.PreemptionPolicy,

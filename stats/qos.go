@@ -17,14 +17,15 @@ const (
 )
 
 // QOSOf returns a pod's class: the class in its status, else the result of the kubelet's rule
-// (pkg/apis/core/v1/helper/qos ComputePodQOS). Init containers count, ephemeral ones do not;
+// (pkg/apis/core/v1/helper/qos ComputePodQOS, v1.37.2). Init containers count, ephemeral ones do not;
 // pod-level resources replace the containers'.
 func QOSOf(pod *v1.Pod) QOSClass {
 	if pod.Status.QOSClass != "" {
 		return QOSClass(pod.Status.QOSClass)
 	}
 	var all []v1.ResourceRequirements
-	if pod.Spec.Resources != nil { // even if they are empty
+	podLevel := PodLevel(pod.Spec.Resources)
+	if podLevel {
 		all = append(all, *pod.Spec.Resources)
 	} else {
 		for i := range pod.Spec.Containers {
@@ -40,9 +41,10 @@ func QOSOf(pod *v1.Pod) QOSClass {
 			request, given := r.Requests[name]
 			limit := r.Limits[name]
 			some = some || !request.IsZero() || !limit.IsZero()
-			// A missing request defaults to the limit (pkg/apis/core/v1/defaults.go); a request
-			// of 0 is no request.
-			guaranteed = guaranteed && !limit.IsZero() && (!given || request.Cmp(limit) == 0)
+			// A container's missing request defaults to the limit (pkg/apis/core/v1/defaults.go
+			// SetDefaults_Pod), a pod-level one only at the API server. A request of 0 is no request.
+			defaulted := !given && !podLevel
+			guaranteed = guaranteed && !limit.IsZero() && (defaulted || request.Cmp(limit) == 0)
 		}
 	}
 	switch {

@@ -9,21 +9,27 @@ import (
 	"jettison/stats"
 )
 
-// Pod-level resources replace the containers' wherever the field is set, even if it is empty:
-// the kubelet's ComputePodQOS checks only that. Such a pod is rejected under memory pressure.
+// Pod-level resources replace the containers' if they contain a supported resource. A missing
+// pod-level request of a manifest is not the limit: only an API server adds it.
 func TestQOSOfPodLevelResources(t *testing.T) {
 	list := func(name, q string) v1.ResourceList {
 		return v1.ResourceList{v1.ResourceName(name): resource.MustParse(q)}
 	}
+	both := v1.ResourceList{v1.ResourceCPU: resource.MustParse("1"), v1.ResourceMemory: resource.MustParse("1Gi")}
 	for _, c := range []struct {
 		name string
 		own  *v1.ResourceRequirements
 		want stats.QOSClass
 	}{
 		{"none", nil, stats.Burstable},
-		{"empty", &v1.ResourceRequirements{}, stats.BestEffort},
+		{"empty", &v1.ResourceRequirements{}, stats.Burstable},
+		{"without requests", &v1.ResourceRequirements{Requests: v1.ResourceList{}}, stats.Burstable},
+		{"without limits", &v1.ResourceRequirements{Limits: v1.ResourceList{}}, stats.Burstable},
+		{"of another resource", &v1.ResourceRequirements{Limits: list("ephemeral-storage", "1Gi")}, stats.Burstable},
 		{"huge pages alone", &v1.ResourceRequirements{Limits: list("hugepages-2Mi", "2Mi")}, stats.BestEffort},
 		{"memory", &v1.ResourceRequirements{Requests: list("memory", "1Gi")}, stats.Burstable},
+		{"limits alone", &v1.ResourceRequirements{Limits: both}, stats.Burstable},
+		{"limits and equal requests", &v1.ResourceRequirements{Requests: both, Limits: both}, stats.Guaranteed},
 	} {
 		containers := []v1.Container{{Resources: v1.ResourceRequirements{Requests: list("memory", "1Gi")}}}
 		if got := stats.QOSOf(&v1.Pod{Spec: v1.PodSpec{Resources: c.own, Containers: containers}}); got != c.want {

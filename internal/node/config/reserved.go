@@ -3,9 +3,11 @@ package config
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"jettison/admit"
 )
@@ -20,6 +22,9 @@ const enforcePods = "pods"
 func (c *Config) EnforcesPods() bool {
 	return slices.Contains(c.EnforceNodeAllocatable, enforcePods)
 }
+
+// maxMicro is the largest number of cores that a kubelet rounds correctly.
+var maxMicro = *resource.NewScaledQuantity(math.MaxInt64-500, resource.Micro)
 
 // parseReserved parses the reservations and the factor of memory.high. A kubelet does not start
 // with values that are wrong here.
@@ -40,7 +45,7 @@ func (c *Config) parseReserved() (err error) {
 }
 
 // parseResources parses a reservation with the kubelet's grammar and texts (cmd/kubelet/app/server.go
-// parseResourceList, v1.36.3).
+// parseResourceList, v1.37.2), in whole thousandths of a core.
 func parseResources(field string, texts map[string]string) (v1.ResourceList, error) {
 	if len(texts) == 0 {
 		return nil, nil
@@ -61,6 +66,9 @@ func parseResources(field string, texts map[string]string) (v1.ResourceList, err
 		if q.Sign() < 0 {
 			return nil, fieldError(fmt.Errorf("resource quantity for %q cannot be negative: %.40s", name,
 				texts[name]), field, name)
+		}
+		if name == string(v1.ResourceCPU) && q.Cmp(maxMicro) < 0 { // above, the sum would overflow
+			q.SetMilli((q.ScaledValue(resource.Micro) + 500) / 1000)
 		}
 		out[v1.ResourceName(name)] = q
 	}

@@ -61,6 +61,23 @@ func TestReserved(t *testing.T) {
 	}
 }
 
+// Reserved cpu is rounded to a thousandth of a core. The first three are the kubelet's
+// TestParseResourceList.
+func TestReservedCPUIsRounded(t *testing.T) {
+	for text, want := range map[string]string{
+		"200m": "200m", "200.5m": "201m", "200.4m": "200m", "0.0004": "0", "1500001u": "1500m", "1": "1", "200499999n": "201m",
+		"8E": "8E",
+	} {
+		for _, kind := range []string{own, kubelet} {
+			l, err := Parse([]byte(kind + "kubeReserved: {cpu: " + text + "}\nsystemReserved: {cpu: " + text + "}\n"))
+			kube, system := l.Reserved.Kube.Cpu(), l.Reserved.System.Cpu()
+			if err != nil || kube.String() != want || system.String() != want {
+				t.Errorf("cpu reservation %s = kube %s, system %s, error %v, want %s", text, kube, system, err, want)
+			}
+		}
+	}
+}
+
 // Limits are written only if the agent's file enables them: an upgrade must not start to write, and
 // a kubelet's file cannot enable it.
 func TestLimitsNeedAgentFile(t *testing.T) {

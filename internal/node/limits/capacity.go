@@ -15,8 +15,9 @@ import (
 )
 
 // Capacity returns the node's capacity: cpu, memory, ephemeral-storage (the file system of its root
-// directory), pid, and huge pages by size (pkg/kubelet/cadvisor/util.go CapacityFromMachineInfo,
-// v1.36.3). Unobserved resources are absent. The number of pods is a setting, not a capacity of the
+// directory), pid, and huge pages by size, in the formats of the kubelet
+// (pkg/kubelet/cadvisor/util.go CapacityFromMachineInfo, EphemeralStorageCapacityFromFsInfo,
+// v1.37.2). Unobserved resources are absent. The number of pods is a setting, not a capacity of the
 // kernel.
 func Capacity(node *stats.NodeStats, cores int, hugePages map[uint64]uint64) v1.ResourceList {
 	out := v1.ResourceList{}
@@ -31,7 +32,7 @@ func Capacity(node *stats.NodeStats, cores int, hugePages map[uint64]uint64) v1.
 	set(v1.ResourceMemory, node.Memory.CapacityBytes, resource.BinarySI)
 	set(admit.ResourcePIDs, node.PIDs.Max, resource.DecimalSI)
 	if node.Fs.OK {
-		set(v1.ResourceEphemeralStorage, node.Fs.V.CapacityBytes, resource.BinarySI)
+		set(v1.ResourceEphemeralStorage, node.Fs.V.CapacityBytes, resource.DecimalSI)
 	}
 	for size, pages := range hugePages {
 		name := v1.ResourceName(v1.ResourceHugePagesPrefix + resource.NewQuantity(int64(size),

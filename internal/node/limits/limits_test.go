@@ -150,6 +150,18 @@ func TestCapacity(t *testing.T) {
 	}
 }
 
+// The capacity of the disk is printed in decimal, memory in binary units, as in a kubelet's message
+// about reservations.
+func TestCapacityIsPrintedAsTheKubelets(t *testing.T) {
+	node := stats.NodeStats{Fs: stats.Some(stats.FsStats{CapacityBytes: stats.Some[uint64](998579896320)})}
+	node.Memory.CapacityBytes = stats.Some[uint64](8 << 30)
+	capacity := Capacity(&node, 0, nil)
+	disk, memory := capacity[v1.ResourceEphemeralStorage], capacity[v1.ResourceMemory]
+	if disk.String() != "998579896320" || memory.String() != "8Gi" {
+		t.Errorf("printed capacity of disk and memory = %s, %s, want 998579896320, 8Gi", disk.String(), memory.String())
+	}
+}
+
 // A pod that requests huge pages is rejected if the node lacks pages of their size.
 func TestMissingHugePages(t *testing.T) {
 	n := admit.NodeState{Allocatable: admit.Allocatable(Capacity(&stats.NodeStats{}, 2, map[uint64]uint64{2 << 20: 0}), admit.Reserved{})}

@@ -73,7 +73,7 @@ func TestPodsAreLimitedAndProtectedBySystemd(t *testing.T) {
 }
 
 func limitsPods(n *node, disturb string) {
-	const wanted = "writeAllocatable: true\nmemoryQoS: true\nkubeReserved: {memory: %d, pid: \"100\"}"
+	const wanted = "writeAllocatable: true\nmemoryQoS: true\nmemoryThrottlingFactor: 0.9\nkubeReserved: {memory: %d, pid: \"100\"}"
 	n.startAgent(config(wanted, 100*mib))
 	guaranteed := n.run(n.known(vm.NewPod("guaranteed", "64Mi", "64Mi", "sleep"), 1, 0))
 	burstable := n.run(n.known(vm.NewPod("burstable", "40Mi", "100Mi", "alloc -size 30Mi"), 2, 0))

@@ -80,7 +80,6 @@ func defaults(kind string) *Config {
 		ImageMinimumGCAge:                Duration(2 * time.Minute),
 		EnforceNodeAllocatable:           []string{"pods"},
 		MaxPods:                          110,
-		MemoryThrottlingFactor:           0.9,
 		LocalStorageCapacityIsolation:    true,
 		ContainerRuntimeEndpoint:         "unix:///run/containerd/containerd.sock",
 		PodLogsDir:                       "/var/log/pods",

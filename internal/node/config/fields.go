@@ -124,7 +124,7 @@ type Config struct {
 	// SystemReserved: Resources reserved for the rest of the system, in the form of kubeReserved.
 	SystemReserved map[string]string `yaml:"systemReserved"`
 	// MemoryThrottlingFactor: With memoryQoS, the point between its request and its limit at which
-	// a container is throttled. Greater than 0, at most 1.
+	// a container is throttled, at most 1. 0: no throttling.
 	MemoryThrottlingFactor float64 `yaml:"memoryThrottlingFactor" start:"true"`
 	// RegisterWithTaints: Taints of the node, in the form of the Kubernetes API. Without a kubelet,
 	// the agent rejects pods that do not tolerate a NoExecute taint.

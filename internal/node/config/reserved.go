@@ -35,8 +35,9 @@ func (c *Config) parseReserved() (err error) {
 	if c.Reserved.System, err = parseResources("systemReserved", c.SystemReserved); err != nil {
 		return err
 	}
-	// pkg/kubelet/apis/config/validation/validation.go; the negation also rejects NaN
-	if f := c.MemoryThrottlingFactor; !(f > 0 && f <= 1) {
+	// pkg/kubelet/apis/config/validation/validation.go, except that 0 is as good as no value; the
+	// negation also rejects NaN
+	if f := c.MemoryThrottlingFactor; !(f >= 0 && f <= 1) {
 		err := fmt.Errorf("invalid configuration: memoryThrottlingFactor %v must be greater than 0 and "+
 			"less than or equal to 1.0", f)
 		return fieldError(err, "memoryThrottlingFactor")

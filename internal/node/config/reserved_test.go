@@ -15,9 +15,9 @@ func TestReserved(t *testing.T) {
 		factor       float64
 		err          string
 	}{
-		{"", "0", "0", 0.9, ""},
-		{"kubeReserved: {cpu: 100m, memory: 1Gi, ephemeral-storage: 1Gi, pid: \"1000\"}\nsystemReserved: {memory: 500Mi}\n", "1Gi", "500Mi", 0.9, ""},
-		{"kubeReserved: {}\nsystemReserved: null\nmemoryThrottlingFactor: null\n", "0", "0", 0.9, ""},
+		{"", "0", "0", 0, ""},
+		{"kubeReserved: {cpu: 100m, memory: 1Gi, ephemeral-storage: 1Gi, pid: \"1000\"}\nsystemReserved: {memory: 500Mi}\n", "1Gi", "500Mi", 0, ""},
+		{"kubeReserved: {}\nsystemReserved: null\nmemoryThrottlingFactor: null\n", "0", "0", 0, ""},
 		{"kubeReserved: {memory: 1000000}\nmemoryThrottlingFactor: 1\n", "1M", "0", 1, ""},
 		{"kubeReserved: {hugepages-2Mi: 1Gi}\n", "", "", 0,
 			`3: kubeReserved: hugepages-2Mi: cannot reserve "hugepages-2Mi" resource: want cpu, memory, ephemeral-storage or pid`},
@@ -28,8 +28,9 @@ func TestReserved(t *testing.T) {
 		{"systemReserved: {memory: 1e99990000}\n", "", "", 0,
 			`3: systemReserved: memory: failed to parse quantity "1e99990000" for "memory" resource: the exponent is not between -18 and 18`},
 		{"systemReserved: [memory]\n", "", "", 0, "3: systemReserved: want a mapping, got a list"},
-		{"memoryThrottlingFactor: 0\n", "", "", 0,
-			"3: memoryThrottlingFactor: invalid configuration: memoryThrottlingFactor 0 must be greater than 0 and less than or equal to 1.0"},
+		{"memoryThrottlingFactor: 0\n", "0", "0", 0, ""},
+		{"memoryThrottlingFactor: -0.1\n", "", "", 0,
+			"3: memoryThrottlingFactor: invalid configuration: memoryThrottlingFactor -0.1 must be greater than 0 and less than or equal to 1.0"},
 		{"memoryThrottlingFactor: 1.1\n", "", "", 0,
 			"3: memoryThrottlingFactor: invalid configuration: memoryThrottlingFactor 1.1 must be greater than 0 and less than or equal to 1.0"},
 		{"memoryThrottlingFactor: .nan\n", "", "", 0,

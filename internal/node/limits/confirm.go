@@ -17,14 +17,21 @@ import (
 type claim struct {
 	pod     *v1.Pod
 	request uint64
-	member  bool // only members of the socket's group provided the object
+	limit   uint64 // of pod-level resources, with overhead; 0: none
+	member  bool   // only members of the socket's group provided the object
 	// allocated: the status has the kubelet's allocation; objects of members never have one
 	allocated bool
 }
 
 func (k *Known) claim(object *v1.Pod) claim {
 	pod, requests := admit.Requested(object)
-	return claim{pod: pod, request: uint64(requests[v1.ResourceMemory]),
+	limit := uint64(0)
+	if r := pod.Spec.Resources; r != nil { // with the API server's default
+		if limit = memory(r.Limits); limit > 0 {
+			limit = stats.SaturatingAdd(limit, memory(pod.Spec.Overhead))
+		}
+	}
+	return claim{pod: pod, request: uint64(requests[v1.ResourceMemory]), limit: limit,
 		member: k.Members[string(object.UID)], allocated: stats.Allocated(object)}
 }
 
@@ -55,9 +62,22 @@ func (c *claim) podRequest(shown stats.Opt[stats.Range],
 	return c.confirmed(c.request, shown)
 }
 
+// podLimit returns the pod-level limit of the pod if its cgroup may be throttled: its request is
+// confirmed, and its memory.max is the limit. ok is false if the runtime or the kernel contradicts
+// the object.
+func (c *claim) podLimit(request stats.Opt[uint64], maxOf func() stats.Opt[cgroup.Limit]) (limit stats.Opt[uint64],
+	ok bool) {
+	if c.limit == 0 {
+		return limit, true
+	}
+	ok = request == stats.Some(c.request) && maxOf() == stats.Some(kernelLimit(c.limit))
+	return stats.Opt[uint64]{V: c.limit, OK: ok}, ok
+}
+
 // fill sets the request of a container, and its limit if the container may be throttled: its
 // memory.max is the limit of the object, and a member's object does not request less than the
-// runtime's lower bound. ok is false if the runtime or the kernel contradicts the object.
+// runtime's lower bound. A container whose only limit is that of the pod is not throttled by
+// itself. ok is false if the runtime or the kernel contradicts the object.
 func (c *claim) fill(out *Container, of *cri.Container, shown stats.Opt[stats.Range],
 	kernel stats.Opt[cgroup.Limit]) (ok bool) {
 	r := resourcesOf(c.pod, of.Name)
@@ -66,8 +86,11 @@ func (c *claim) fill(out *Container, of *cri.Container, shown stats.Opt[stats.Ra
 	}
 	request, limit := memory(r.Requests), memory(r.Limits)
 	out.Request = c.confirmed(request, shown)
-	ok = out.Request == stats.Some(request) && kernel == stats.Some(kernelLimit(limit)) &&
-		!(c.member && request < shown.V.Min)
+	ok = out.Request == stats.Some(request) && !(c.member && request < shown.V.Min)
+	if limit == 0 && c.limit > 0 {
+		return ok
+	}
+	ok = ok && kernel == stats.Some(kernelLimit(limit))
 	out.Limit = stats.Opt[uint64]{V: limit, OK: ok}
 	return ok
 }
@@ -93,7 +116,8 @@ func memoryMax(fs *cgroup.FS, path string) stats.Opt[cgroup.Limit] {
 
 // pod merges the data about a pod. Requests and limits come from the pod object, as far as runtime
 // and kernel confirm them: any member of the socket's group may provide an object. Without an object
-// the runtime provides a range: its minimum is protected, and no container is throttled. maxOf
+// the runtime provides a range: its minimum is protected, and no container is throttled. Containers
+// in the cgroup of a BestEffort pod have no request and no limit, with or without an object. maxOf
 // returns the memory.max of a cgroup.
 func (k *Known) pod(p stats.PodCgroup, object *v1.Pod, below []string,
 	maxOf func(path string) stats.Opt[cgroup.Limit]) Pod {
@@ -110,6 +134,11 @@ func (k *Known) pod(p stats.PodCgroup, object *v1.Pod, below []string,
 		if out.Request.OK && out.Request.V != c.request {
 			out.Unconfirmed++
 		}
+		var ok bool
+		out.Limit, ok = c.podLimit(out.Request, func() stats.Opt[cgroup.Limit] { return maxOf(p.Path) })
+		if !ok {
+			out.Unconfirmed++
+		}
 	}
 	if fromRuntime == nil {
 		return out
@@ -122,9 +151,13 @@ func (k *Known) pod(p stats.PodCgroup, object *v1.Pod, below []string,
 		}
 		container := Container{Cgroup: below[at]}
 		shown := podindex.ContainerMemoryRequest(p.QOSClass, of, k.Capacity)
-		if object == nil {
+		switch {
+		case p.QOSClass == stats.BestEffort:
+			unlimited := maxOf(below[at]) == stats.Some(kernelLimit(0))
+			container.Request, container.Limit = stats.Some[uint64](0), stats.Opt[uint64]{OK: unlimited}
+		case object == nil:
 			container.Request = minimum(shown)
-		} else if !c.fill(&container, of, shown, maxOf(below[at])) {
+		case !c.fill(&container, of, shown, maxOf(below[at])):
 			out.Unconfirmed++
 		}
 		out.Containers = append(out.Containers, container)
@@ -144,7 +177,7 @@ type Skipped struct {
 	Unconfirmed int
 	// pods that get less than their request, because all pods request more than node allocatable
 	OverAllocatable int
-	InUse           int // containers that use too much memory for a lower memory.high
+	InUse           int // cgroups that use too much memory for a lower memory.high
 }
 
 // skipped counts the values that a plan leaves out or cuts.

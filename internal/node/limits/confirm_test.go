@@ -70,6 +70,46 @@ func TestPodRequestIsBounded(t *testing.T) {
 	}
 }
 
+// A pod with pod-level resources is throttled as the kubelet does (TestApplyPodLevelMemoryHigh,
+// TestContainerMemoryHighSkippedWithPodLevelResources), if the runtime confirms its request and the
+// kernel its limit.
+func TestThrottlingOfPodLevelResources(t *testing.T) {
+	const gi = 1 << 30
+	for name, c := range map[string]struct {
+		spec      string
+		kernel    map[string]uint64 // memory.max; 0: unlimited
+		pod       stats.Opt[uint64]
+		container stats.Opt[uint64] // limits
+	}{
+		"a limit of the pod": {`{"resources":{"requests":{"memory":"1Gi"},"limits":{"memory":"2Gi"}},"containers":[{"name":"c"}]}`,
+			map[string]uint64{"kubepods/podu": 2 * gi, "kubepods/podu/u-c": 2 * gi}, some(2 * gi), unknown},
+		"with overhead": {`{"overhead":{"memory":"1Gi"},"resources":{"requests":{"memory":"1Gi"},"limits":{"memory":"2Gi"}},"containers":[{"name":"c"}]}`,
+			map[string]uint64{"kubepods/podu": 3 * gi, "kubepods/podu/u-c": 2 * gi}, some(3 * gi), unknown},
+		"and one of the container": {`{"resources":{"requests":{"memory":"1Gi"},"limits":{"memory":"2Gi"}},"containers":[{"name":"c","resources":{"limits":{"memory":"1Gi"}}}]}`,
+			map[string]uint64{"kubepods/podu": 2 * gi, "kubepods/podu/u-c": gi}, some(2 * gi), some(gi)},
+		"limits of all containers": {`{"resources":{"requests":{"cpu":"1"}},"containers":[{"name":"c","resources":{"requests":{"memory":"1Gi"},"limits":{"memory":"2Gi"}}}]}`,
+			map[string]uint64{"kubepods/podu": 2 * gi, "kubepods/podu/u-c": 2 * gi}, some(2 * gi), some(2 * gi)},
+		"a container without a limit": {`{"resources":{"requests":{"cpu":"1"}},"containers":[{"name":"c","resources":{"requests":{"memory":"1Gi"}}}]}`,
+			map[string]uint64{"kubepods/podu": 0, "kubepods/podu/u-c": 0}, unknown, some(0)},
+		"without pod-level resources": {`{"resources":{},"containers":[{"name":"c","resources":{"requests":{"memory":"1Gi"},"limits":{"memory":"2Gi"}}}]}`,
+			map[string]uint64{"kubepods/podu": 2 * gi, "kubepods/podu/u-c": 2 * gi}, unknown, some(2 * gi)},
+		"another limit of the kernel": {`{"resources":{"requests":{"memory":"1Gi"},"limits":{"memory":"2Gi"}},"containers":[{"name":"c"}]}`,
+			map[string]uint64{"kubepods/podu": 0, "kubepods/podu/u-c": 0}, unknown, unknown},
+	} {
+		k := Known{Runtime: containerIn(3, 0), Capacity: some(8 * gi)}
+		maxOf := func(path string) stats.Opt[cgroup.Limit] { return stats.Some(kernelLimit(c.kernel[path])) }
+		p := k.pod(stats.PodCgroup{Path: "kubepods/podu", UID: "u", QOSClass: stats.Burstable}, decoded(t, c.spec),
+			[]string{"kubepods/podu/u-c"}, maxOf)
+		container := p.Containers[0].Limit
+		if !p.Limit.OK {
+			p.Limit.V = 0
+		}
+		if p.Limit != c.pod || container != c.container {
+			t.Errorf("%s: confirmed limits of pod and container = %+v, %+v, want %+v, %+v", name, p.Limit, container, c.pod, c.container)
+		}
+	}
+}
+
 // A part of a pod that the runtime does not report confirms nothing to a member: the upper bound is
 // the node's memory.
 func TestUnreportedPartConfirmsNothing(t *testing.T) {
@@ -155,6 +195,9 @@ func TestPlanNeedsConfirmation(t *testing.T) {
 					continue
 				}
 				has, limit := kernel[c.Cgroup], limits[c.Cgroup]
+				if p.QOSClass == stats.BestEffort { // whatever its object has
+					limit = 0
+				}
 				if !has.OK || has.V.Unlimited != (limit == 0) || !has.V.Unlimited && (limit-has.V.Bytes >= 4096 || high.Bytes > has.V.Bytes) {
 					t.Fatalf("%s memory.high = %d, object's limit %d, memory.max %+v", c.Cgroup, high.Bytes, limit, has)
 				}

@@ -174,7 +174,7 @@ func TestGather(t *testing.T) {
 	}
 	slices.SortFunc(pods, func(x, y Pod) int { return strings.Compare(x.Cgroup, y.Cgroup) })
 	want := []Pod{
-		{Cgroup: "kubepods/besteffort/podd", QOSClass: stats.BestEffort, Containers: []Container{{Cgroup: "kubepods/besteffort/podd/d-c"}}},
+		{Cgroup: "kubepods/besteffort/podd", QOSClass: stats.BestEffort, Containers: []Container{{Cgroup: "kubepods/besteffort/podd/d-c", Request: some(0), Limit: some(0)}}},
 		{Cgroup: "kubepods/burstable/podb", QOSClass: stats.Burstable, Request: some(10 * mib), Containers: []Container{
 			{Cgroup: "kubepods/burstable/podb/crio-b-c.scope", Request: some(10 * mib), Limit: some(0)},
 		}},

@@ -14,7 +14,10 @@ type Pod struct {
 	Cgroup   string         // path below the root
 	QOSClass stats.QOSClass // by its cgroup
 	// memory in bytes, with overhead; absent: unknown, so the pod is not protected
-	Request    stats.Opt[uint64]
+	Request stats.Opt[uint64]
+	// Limit of memory in bytes with overhead, of a pod with pod-level resources. Absent: it has none,
+	// or request and limit are not both confirmed, so the pod's cgroup is not throttled.
+	Limit      stats.Opt[uint64]
 	Containers []Container
 	// requests and limits of the pod's object that the runtime or the kernel contradicts
 	Unconfirmed int
@@ -79,7 +82,7 @@ type Budget struct {
 	// of all pods together are at most this, and a container without a limit is throttled as if this
 	// were its limit. 0: unknown; then nothing is protected.
 	Allocatable uint64
-	Factor      float64 // memoryThrottlingFactor
+	Factor      float64 // memoryThrottlingFactor; 0: nothing is throttled
 	Page        uint64  // bytes
 }
 
@@ -87,15 +90,15 @@ type Budget struct {
 // reclaimed, memory.low of Burstable pods, which is reclaimed last, and the same of their
 // containers. Protection is effective only up to the protection of each cgroup above (v6.12
 // mm/page_counter.c effective_protection), so those get the sum of each. The kubelet differs: it
-// gives the cgroup of all pods the sum of both as memory.min, and no memory.low, so that any
-// memory.low below has no effect (pkg/kubelet/cm/qos_container_manager_linux.go setMemoryQoS,
-// v1.36.3). All pods together get at most node allocatable, Guaranteed ones first: if more than the
-// node's memory is protected, the kernel can only kill. Page cache below memory.min is not reclaimed
-// either, but memory.available counts it as available, as in a kubelet, so no threshold detects
-// this.
+// gives the cgroup of all pods the sum of both as memory.min
+// (pkg/kubelet/cm/qos_container_manager_linux.go setMemoryQoS, v1.37.2). All pods together get at
+// most node allocatable, Guaranteed ones first: if more than the node's memory is protected, the
+// kernel can only kill. Page cache below memory.min is not reclaimed either, but memory.available
+// counts it as available, as in a kubelet, so no threshold detects this.
 //
-// Containers that may use more than their request are throttled before their limit, with
-// memory.high.
+// Containers, and pods with pod-level resources, that may use more than their request are throttled
+// before their limit, with memory.high. Containers without a limit, as all of a BestEffort pod, are
+// throttled before node allocatable.
 func Plan(pods []Pod, b Budget) Settings {
 	out := Settings{}
 	if b.Allocatable == 0 {
@@ -120,15 +123,15 @@ func Plan(pods []Pod, b Budget) Settings {
 			if c.Request.OK {
 				out.set(c.Cgroup, file, Setting{min(c.Request.V, own), AtLeast})
 			}
-			if high, ok := throttledAt(c, b); ok {
-				out.set(c.Cgroup, cgroup.FileMemoryHigh, Setting{high, AtMost})
-			}
 		}
 	}
 	for path, of := range sums {
 		for file, sum := range of {
 			out.set(path, file, Setting{sum, More})
 		}
+	}
+	for i := range pods {
+		throttle(out, &pods[i], b)
 	}
 	return out
 }
@@ -154,7 +157,7 @@ func protectable(pods []Pod) (out []*Pod) {
 }
 
 // protectionOf returns the file that protects a class (pkg/kubelet/cm/helpers_linux.go
-// ResourceConfigForPod, v1.36.3, with the policy TieredReservation).
+// ResourceConfigForPod, v1.37.2, with the policy TieredReservation).
 func protectionOf(class stats.QOSClass) (file cgroup.LimitFile, ok bool) {
 	switch class {
 	case stats.Guaranteed:
@@ -165,26 +168,38 @@ func protectionOf(class stats.QOSClass) (file cgroup.LimitFile, ok bool) {
 	return "", false
 }
 
-// throttledAt returns the memory.high of a container, in whole pages: its request plus a part of
-// the memory up to its limit, or up to node allocatable without one. ok is false if request and
-// limit are equal, or the result does not exceed the request
+// throttle adds the memory.high of a pod's cgroup and of its containers.
+func throttle(out Settings, p *Pod, b Budget) {
+	if high, ok := throttledAt(p.Request, p.Limit, b); ok {
+		out.set(p.Cgroup, cgroup.FileMemoryHigh, Setting{high, AtMost})
+	}
+	for _, c := range p.Containers {
+		if high, ok := throttledAt(c.Request, c.Limit, b); ok {
+			out.set(c.Cgroup, cgroup.FileMemoryHigh, Setting{high, AtMost})
+		}
+	}
+}
+
+// throttledAt returns the memory.high of a cgroup, in whole pages: its request plus a part of the
+// memory up to its limit, or up to node allocatable without one. ok is false if request and limit
+// are equal but not 0, or the result does not exceed the request
 // (pkg/kubelet/kuberuntime/kuberuntime_container_linux.go generateLinuxContainerResources,
-// v1.36.3).
-func throttledAt(c Container, b Budget) (bytes uint64, ok bool) {
-	if !c.Request.OK || !c.Limit.OK || c.Request.V == c.Limit.V {
+// pkg/kubelet/cm/helpers_linux.go memoryHighForPod, v1.37.2).
+func throttledAt(of, limit stats.Opt[uint64], b Budget) (bytes uint64, ok bool) {
+	if !of.OK || !limit.OK || of.V == limit.V && of.V != 0 {
 		return 0, false
 	}
-	most := c.Limit.V
+	most := limit.V
 	if most == 0 {
 		most = b.Allocatable
 	}
-	request := float64(c.Request.V)
+	request := float64(of.V)
 	pages := math.Floor(request+(float64(most)-request)*b.Factor) / float64(b.Page)
 	if !(pages >= 1) || pages >= math.MaxInt64/float64(b.Page) {
 		return 0, false
 	}
 	high := uint64(pages) * b.Page
-	return high, high > c.Request.V
+	return high, high > of.V
 }
 
 // above returns the paths of the cgroups above one, without the root.

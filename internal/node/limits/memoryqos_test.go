@@ -17,7 +17,7 @@ func some(v uint64) stats.Opt[uint64] { return stats.Some(v) }
 
 var unknown stats.Opt[uint64]
 
-// The first two are of the kubelet's TestGenerateContainerConfigWithMemoryQoSEnforced, on a node
+// Those marked K are of the kubelet's TestGenerateContainerConfigWithMemoryQoSEnforced, on a node
 // with 32Gi allocatable.
 func TestThrottledAt(t *testing.T) {
 	b := Budget{Allocatable: 32 << 30, Factor: 0.9, Page: 4096}
@@ -26,12 +26,14 @@ func TestThrottledAt(t *testing.T) {
 		factor         float64
 		want           uint64 // 0: it is not throttled
 	}{
-		"request 128Mi, limit 256Mi":           {some(128 << 20), some(256 << 20), 0.9, 255012864},
-		"request 128Mi, no limit":              {some(128 << 20), some(0), 0.9, 30937186304},
+		"K: request 128Mi, limit 256Mi":        {some(128 << 20), some(256 << 20), 0.9, 255012864},
+		"K: request 128Mi, no limit":           {some(128 << 20), some(0), 0.9, 30937186304},
 		"half of the way, and not whole pages": {some(100_000_000), some(1_000_000_000), 0.5, 549998592},
 		"all of the way":                       {some(128 << 20), some(256 << 20), 1, 256 << 20},
-		"the request is the limit":             {some(256 << 20), some(256 << 20), 0.9, 0},
-		"it asks for nothing":                  {some(0), some(0), 0.9, 0},
+		"K: the request is the limit":          {some(256 << 20), some(256 << 20), 0.9, 0},
+		"K: neither request nor limit":         {some(0), some(0), 0.9, 30923763712},
+		"K: no factor":                         {some(128 << 20), some(256 << 20), 0, 0},
+		"no factor and no request":             {some(0), some(0), 0, 0},
 		"a limit, and a request of 0":          {some(0), some(100 << 20), 0.9, 94371840},
 		"less than a page above the request":   {some(4096), some(4100), 0.9, 0},
 		"a limit below a page":                 {some(0), some(4000), 0.9, 0},
@@ -42,7 +44,7 @@ func TestThrottledAt(t *testing.T) {
 		"the request is not known":             {unknown, some(128 << 20), 0.9, 0},
 	} {
 		b.Factor = c.factor
-		got, ok := throttledAt(Container{Request: c.request, Limit: c.limit}, b)
+		got, ok := throttledAt(c.request, c.limit, b)
 		if ok != (c.want > 0) || ok && got != c.want {
 			t.Errorf("memory.high of %s = %d, ok %v, want %d", name, got, ok, c.want)
 		}
@@ -73,16 +75,20 @@ func TestPlan(t *testing.T) {
 		}},
 		{Cgroup: sliced, QOSClass: stats.Burstable, Request: some(20 * mib), Containers: []Container{{Cgroup: sliced + "/x.scope", Request: some(20 * mib)}}},
 		{Cgroup: "kubepods/besteffort/podd", QOSClass: stats.BestEffort, Request: some(0), Containers: []Container{
-			{Cgroup: "kubepods/besteffort/podd/1", Request: some(0), Limit: some(10 * mib)},
+			{Cgroup: "kubepods/besteffort/podd/1", Request: some(0), Limit: some(0)},
 		}},
+		{Cgroup: "kubepods/burstable/podf", QOSClass: stats.Burstable, Request: some(100 * mib), Limit: some(200 * mib)},
+		{Cgroup: "kubepods/podg", QOSClass: stats.Guaranteed, Request: some(10 * mib), Limit: some(10 * mib)},
 		{Cgroup: "kubepods/burstable/pode", QOSClass: stats.Burstable, Containers: []Container{
 			{Cgroup: "kubepods/burstable/pode/1", Request: some(7 * mib)}, // of a pod with unknown request
 		}},
 	}
 	want := map[string]string{
-		"kubepods min": "+ 300", "kubepods low": "+ 50", "kubepods/burstable low": "+ 50",
+		"kubepods min": "+ 310", "kubepods low": "+ 150", "kubepods/burstable low": "+ 150",
 		"kubepods/poda min": ">= 300", "kubepods/poda/1 min": ">= 100", "kubepods/poda/2 min": ">= 200",
 		"kubepods/burstable/podb low": ">= 50", "kubepods/burstable/podb/1 low": ">= 50", "kubepods/burstable/podb/1 high": "<= 140",
+		"kubepods/burstable/podb/2 high": "<= 900", "kubepods/besteffort/podd/1 high": "<= 900",
+		"kubepods/burstable/podf low": ">= 100", "kubepods/burstable/podf high": "<= 190", "kubepods/podg min": ">= 10",
 		"k.slice low": "+ 20", "k.slice/k-kubepods.slice low": "+ 20", "k.slice/k-kubepods.slice/k-kubepods-burstable.slice low": "+ 20",
 		sliced + " low": ">= 20", sliced + "/x.scope low": ">= 20",
 	}
@@ -96,6 +102,12 @@ func TestPlan(t *testing.T) {
 		"kubepods/burstable/podb/1 low": "", "kubepods/burstable/podb/1 high": "<= 140", "k.slice low": ""} {
 		if cut[at] != want {
 			t.Errorf("plan with little allocatable: %s = %s, want %s", at, cut[at], want)
+		}
+	}
+	b.Factor = 0
+	for at := range written(Plan(pods, b)) {
+		if strings.HasSuffix(at, " high") {
+			t.Errorf("plan without a factor has %s", at)
 		}
 	}
 	b.Allocatable = 0
@@ -133,6 +145,9 @@ func TestPlanIsWholeUpwards(t *testing.T) {
 		for i := range rapid.IntRange(0, 12).Draw(t, "pods") {
 			class := rapid.SampledFrom([]stats.QOSClass{stats.Guaranteed, stats.Burstable, stats.BestEffort}).Draw(t, "class")
 			p := Pod{Cgroup: fmt.Sprintf("%s/pod%d", classes[class], i), QOSClass: class}
+			if rapid.Bool().Draw(t, "pod level") {
+				p.Limit = some(rapid.Uint64Range(1, 1<<36).Draw(t, "pod limit"))
+			}
 			if rapid.Bool().Draw(t, "known") {
 				p.Request = some(rapid.Uint64().Draw(t, "request") >> rapid.IntRange(0, 40).Draw(t, "shift"))
 			}
@@ -152,7 +167,7 @@ func checkPlan(t *rapid.T, s Settings, pods []Pod, b Budget) {
 	sums, total := map[string]uint64{}, uint64(0)
 	cut := map[stats.QOSClass]bool{}
 	for _, p := range pods {
-		for _, file := range protections {
+		for _, file := range protections[:2] {
 			own := s[p.Cgroup][file].Bytes
 			if total += own; own > p.Request.V || total > b.Allocatable {
 				t.Fatalf("%s %s = %d, all pods %d, want at most the request %d and allocatable %d", p.Cgroup, file, own, total, p.Request.V, b.Allocatable)
@@ -167,11 +182,14 @@ func checkPlan(t *rapid.T, s Settings, pods []Pod, b Budget) {
 		file, may := protectionOf(p.QOSClass)
 		own := s[p.Cgroup][file].Bytes
 		cut[p.QOSClass] = cut[p.QOSClass] || may && own < p.Request.V
+		if high, ok := s[p.Cgroup][cgroup.FileMemoryHigh]; ok && (!p.Request.OK || high.Bytes <= p.Request.V || high.Bytes > p.Limit.V) {
+			t.Fatalf("pod %s throttled at %d, want between request and limit", p.Cgroup, high.Bytes)
+		}
 		for _, c := range p.Containers {
 			if got := s[c.Cgroup][file].Bytes; got > own {
 				t.Fatalf("container %s has %s = %d, want at most the pod's %d", c.Cgroup, file, got, own)
 			}
-			if high, ok := s[c.Cgroup][cgroup.FileMemoryHigh]; ok && (high.Bytes <= c.Request.V || high.Bytes%b.Page != 0 || p.QOSClass == stats.BestEffort) {
+			if high, ok := s[c.Cgroup][cgroup.FileMemoryHigh]; ok && (high.Bytes <= c.Request.V || high.Bytes%b.Page != 0) {
 				t.Fatalf("container %s throttled at %d, want above its request", c.Cgroup, high.Bytes)
 			}
 		}
@@ -180,7 +198,7 @@ func checkPlan(t *rapid.T, s Settings, pods []Pod, b Budget) {
 		t.Fatalf("pods cut: %v, although all pods have %d of %d, Burstable ones %d", cut, total, b.Allocatable, low)
 	}
 	for _, path := range []string{"a", "a/kubepods", "a/kubepods/burstable", "a/kubepods/besteffort"} {
-		for _, file := range protections {
+		for _, file := range protections[:2] {
 			if got, want := s[path][file].Bytes, sums[path+string(file)]; got != want {
 				t.Fatalf("sum in %s %s = %d, want %d", path, file, got, want)
 			}

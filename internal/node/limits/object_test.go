@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"jettison/admit"
+	"jettison/cgroup"
 	"jettison/internal/base/podjson"
 	"jettison/stats"
 )
@@ -64,7 +65,8 @@ func TestProtectedRequestMatchesAdmission(t *testing.T) {
 		`{"containers":[{"name":"c","resources":{"requests":{"memory":"1Ti"}}}]},"status":{"containerStatuses":[{"name":"c","allocatedResources":{"memory":"100Mi"}}]}`: 100 * mib,
 	} {
 		object := decoded(t, spec)
-		p := (&Known{}).pod(stats.PodCgroup{Path: "kubepods/podu", UID: "u", QOSClass: stats.Guaranteed}, object, nil, nil)
+		p := (&Known{}).pod(stats.PodCgroup{Path: "kubepods/podu", UID: "u", QOSClass: stats.Guaranteed}, object, nil,
+			func(string) stats.Opt[cgroup.Limit] { return stats.Opt[cgroup.Limit]{} })
 		held := admit.HeldBy(admit.PodAttributes{Pod: object})
 		if p.Request != some(want) || held.Requests["memory"] != int64(want) {
 			t.Errorf("pod %s: protected %+v, admission counts %d, want %d", spec, p.Request, held.Requests["memory"], want)

@@ -43,7 +43,7 @@ type Options struct {
 	Allocatable,
 	MemoryQoS bool // the features to write
 	Left    Remaining   // settings of an earlier agent, returned by Restore
-	Factor  float64     // memoryThrottlingFactor
+	Factor  float64     // memoryThrottlingFactor; 0: nothing is throttled
 	Node    func() Node // called in the loop's goroutine
 	Self    string      // cgroup of this process; empty: in no pod
 	Kubelet func() bool // searches for a kubelet; for any goroutine

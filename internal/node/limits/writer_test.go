@@ -231,14 +231,14 @@ func protected(t testing.TB) (*node, Known, Budget) {
 func TestProtect(t *testing.T) {
 	n, known, budget := protected(t)
 	r := n.writer(never).Protect(t.Context(), known, budget)
-	if r.Err != nil || r.Pods != 4 || r.Skipped.Unknown != 1 || r.Written != 8 {
+	if r.Err != nil || r.Pods != 4 || r.Skipped.Unknown != 1 || r.Written != 9 {
 		t.Errorf("result of the first protection = %+v", r)
 	}
 	const mi50, mi100 = "52428800", "104857600"
 	whole := map[string]string{
 		"kubepods memory.min": mi100, "kubepods memory.low": mi50, "kubepods/poda memory.min": mi100, "kubepods/poda/a-c memory.min": mi100,
 		"kubepods/burstable memory.low": mi50, "kubepods/burstable/podb memory.low": mi50, "kubepods/burstable/podb/b-c memory.low": mi50,
-		"kubepods/burstable/podb/b-c memory.high": "146800640",
+		"kubepods/burstable/podb/b-c memory.high": "146800640", "kubepods/besteffort/podd/d-c memory.high": "943718400",
 	}
 	n.expect("protected", whole)
 	if r := n.writer(never).Protect(t.Context(), known, budget); r.Written+r.Restored > 0 || r.Err != nil {
@@ -253,7 +253,7 @@ func TestProtect(t *testing.T) {
 	delete(whole, "kubepods/poda/a-c memory.min")
 	n.expect("the Guaranteed pod is gone", whole)
 	known.Objects, known.Runtime = nil, nil
-	if r := n.writer(never).Protect(t.Context(), known, budget); r.Restored != 5 || r.Skipped.Unknown != 2 || r.Err != nil {
+	if r := n.writer(never).Protect(t.Context(), known, budget); r.Restored != 6 || r.Skipped.Unknown != 2 || r.Err != nil {
 		t.Errorf("protection without objects: result %+v", r)
 	}
 	n.expect("nobody tells of pods", map[string]string{})
@@ -366,7 +366,7 @@ func TestKubeletStartsDuringPass(t *testing.T) {
 		each, search   time.Duration
 		looks, written int
 	}{
-		{0, 0, 1, 8}, {time.Second, 0, 2, 1}, {time.Second, time.Minute, 1, 8}, {time.Second, 3 * time.Second, 2, 2},
+		{0, 0, 1, 9}, {time.Second, 0, 2, 1}, {time.Second, time.Minute, 1, 9}, {time.Second, 3 * time.Second, 2, 2},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			n, known, budget := protected(t)

@@ -5,6 +5,7 @@ SHELL := /bin/sh
 KERNEL ?= 6.12
 COUNT ?= 1
 RUN ?= .
+KUBE ?=
 CLUSTERS ?= 2000
 TIMELINES ?= 1000
 OVERLAY ?= containerd
@@ -25,6 +26,7 @@ PACKAGES := gcc libc6-dev xz-utils qemu-system-x86 busybox-static cpio e2fsprogs
 # A go.mod of another project above this folder, or the user's GOFLAGS, must not change the build.
 export GOWORK := off
 export GOFLAGS :=
+export JETTISON_KUBE = $(KUBE)
 GO_BUILD = CGO_ENABLED=0 GOOS=linux go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION)"
 
 # $(call step,NAME,COMMAND) runs a command and prints its duration.
@@ -62,10 +64,10 @@ oracle: ## compare jettison-cluster with the programs that it replaces: make ora
 	cd e2e/descheduler && go vet ./... && JETTISON_CLUSTERS=$(CLUSTERS) go test -count=1 -v -timeout 60m ./...
 	cd e2e/oracle && go vet ./... && JETTISON_TIMELINES=$(TIMELINES) go test -count=1 -v -timeout 120m ./...
 
-e2e-kubelet: deps ## compare with a real kubelet on the node (building it takes minutes, once): make e2e-kubelet [KERNEL=6.1]
+e2e-kubelet: deps ## compare with a real kubelet on the node (building it takes minutes, once): make e2e-kubelet [KERNEL=6.1] [KUBE=1.36]
 	JETTISON_KUBELET=1 JETTISON_KERNEL=$(KERNEL) go test ./e2e -count=$(COUNT) -parallel 1 -run '^TestKubelet' -v -timeout 60m
 
-e2e-cluster: deps parts-cluster ## run scenarios on a real control plane with a node in QEMU: make e2e-cluster [KERNEL=6.1] [COUNT=10] [RUN=regexp]
+e2e-cluster: deps parts-cluster ## run scenarios on a real control plane with a node in QEMU: make e2e-cluster [KERNEL=6.1] [KUBE=1.36] [COUNT=10] [RUN=regexp]
 	JETTISON_KERNEL=$(KERNEL) go test ./e2e/cluster -count=$(COUNT) -parallel 1 -run '$(RUN)' -v -timeout 120m
 
 bench-cluster: parts-cluster ## measure the cost of 100 and 1,000 bridges in a cluster; 40 minutes: make bench-cluster [BENCH=1000]

@@ -22,7 +22,7 @@ type PodAttributes struct {
 	// known fields: names, UID, class, requests.
 	Pod *v1.Pod
 	// Manifest: root wrote the object as a static pod's manifest. Only then may its annotations mark
-	// the pod as static or mirror.
+	// the pod as static or mirror, and no API server has completed its pod-level resources.
 	Manifest bool
 	// UntrustedPriority: the priority comes from a source that may not take resources from other
 	// pods. The pod outranks no pod with a reservation.

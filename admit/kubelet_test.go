@@ -33,10 +33,10 @@ type kubeletAnswer struct {
 
 var kubeletCases = flag.String("kubelet-cases", "", "write new cases for the kubelet to this file, without answers")
 
-// testdata/kubelet.jsonl.gz was recorded from unmodified code of Kubernetes v1.36.3, one case a
-// line: the pods as its SetObjectDefaults_Pod leaves them, checked by its sysctl allow-list and its
-// predicate handler with its handler of failures for critical pods. Kills were recorded and
-// succeeded.
+// testdata/kubelet.jsonl.gz was recorded from unmodified code of Kubernetes v1.37.2 by
+// TestRecordKubeletAnswers of e2e/oracle, one case a line: the pods as its SetObjectDefaults_Pod
+// leaves them, checked by its sysctl allow-list and its predicate handler with its handler of
+// failures for critical pods. Kills were recorded and succeeded.
 func TestKubeletAnswers(t *testing.T) {
 	if *kubeletCases != "" {
 		writeKubeletCases(t, *kubeletCases)

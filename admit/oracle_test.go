@@ -68,18 +68,19 @@ func lifelong(p *v1.Pod, name v1.ResourceName) (most *big.Int, set bool) {
 }
 
 // naive returns the requests of a pod: in thousandths of cpu, or in whole units of other resources.
-func naive(p *v1.Pod, name v1.ResourceName) *big.Int {
+func naive(p *v1.Pod, name v1.ResourceName, manifest bool) *big.Int {
 	total, set := lifelong(p, name)
 	huge := strings.HasPrefix(string(name), "hugepages-")
 	if r := p.Spec.Resources; r != nil && (name == "cpu" || name == "memory" || huge) {
 		request, ok := r.Requests[name]
 		limit, limited := r.Limits[name]
-		// A pod with limits has a request for each resource that its containers request, and else one
-		// for each limit. Without a pod-level limit its huge pages have the sum of the containers'
+		// An object with limits has a request for each resource that its containers request, and else
+		// one for each limit. Without a pod-level limit its huge pages have the sum of the containers'
 		// limits.
 		switch {
 		case ok:
 			total = milli(request)
+		case manifest:
 		case limited && (huge || !set):
 			total = milli(limit)
 		case huge && len(r.Requests)+len(r.Limits) > 0:
@@ -116,18 +117,18 @@ func hugeLimits(p *v1.Pod, name v1.ResourceName) *big.Int {
 }
 
 // naiveShort returns the reasons for missing resources by adding up all requests.
-func naiveShort(node *v1.Node, others []*v1.Pod, asks *v1.Pod) (out []string) {
+func naiveShort(node *v1.Node, others []*v1.Pod, asks *v1.Pod, manifest bool) (out []string) {
 	if q := node.Status.Allocatable["pods"]; int64(len(others)) >= q.Value() {
 		out = append(out, "OutOfpods")
 	}
 	for _, name := range []v1.ResourceName{"cpu", "memory", "ephemeral-storage", "example.com/gpu", "hugepages-2Mi"} {
-		need := naive(asks, name)
+		need := naive(asks, name, manifest)
 		if need.Sign() == 0 {
 			continue
 		}
 		sum := new(big.Int).Set(need)
 		for _, p := range others {
-			sum.Add(sum, naive(p, name))
+			sum.Add(sum, naive(p, name, true))
 		}
 		has := milli(node.Status.Allocatable[name])
 		if name != "cpu" {
@@ -146,14 +147,14 @@ func TestFitMatchesNaiveSum(t *testing.T) {
 	refused := 0
 	rapid.Check(t, func(t *rapid.T) {
 		node, others, asks := drawCase(t)
-		n, p := stateOf(node, others), PodAttributes{Pod: asks, Manifest: true}
+		n, p := stateOf(node, others), PodAttributes{Pod: asks, Manifest: rapid.Bool().Draw(t, "manifest")}
 		before := asks.DeepCopy()
 		var got []string
 		short := shortages(incoming(p).requests, n.others(incoming(p)), &n)
 		for i := range short {
 			got = append(got, short[i].failure().Reason)
 		}
-		if want := naiveShort(node, others, asks); !slices.Equal(got, want) {
+		if want := naiveShort(node, others, asks, p.Manifest); !slices.Equal(got, want) {
 			t.Fatalf("reasons for missing resources = %v, want %v", got, want)
 		}
 		if len(short) > 0 {

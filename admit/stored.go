@@ -3,6 +3,7 @@ package admit
 import (
 	"fmt"
 	"maps"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/resource"
@@ -59,9 +60,10 @@ func Invalid(pod *v1.Pod) error {
 // stored returns a pod with the defaults that an API server would set (pkg/apis/core/v1/defaults.go
 // SetDefaults_Pod), because many pods here did not pass through an API server: a missing request is
 // the limit, a port of a pod in the host network is a host port, a critical class sets the
-// priority. Its requests are the kubelet's allocation (stats.Granted). From the object of a client it
-// removes the annotations that only the node may set. The result shares memory with p.Pod, which is
-// not changed.
+// priority. The pod-level resources of objects are completed, those of manifests are not. Its
+// requests are the kubelet's allocation (stats.Granted). From the object of a client it removes the
+// annotations that only the node may set. The result shares memory with p.Pod, which is not
+// changed.
 func stored(p PodAttributes) *v1.Pod {
 	out := *stats.Granted(p.Pod)
 	if !p.Manifest {
@@ -76,7 +78,7 @@ func stored(p PodAttributes) *v1.Pod {
 	out.Spec.Containers = storedContainers(out.Spec.Containers, out.Spec.HostNetwork)
 	out.Spec.InitContainers = storedContainers(out.Spec.InitContainers, out.Spec.HostNetwork)
 	if out.Spec.Resources != nil {
-		out.Spec.Resources = storedResources(&out)
+		out.Spec.Resources = storedResources(&out, p.Manifest)
 	}
 	return &out
 }
@@ -99,36 +101,57 @@ func storedContainers(list []v1.Container, hostNetwork bool) []v1.Container {
 	return out
 }
 
-// storedResources returns the pod-level resources with defaults (defaultPodRequests). If the pod
-// has limits, a missing request is the sum of the containers' requests, or the limit if they
-// request nothing. For huge pages, not the request but a missing limit is set, to the sum of the
-// containers' limits (defaultHugePagePodLimits).
-func storedResources(pod *v1.Pod) *v1.ResourceRequirements {
+// storedResources returns the pod-level resources with the defaults that an API server sets when it
+// creates an object (pkg/api/pod/util.go DefaultPodLevelResources, v1.37.2). A kubelet does not set
+// them for a manifest. A missing request is the sum of the containers' requests, or the limit if
+// they request nothing. A missing limit is the sum of the containers' limits if all of them have one,
+// at least the request. For huge pages, not the request but the limit is that sum.
+func storedResources(pod *v1.Pod, manifest bool) *v1.ResourceRequirements {
 	out := *pod.Spec.Resources
 	out.Requests, out.Limits = dropNegative(out.Requests), dropNegative(out.Limits)
-	if len(out.Limits)+len(out.Requests) == 0 {
+	if manifest || len(out.Limits)+len(out.Requests) == 0 {
 		return &out
 	}
-	hugePages, overcommitted := v1.ResourceList{}, v1.ResourceList{}
-	for name, q := range resource.AggregateContainerLimits(pod, resource.PodResourcesOptions{}) {
+	sums := resource.AggregateContainerLimits(pod, resource.PodResourcesOptions{})
+	hugePages, requested := v1.ResourceList{}, v1.ResourceList{}
+	for name, q := range sums {
 		if _, ok := out.Requests[name]; !ok && hugePage(name) {
 			hugePages[name] = q
 		}
 	}
-	if out.Limits = withDefaults(out.Limits, hugePages); len(out.Limits) == 0 {
-		return &out
-	}
+	out.Limits = withDefaults(out.Limits, hugePages)
 	for name, q := range resource.AggregateContainerRequests(pod, resource.PodResourcesOptions{}) {
 		if !hugePage(name) && resource.IsSupportedPodLevelResource(name) {
-			overcommitted[name] = q
+			requested[name] = q
 		}
 	}
 	limits := maps.Clone(out.Limits)
 	maps.DeleteFunc(limits, func(name v1.ResourceName, _ quantity) bool {
 		return !resource.IsSupportedPodLevelResource(name)
 	})
-	out.Requests = withDefaults(withDefaults(out.Requests, overcommitted), limits)
+	out.Requests = withDefaults(withDefaults(out.Requests, requested), limits)
+	limited := v1.ResourceList{}
+	for name, request := range out.Requests {
+		sum, ok := sums[name]
+		if !ok || !resource.IsSupportedPodLevelResource(name) || !allLimited(pod, name) {
+			continue
+		}
+		if limited[name] = sum; request.Cmp(sum) > 0 {
+			limited[name] = request
+		}
+	}
+	out.Limits = withDefaults(out.Limits, limited)
 	return &out
+}
+
+// allLimited reports whether all containers of a pod limit a resource.
+func allLimited(pod *v1.Pod, name v1.ResourceName) bool {
+	unlimited := func(c v1.Container) bool {
+		_, ok := c.Resources.Limits[name]
+		return !ok
+	}
+	return !slices.ContainsFunc(pod.Spec.Containers, unlimited) &&
+		!slices.ContainsFunc(pod.Spec.InitContainers, unlimited)
 }
 
 // dropNegative returns the list without negative amounts, which would reduce the sums of other

@@ -44,7 +44,7 @@ const never = 1000 * time.Hour
 
 // model is a taint eviction with some of the habits. With none it equals the core, with all it
 // equals upstream. The habits that lead from one to the other explain a difference. They are facts
-// of pkg/controller/tainteviction, 1.36.3.
+// of pkg/controller/tainteviction, 1.37.2.
 type model struct {
 	*world
 	habits

@@ -82,7 +82,7 @@ func (c *comparison) judge(side int, at time.Duration) {
 	}
 }
 
-// rateOf returns the documented rate of a zone with such nodes (facts of 1.36.3: ComputeZoneState,
+// rateOf returns the documented rate of a zone with such nodes (facts of 1.37.2: ComputeZoneState,
 // ReducedQPSFunc).
 func (c *comparison) rateOf(up, not int) float64 {
 	config := c.line.config

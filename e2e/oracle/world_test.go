@@ -1,5 +1,5 @@
 // Package oracle runs kube-controller-manager's node-lifecycle-controller and
-// taint-eviction-controller 1.36.3 and this project's two cores on the same timelines, in virtual
+// taint-eviction-controller 1.37.2 and this project's two cores on the same timelines, in virtual
 // time, and attributes every difference to a documented improvement. It is a separate module that no
 // program links.
 //
@@ -18,6 +18,7 @@
 //	queue_test.go    the first half: why its NoExecute taint differs; zones, rates and tokens
 //	deadline_test.go the second half: when pods are deleted, and why that differs
 //	oracle_test.go   the comparison
+//	kubelet_test.go  admission and QoS classes, compared with the kubelet's code
 package oracle
 
 import (

@@ -17,9 +17,9 @@ import (
 )
 
 // Advice is advice for the operator: the sources of priorities.
-const Advice = "set staticPodPath to the directory of the static pods' manifests, enable the kubelet's " +
-	"feature gate PodsAPI (v1.36), or put pod objects on the agent's socket with jettison-bridge or " +
-	"another client (docs/reference/socket.md)"
+const Advice = "set staticPodPath to the directory of the static pods' manifests, upgrade the kubelet " +
+	"to v1.37 or enable its feature gate PodsAPI in v1.36, or put pod objects on the agent's socket " +
+	"with jettison-bridge or another client (docs/reference/socket.md)"
 
 // Count counts the pods of unknown priority among the runtime's pods with a ready sandbox. objects
 // are by UID; self is the cgroup of this process, empty: unknown.

@@ -1,7 +1,7 @@
 // Package kubeletpods reads pods from the kubelet of this node through its local pods API,
 // k8s.io/kubelet/pkg/apis/pods/v1alpha1. A kubelet serves it to root on a separate socket if the
-// feature gate PodsAPI is on (v1.36, alpha; pkg/kubelet/apis/pods/server.go). These pods are exact,
-// and need no API server.
+// feature gate PodsAPI is on, by default since v1.37 (pkg/kubelet/apis/pods/server.go). These pods
+// are exact, and need no API server.
 //
 //	kubeletpods.go  Reader: follows the kubelet, outside the loop
 package kubeletpods
@@ -30,8 +30,8 @@ import (
 )
 
 // Path returns the path of a kubelet's socket below the node's root directory
-// (pkg/kubelet/kubelet_getters.go getPodsAPIDir, pkg/kubelet/apis/pods/constants.go Socket, v1.36);
-// empty: the kubelet's root directory is unknown.
+// (pkg/kubelet/kubelet_getters.go getPodsAPIDir, pkg/kubelet/apis/pods/constants.go Socket,
+// v1.37.2); empty: the kubelet's root directory is unknown.
 func Path(hostRoot, rootDir string) string {
 	if rootDir == "" {
 		return ""

@@ -28,7 +28,7 @@
 // not list, an unknown state of AppArmor. The facts of the pod come from its object. In an object
 // written by a client, fields that only the node may set are ignored.
 //
-// Differences from the kubelet (v1.36.3):
+// Differences from the kubelet (v1.37.2):
 //
 //   - All reasons of all handlers are listed; the first is the kubelet's. A critical pod that does
 //     not fit and is rejected for another reason as well preempts no pod. The kubelet preempts

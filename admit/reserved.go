@@ -23,7 +23,7 @@ type Reserved struct {
 // Allocatable returns the amounts that all pods together may request: the capacity minus all
 // reserved amounts, and for memory minus huge pages. Amounts are at least 0. The result has the
 // resources of capacity (pkg/kubelet/nodestatus/setters.go MachineInfo,
-// pkg/kubelet/cm/node_container_manager_linux.go GetNodeAllocatableReservation, v1.36.3).
+// pkg/kubelet/cm/node_container_manager_linux.go GetNodeAllocatableReservation, v1.37.2).
 func Allocatable(capacity v1.ResourceList, r Reserved) v1.ResourceList {
 	out := subtract(capacity, r.Kube, r.System, r.Eviction)
 	memory, ok := out[v1.ResourceMemory]
@@ -42,7 +42,7 @@ func Allocatable(capacity v1.ResourceList, r Reserved) v1.ResourceList {
 // Enforced returns the limits of the pods' root cgroup: the capacity minus the amounts reserved for
 // the kubelet and the system, at least 0. It does not subtract eviction thresholds and huge pages,
 // so pods are evicted when their usage is between Allocatable and Enforced
-// (pkg/kubelet/cm/node_container_manager_linux.go getNodeAllocatableAbsoluteImpl, v1.36.3).
+// (pkg/kubelet/cm/node_container_manager_linux.go getNodeAllocatableAbsoluteImpl, v1.37.2).
 func Enforced(capacity v1.ResourceList, r Reserved) v1.ResourceList {
 	return subtract(capacity, r.Kube, r.System)
 }
@@ -71,7 +71,7 @@ func atLeastZero(q resource.Quantity) resource.Quantity {
 
 // Exceeded returns an error text of the kubelet for each resource with a reservation above the
 // capacity, by name. A kubelet does not start in this case
-// (pkg/kubelet/cm/node_container_manager_linux.go validateNodeAllocatable, v1.36.3), except for
+// (pkg/kubelet/cm/node_container_manager_linux.go validateNodeAllocatable, v1.37.2), except for
 // pid: the kubelet's capacity list lacks pid, so the kubelet starts and limits all pods to one
 // task. Exceeded reports pid too.
 func Exceeded(capacity v1.ResourceList, r Reserved) (texts []string) {

@@ -45,7 +45,7 @@ func interval(rate float64) time.Duration {
 func (b *Bucket) Rate() float64 { return b.rate }
 
 // SetRate changes the rate. An empty bucket is still empty right after the change, as in
-// Kubernetes (pkg/controller/nodelifecycle/scheduler/rate_limited_queue.go SwapLimiter, 1.36.3).
+// Kubernetes (pkg/controller/nodelifecycle/scheduler/rate_limited_queue.go SwapLimiter, 1.37.2).
 func (b *Bucket) SetRate(now time.Time, rate float64) {
 	rate = max(rate, 0)
 	if rate == b.rate {

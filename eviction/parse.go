@@ -45,7 +45,7 @@ const (
 const enforcePods = "pods"
 
 // DefaultHard returns evictionHard for a configuration file without it (kubelet
-// pkg/kubelet/apis/config/v1beta1 defaults_linux.go, v1.36). A configured value, even an empty one,
+// pkg/kubelet/apis/config/v1beta1 defaults_linux.go, v1.37). A configured value, even an empty one,
 // replaces all of it.
 func DefaultHard() map[string]string {
 	return map[string]string{

@@ -11,7 +11,7 @@ import (
 
 // HardReservation returns the resources that the hard thresholds of memory.available and
 // nodefs.available reserve on a node with that capacity. Percentages are resolved like those of the
-// thresholds (pkg/kubelet/cm/helpers.go hardEvictionReservation, v1.36.3). As there, a percentage
+// thresholds (pkg/kubelet/cm/helpers.go hardEvictionReservation, v1.37.2). As there, a percentage
 // of a resource that is missing in capacity is 0.
 func HardReservation(thresholds []Threshold, capacity v1.ResourceList) v1.ResourceList {
 	out := v1.ResourceList{}

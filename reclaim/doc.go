@@ -19,7 +19,7 @@
 //
 // The package is pure. Policy.Plan gets the time and a Look and returns a Plan: for each step the
 // object to remove, the order, the reason, and the expected amount. The caller that executes the
-// plan checks each step again first. The rules are the kubelet's (v1.36.3:
+// plan checks each step again first. The rules are the kubelet's (v1.37.2:
 // pkg/kubelet/kuberuntime/kuberuntime_gc.go, pkg/kubelet/images/image_gc_manager.go) without its
 // defects; docs/reference/kubelet-parity.md lists the differences.
 package reclaim

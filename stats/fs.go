@@ -18,7 +18,7 @@ type FsStats struct {
 }
 
 // Layout records which of the node's file systems are the same (kubelet
-// pkg/kubelet/eviction/helpers.go, v1.36).
+// pkg/kubelet/eviction/helpers.go, v1.37).
 type Layout struct {
 	DedicatedImageFs bool // images are not on the device of the kubelet's root directory
 	SplitContainerFs bool // writable layers are not on the device of the images

@@ -246,7 +246,7 @@ type PodMemoryStats struct {
 type ContainerStats struct {
 	Name string // empty: not reported by the runtime
 	ID   string
-	// creation time, as the kubelet uses it (pkg/kubelet/stats/cri_stats_provider.go, v1.36.3)
+	// creation time, as the kubelet uses it (pkg/kubelet/stats/cri_stats_provider.go, v1.37.2)
 	StartTime time.Time
 	CPU       CPUStats
 	Memory    ContainerMemoryStats

@@ -12,7 +12,7 @@ import (
 
 // silenceConditions lists the conditions that become Unknown when a node is silent. The kubelet
 // does not post NetworkUnavailable (pkg/controller/nodelifecycle/node_lifecycle_controller.go
-// tryUpdateNodeHealth, 1.36.3).
+// tryUpdateNodeHealth, 1.37.2).
 var silenceConditions = []v1.NodeConditionType{v1.NodeDiskPressure, v1.NodeMemoryPressure,
 	v1.NodePIDPressure, v1.NodeReady}
 

@@ -2,7 +2,7 @@ package lifecycle
 
 import v1 "k8s.io/api/core/v1"
 
-// derivedLabels maps labels to the labels that they copy (labelReconcileInfo, 1.36.3).
+// derivedLabels maps labels to the labels that they copy (labelReconcileInfo, 1.37.2).
 var derivedLabels = map[string]string{"beta.kubernetes.io/os": v1.LabelOSStable,
 	"beta.kubernetes.io/arch": v1.LabelArchStable}
 

@@ -2,7 +2,7 @@
 // resulting taints, labels and pod conditions. A node is silent when its kubelet renewed neither
 // its Lease nor its status within the grace period.
 //
-// The rules are those of Kubernetes 1.36.3, pkg/controller/nodelifecycle, except where this package
+// The rules are those of Kubernetes 1.37.2, pkg/controller/nodelifecycle, except where this package
 // documents a difference. The package has no client, no clock and no goroutine. Step receives the
 // observed cluster and returns the required writes; the caller carries them out and reports each
 // result to End. Step decides again on a write that failed or has no visible effect.
@@ -44,7 +44,7 @@ const (
 )
 
 // Config holds the settings of a Core. The names and defaults of the first group are upstream's
-// (flags of kube-controller-manager 1.36.3).
+// (flags of kube-controller-manager 1.37.2).
 type Config struct {
 	NodeMonitorGracePeriod    time.Duration
 	NodeStartupGracePeriod    time.Duration

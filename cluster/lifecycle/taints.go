@@ -134,7 +134,7 @@ func (s *step) wantNoExecute(c *taintChange, v *view) (usesToken bool) {
 // forever.
 //
 // Upstream's pod timers keep their start and have the same effect until a restart
-// (pkg/controller/tainteviction/taint_eviction.go processPodOnNode, 1.36). Package taint handles
+// (pkg/controller/tainteviction/taint_eviction.go processPodOnNode, 1.37). Package taint handles
 // pods that tolerate one of the two for longer than the other.
 func (c *taintChange) swap(from, to string, now time.Time) {
 	c.want(to, v1.TaintEffectNoExecute, true)

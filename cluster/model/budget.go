@@ -14,7 +14,7 @@ import (
 
 // Budgets are the disruption budgets of a cluster and the disruptions they still allow. The rules
 // are those of the eviction subresource
-// (k8s.io/kubernetes/pkg/registry/core/pod/storage/eviction.go, 1.36).
+// (k8s.io/kubernetes/pkg/registry/core/pod/storage/eviction.go, 1.37).
 type Budgets struct {
 	byNamespace map[string][]*budget
 	// one entry for each disruption, in order

@@ -4,7 +4,7 @@
 // the API server; an invalid selector or quantity matches nothing.
 //
 // The rules are those of kube-scheduler's default plugins that can make a pod unschedulable
-// (k8s.io/kubernetes/pkg/scheduler/framework/plugins, 1.36), except NodeName: NodeUnschedulable,
+// (k8s.io/kubernetes/pkg/scheduler/framework/plugins, 1.37), except NodeName: NodeUnschedulable,
 // NodeAffinity, TaintToleration, NodePorts, NodeResourcesFit, InterPodAffinity, PodTopologySpread.
 // VolumeBinding and VolumeZone apply to the claims and volumes among the objects.
 //

@@ -96,7 +96,7 @@ func (q *FitCheck) addRepeller(other *Pod, where topologyValue) {
 
 // readAffinity finds the topologies with pods that the required affinity of the pod needs. Only
 // pods that match all terms count (pkg/scheduler/framework/plugins/interpodaffinity/filtering.go,
-// updateWithAffinityTerms and satisfyPodAffinity, v1.36.3).
+// updateWithAffinityTerms and satisfyPodAffinity, v1.37.2).
 func (q *FitCheck) readAffinity() {
 	all := q.pod.affinity
 	if len(all) == 0 {

@@ -18,7 +18,7 @@ const (
 	MostAllocated
 )
 
-// Weights of scores: those of the default profile of kube-scheduler 1.36
+// Weights of scores: those of the default profile of kube-scheduler 1.37
 // (pkg/scheduler/apis/config/v1/default_plugins.go).
 const (
 	weightTaints    = 3

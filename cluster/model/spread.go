@@ -141,7 +141,7 @@ func (c *Cluster) layoutOf(k *Constraint) *domainLayout {
 
 // fitLayoutOf returns the layout for placing a pod: only nodes with the keys of all its hard
 // constraints count (pkg/scheduler/framework/plugins/podtopologyspread/filtering.go,
-// calPreFilterState, v1.36.3).
+// calPreFilterState, v1.37.2).
 func (c *Cluster) fitLayoutOf(k *Constraint) *domainLayout {
 	if k.template.hard.digest == "" {
 		return c.layoutOf(k)

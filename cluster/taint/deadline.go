@@ -17,7 +17,7 @@ const maxSeconds = int64(math.MaxInt64 / time.Second / 2)
 //
 // For each taint the first matching toleration counts, as upstream. Comparison operators in
 // tolerations are disabled, as by default upstream (feature gate
-// TaintTolerationComparisonOperators, 1.36.3). If the pod is younger than the taint, its toleration
+// TaintTolerationComparisonOperators, 1.37.2). If the pod is younger than the taint, its toleration
 // period starts at the pod's creation. If the period started at TimeAdded, each replacement of the
 // pod on that node would be evicted immediately.
 func deadline(n *v1.Node, taints []v1.Taint, p *v1.Pod, now time.Time) (at time.Time, by *v1.Taint,

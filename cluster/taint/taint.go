@@ -1,7 +1,7 @@
 // Package taint decides which pods must leave their nodes, and when: pods that do not tolerate a
 // taint with the effect NoExecute, or whose toleration period has ended.
 //
-// The rules are those of Kubernetes 1.36.3, pkg/controller/tainteviction, except where this package
+// The rules are those of Kubernetes 1.37.2, pkg/controller/tainteviction, except where this package
 // documents a difference. The package has no client, no clock and no goroutine. Step receives the
 // observed cluster and returns the evictions; the caller deletes the pods and reports each result
 // to End.

@@ -181,7 +181,7 @@ func parseEvent(b []byte) (e event, err error) {
 }
 
 // daemonSetLabel is the label that only the DaemonSet controller sets on its pods
-// (pkg/controller/daemon/util CreatePodTemplate, v1.36.3). A kubelet passes all labels of a pod to
+// (pkg/controller/daemon/util CreatePodTemplate, v1.37.2). A kubelet passes all labels of a pod to
 // the runtime (pkg/kubelet/kuberuntime/labels.go newPodLabels).
 const daemonSetLabel = "pod-template-generation"
 

@@ -25,7 +25,7 @@ const ByPod = "pod:"
 
 // DaemonSetKey returns the key that holds off all pods of a DaemonSet, from the name of one of its
 // pods: the name of the DaemonSet with a suffix of five characters from the API server (apiserver
-// pkg/storage/names/generate.go randomLength, v1.36.3). It returns "" if the name is too short.
+// pkg/storage/names/generate.go randomLength, v1.37.2). It returns "" if the name is too short.
 func DaemonSetKey(namespace, pod string) string {
 	const end = 5
 	if len(pod) <= end {

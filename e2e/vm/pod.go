@@ -104,7 +104,7 @@ func cgroupPath(qos v1.PodQOSClass, uid types.UID, systemd bool) string {
 	return "/kubepods/" + strings.ToLower(string(qos)) + "/pod" + string(uid)
 }
 
-// oomScoreAdj follows kubelet v1.36 pkg/kubelet/qos/policy.go.
+// oomScoreAdj follows kubelet v1.37 pkg/kubelet/qos/policy.go.
 func (n *Node) oomScoreAdj(p *v1.Pod, qos v1.PodQOSClass, c v1.Container) int64 {
 	request := c.Resources.Requests.Memory().Value()
 	switch {
@@ -141,7 +141,7 @@ func (n *Node) Run(ctx context.Context, object *v1.Pod) (*Pod, error) {
 }
 
 // nextAttempt returns the number of a pod's next sandbox: one more than the highest that the
-// runtime has, as a kubelet counts (kubelet v1.36 pkg/kubelet/kuberuntime/util/util.go
+// runtime has, as a kubelet counts (kubelet v1.37 pkg/kubelet/kuberuntime/util/util.go
 // PodSandboxChanged). The highest may be a sandbox that was never reported: one rejected at its
 // start whose cleanup failed stays and keeps its name (containerd v2.4
 // internal/cri/server/sandbox_run.go cleanupErr).
@@ -351,7 +351,7 @@ func (p *Pod) container(c v1.Container) *cri.ContainerConfig {
 
 // Paths of /proc and /sys that a kubelet hides from a container that is not privileged, and those
 // it makes read-only (pkg/securitycontext/util.go defaultMaskedPaths, defaultReadonlyPaths,
-// v1.36.3).
+// v1.37.2).
 var (
 	maskedPaths = []string{
 		"/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list",

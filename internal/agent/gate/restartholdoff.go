@@ -21,7 +21,7 @@ const (
 	maxRemembered = 1000            // remembered pods
 	// tearDownPeriod is the hold-off of a pod that is marked as evicted at the API server. The kubelet
 	// tears the pod down, but first completes its current sync, which may start the pod again
-	// (pkg/kubelet/kubelet.go SyncPod, v1.36.3: its runtime calls are not cancelled).
+	// (pkg/kubelet/kubelet.go SyncPod, v1.37.2: its runtime calls are not cancelled).
 	tearDownPeriod = 2 * time.Minute
 )
 

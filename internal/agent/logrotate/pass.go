@@ -1,6 +1,6 @@
 // Package logrotate limits the logs of running containers on nodes without a kubelet: it renames a
 // log that is too large, makes the runtime open a new one, compresses older files and removes the
-// oldest. Names and order are the kubelet's (v1.36.3 pkg/kubelet/logs/container_log_manager.go), so
+// oldest. Names and order are the kubelet's (v1.37.2 pkg/kubelet/logs/container_log_manager.go), so
 // that each can continue where the other stopped:
 //
 //	0.log                       the runtime writes to it

@@ -1,6 +1,6 @@
 // Package nodestats provides the usage of the node and its pods in the kubelet's two forms: the
 // Summary API and the resource metrics (pkg/kubelet/server/stats/handler.go,
-// pkg/kubelet/metrics/collectors/resource_metrics.go, v1.36). It measures on its own, outside of
+// pkg/kubelet/metrics/collectors/resource_metrics.go, v1.37). It measures on its own, outside of
 // the loop, and only on request.
 //
 //	nodestats.go  Taker: measures at most once a second

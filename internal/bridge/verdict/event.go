@@ -58,7 +58,7 @@ func (a eventSubject) event(reason, message string, parts ...string) *v1.Event {
 }
 
 // maxMessage is the longest message of an event, in bytes (pkg/apis/core/validation/events.go
-// NoteLengthLimit, v1.36.3).
+// NoteLengthLimit, v1.37.2).
 const maxMessage = 1024
 
 // printableMessage shortens a message to maxMessage and replaces control characters and line
@@ -153,7 +153,7 @@ func RecordsLost(now time.Time, node string, gap *api.RecordsGap) *v1.Event {
 }
 
 // starvedResource returns the resource of a signal in the kubelet's words
-// (pkg/kubelet/eviction/helpers.go signalToResource, v1.36.3), or else the signal's name.
+// (pkg/kubelet/eviction/helpers.go signalToResource, v1.37.2), or else the signal's name.
 func starvedResource(s stats.Signal) string {
 	name := string(s)
 	switch {

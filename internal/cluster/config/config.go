@@ -29,7 +29,7 @@ const (
 )
 
 // Cluster is the configuration. Fields with a flag of kube-controller-manager have its name and
-// default (1.36.3: cmd/kube-controller-manager,
+// default (1.37.2: cmd/kube-controller-manager,
 // pkg/controller/nodelifecycle/config/v1alpha1/defaults.go).
 type Cluster struct {
 	NodeMonitorGracePeriod time.Duration `yaml:"nodeMonitorGracePeriod"`

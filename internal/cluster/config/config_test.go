@@ -79,7 +79,7 @@ func TestFlagsOverrideFile(t *testing.T) {
 	}
 }
 
-// The defaults are kube-controller-manager's (1.36.3).
+// The defaults are kube-controller-manager's (1.37.2).
 func TestDefaultsMatchUpstream(t *testing.T) {
 	c := Default()
 	if c.NodeMonitorPeriod != 5*time.Second || c.NodeMonitorGracePeriod != 50*time.Second || c.NodeStartupGracePeriod != time.Minute ||

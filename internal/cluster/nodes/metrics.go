@@ -11,7 +11,7 @@ import (
 
 // metrics holds the metrics of the program. Names and buckets without the prefix jettison_cluster_
 // are upstream's (pkg/controller/nodelifecycle/metrics.go,
-// pkg/controller/tainteviction/metrics/metrics.go, 1.36.3).
+// pkg/controller/tainteviction/metrics/metrics.go, 1.37.2).
 type metrics struct {
 	registry                           *prometheus.Registry
 	zoneHealth, zoneSize, unhealthy    *prometheus.GaugeVec

@@ -729,7 +729,7 @@ func TestBudgetIsRespected(t *testing.T) {
 
 // Blocked pod writes do not delay a node's taints. The API server asks for a retry after ten
 // seconds while it has not evaluated a budget
-// (k8s.io/kubernetes/pkg/registry/core/pod/storage/eviction.go, 1.36.3), or requests hang.
+// (k8s.io/kubernetes/pkg/registry/core/pod/storage/eviction.go, 1.37.2), or requests hang.
 func TestPodsDoNotDelayNodes(t *testing.T) {
 	for _, how := range []string{"later", "hangs"} {
 		synctest.Test(t, func(t *testing.T) {

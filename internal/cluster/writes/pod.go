@@ -26,7 +26,7 @@ type PodResult struct {
 }
 
 // Reason and message of the condition DisruptionTarget
-// (pkg/controller/tainteviction/taint_eviction.go, 1.36.3).
+// (pkg/controller/tainteviction/taint_eviction.go, 1.37.2).
 const (
 	targetReason  = "DeletionByTaintManager"
 	targetMessage = "Taint manager: deleting due to NoExecute taint"

@@ -20,7 +20,7 @@ var effects = []string{string(v1.TaintEffectNoSchedule), string(v1.TaintEffectPr
 
 // parseAdmission checks the fields for admission. A kubelet does not start with values that are
 // wrong here (pkg/kubelet/apis/config/validation/validation.go, pkg/kubelet/sysctl/allowlist.go,
-// v1.36.3).
+// v1.37.2).
 func (c *Config) parseAdmission() (err error) {
 	if c.Sysctls, err = admit.NewSysctls(c.AllowedUnsafeSysctls); err != nil {
 		return fieldError(err, "allowedUnsafeSysctls")

@@ -284,7 +284,7 @@ func (c *Config) parseThresholds(kind string) (warnings []string, err error) {
 
 // defaultZeroValues sets fields with the zero value to their defaults, as the kubelet's loader does.
 // Files that tools such as kubeadm write contain zero values (k8s.io/kubernetes
-// pkg/kubelet/apis/config/v1beta1/defaults.go, v1.36).
+// pkg/kubelet/apis/config/v1beta1/defaults.go, v1.37).
 func (c *Config) defaultZeroValues() {
 	d := defaults(KindKubelet)
 	c.EvictionPressureTransitionPeriod = cmp.Or(c.EvictionPressureTransitionPeriod,

@@ -56,7 +56,7 @@ type dropin struct {
 	root *yaml.Node
 }
 
-// merged merges all parts as the kubelet does (cmd/kubelet/app/server.go NewKubeletCommand, v1.36):
+// merged merges all parts as the kubelet does (cmd/kubelet/app/server.go NewKubeletCommand, v1.37):
 // its file with the default thresholds if it sets none, then each drop-in as a JSON merge patch
 // (RFC 7396), then flags, which replace.
 func (p *parts) merged(kind string) *yaml.Node {

@@ -24,7 +24,7 @@ const (
 )
 
 // kubeletFlags are the kubelet's flags that set fields, and override files (k8s.io/kubernetes
-// cmd/kubelet/app/options/options.go AddKubeletConfigFlags, v1.36). The agent ignores all others.
+// cmd/kubelet/app/options/options.go AddKubeletConfigFlags, v1.37). The agent ignores all others.
 var kubeletFlags = map[string]struct {
 	field string
 	kind  flagKind

@@ -8,7 +8,7 @@ import (
 
 // kubeletRejects returns warnings about values that a kubelet rejects at its start, and that the agent
 // accepts (k8s.io/kubernetes pkg/kubelet/apis/config/validation/validation.go
-// ValidateKubeletConfiguration, v1.36).
+// ValidateKubeletConfiguration, v1.37).
 func (c *Config) kubeletRejects() (warnings []string) {
 	warn := func(format string, args ...any) {
 		warnings = append(warnings, fmt.Sprintf(format, args...)+": a kubelet rejects this")

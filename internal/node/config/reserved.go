@@ -18,7 +18,7 @@ const enforcePods = "pods"
 
 // EnforcesPods reports whether the limit of the cgroup above all pods is node allocatable.
 // Otherwise it is the node's capacity, as with a kubelet
-// (pkg/kubelet/cm/node_container_manager_linux.go enforceNodeAllocatableCgroups, v1.36.3).
+// (pkg/kubelet/cm/node_container_manager_linux.go enforceNodeAllocatableCgroups, v1.37.2).
 func (c *Config) EnforcesPods() bool {
 	return slices.Contains(c.EnforceNodeAllocatable, enforcePods)
 }

@@ -48,7 +48,7 @@ type Targets struct {
 // every pod, so it is absent. A kubelet does not write a memory.max of 0 either, but writes a
 // pids.max of 1 (opencontainers/cgroups v0.1.0 fs2/pids.go setPids), with which no pod starts.
 // Limits on huge pages, which a kubelet also writes, are omitted
-// (pkg/kubelet/cm/node_container_manager_linux.go getCgroupConfigInternal, v1.36.3).
+// (pkg/kubelet/cm/node_container_manager_linux.go getCgroupConfigInternal, v1.37.2).
 func TargetsOf(enforced v1.ResourceList) (t Targets) {
 	if q, ok := enforced[v1.ResourceMemory]; ok && q.Value() > 0 {
 		t.MemoryMax = stats.Some(uint64(q.Value()))
@@ -71,7 +71,7 @@ const (
 
 // cpuWeight returns the cpu.weight of thousandths of a core as the kubelet computes it for its own
 // cgroups: through cpu.shares, then linearly, so that one core is 39 (pkg/kubelet/cm
-// helpers_linux.go MilliCPUToShares, cgroup_manager_linux.go getCPUWeight, v1.36.3). Runtimes use
+// helpers_linux.go MilliCPUToShares, cgroup_manager_linux.go getCPUWeight, v1.37.2). Runtimes use
 // another curve for containers, with 100 for one core (opencontainers/cgroups
 // ConvertCPUSharesToCgroupV2Value).
 func cpuWeight(milli int64) uint64 {

@@ -33,7 +33,7 @@ const (
 
 // Node has the resources of a node, the enforced limit of the cgroup above all pods, and the
 // resources left for pods, which are less if the limit is not enforced
-// (pkg/kubelet/cm/node_container_manager_linux.go GetNodeAllocatableAbsolute, v1.36.3).
+// (pkg/kubelet/cm/node_container_manager_linux.go GetNodeAllocatableAbsolute, v1.37.2).
 type Node struct{ Capacity, Enforced, Left v1.ResourceList }
 
 // Options are the options of New.
@@ -100,7 +100,7 @@ type Remaining struct {
 //
 // With a kubelet the limits and their notes stay. The kubelet writes these limits when it starts,
 // enforced or not, and a value of the agent cannot be distinguished from an equal value of the
-// kubelet (pkg/kubelet/cm/node_container_manager_linux.go enforceNodeAllocatableCgroups, v1.36.3).
+// kubelet (pkg/kubelet/cm/node_container_manager_linux.go enforceNodeAllocatableCgroups, v1.37.2).
 // After the kubelet is gone, values with a note are restored, and values that only the kubelet
 // wrote stay.
 func Restore(ctx context.Context, fs *cgroup.FS, cgroupRoot string, allocatable bool,

@@ -98,7 +98,7 @@ func (s *storageWalker) projectUsage(uid string, fd int) (p quota.Project, u wal
 }
 
 // Names of volume plugin directories, as in the kubelet (pkg/kubelet/kubelet_getters.go,
-// v1.36).
+// v1.37).
 const (
 	emptyDirPlugin  = "kubernetes.io~empty-dir"
 	configMapPlugin = "kubernetes.io~configmap"

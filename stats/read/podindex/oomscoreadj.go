@@ -6,7 +6,7 @@ import (
 	"jettison/stats"
 )
 
-// The kubelet's oom_score_adj values (pkg/kubelet/qos/policy.go, v1.36).
+// The kubelet's oom_score_adj values (pkg/kubelet/qos/policy.go, v1.37).
 const (
 	OOMScoreAdjGuaranteed   = -997 // also of system-node-critical pods
 	oomScoreAdjBurstableMin = 3
@@ -36,7 +36,7 @@ func requestFromOOMScoreAdj(adj int64, capacity uint64) stats.Range {
 
 // containerRequest returns bounds of the memory request of one container, from the data of the CRI.
 // A kubelet with MemoryQoS and tiered reservation writes the exact request to the cgroup settings
-// (pkg/kubelet/kuberuntime/kuberuntime_container_linux.go, v1.36).
+// (pkg/kubelet/kuberuntime/kuberuntime_container_linux.go, v1.37).
 func containerRequest(qos stats.QOSClass, c *cri.Container,
 	capacity stats.Opt[uint64]) stats.Opt[stats.Range] {
 	for _, key := range []string{"memory.min", "memory.low"} {
@@ -58,7 +58,7 @@ func containerRequest(qos stats.QOSClass, c *cri.Container,
 }
 
 // cpuRequest inverts the kubelet's cpu.shares = milli*1024/1000, floor, at least 2
-// (pkg/kubelet/cm/helpers_linux.go MilliCPUToShares, v1.36). The result is in thousandths of a core
+// (pkg/kubelet/cm/helpers_linux.go MilliCPUToShares, v1.37). The result is in thousandths of a core
 // and exact to one thousandth; the minimum of 2 shares means 0 to 2.
 func cpuRequest(shares *uint64) stats.Opt[stats.Range] {
 	const minShares = 2

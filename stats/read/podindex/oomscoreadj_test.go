@@ -9,7 +9,7 @@ import (
 	"jettison/stats"
 )
 
-// kubeletOOMScoreAdj computes the kubelet's formula for a Burstable container (v1.36
+// kubeletOOMScoreAdj computes the kubelet's formula for a Burstable container (v1.37
 // pkg/kubelet/qos/policy.go, GetContainerOOMScoreAdjust).
 func kubeletOOMScoreAdj(request, capacity int64) int64 {
 	adj := 1000 - (1000*request)/capacity

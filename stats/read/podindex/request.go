@@ -13,7 +13,7 @@ import (
 // init container with the sidecars before it. A pod-level request replaces it, and the overhead is
 // added (k8s.io/component-helpers/resource PodRequests). The runtime does not report the kind of a
 // container, nor containers that are not created yet, and an oom_score_adj is ambiguous
-// (pkg/kubelet/qos/policy.go GetContainerOOMScoreAdjust, v1.36):
+// (pkg/kubelet/qos/policy.go GetContainerOOMScoreAdjust, v1.37):
 //
 //   - a sidecar (a restartable init container) has the score of the smallest regular container, if
 //     that score is lower than its own;

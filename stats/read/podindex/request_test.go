@@ -103,7 +103,7 @@ func restarts0(c *v1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
 }
 
-// score returns the kubelet's score of a container of the pod (v1.36 pkg/kubelet/qos/policy.go
+// score returns the kubelet's score of a container of the pod (v1.37 pkg/kubelet/qos/policy.go
 // GetContainerOOMScoreAdjust); sidecar: it is a restartable init container.
 func (n *node) score(c *v1.Container, sidecar bool) int64 {
 	switch {

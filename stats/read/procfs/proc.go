@@ -132,7 +132,7 @@ var taskFiles = [...]string{"loadavg", "sys/kernel/pid_max", "sys/kernel/threads
 
 // PIDs reads the number of tasks on the node and the maximum number: loadavg's fourth field, and
 // the lower of kernel.pid_max and kernel.threads-max (kubelet
-// pkg/kubelet/stats/pidlimit/pidlimit_linux.go, v1.36). Tasks are threads.
+// pkg/kubelet/stats/pidlimit/pidlimit_linux.go, v1.37). Tasks are threads.
 func (p *Proc) PIDs(buf []byte) (current, limit uint64, err error) {
 	for i, name := range taskFiles {
 		b, err := p.kept(&p.tasks[i], name, buf)

@@ -53,7 +53,7 @@ func (c *encoded) drop() {
 }
 
 // cpuAndMemory returns the part of a Summary that a kubelet returns for only_cpu_and_memory
-// (pkg/kubelet/server/stats/summary.go GetCPUAndMemoryStats, v1.36).
+// (pkg/kubelet/server/stats/summary.go GetCPUAndMemoryStats, v1.37).
 func cpuAndMemory(s *v1alpha1.Summary) *v1alpha1.Summary {
 	n := &s.Node
 	out := &v1alpha1.Summary{Node: v1alpha1.NodeStats{

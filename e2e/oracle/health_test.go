@@ -11,7 +11,7 @@ import (
 // The improvements that can explain a difference. docs/operate/node-lifecycle.md documents each.
 const (
 	byRestart  = "a restart takes no taint away and starts no clock anew"
-	byClock    = "a heartbeat that goes back is a sign of life"
+	byClock    = "a heartbeat that goes back is a sign of life, and the silence after it is noticed"
 	byTimer    = "a change is acted on as it comes, a deadline when it is there"
 	byDoubt    = "silence of everything is doubted"
 	byRecord   = "records go with their nodes"
@@ -119,7 +119,9 @@ func (c *comparison) health(r run, name string) string {
 	if r.ours != unknown {
 		late = here
 	}
-	if r.theirs == unknown && c.line.happened(clockBack, "Node/"+name, r.from-2*grace-slack, r.from) {
+	// Upstream remembers a Lease only if its time grows, and skips a silent node whose Lease has
+	// another version than the remembered one (NodeControllerLeaseCircuitBreaker).
+	if r.ours == unknown && c.line.happened(clockBack, "Node/"+name, 0, r.from) {
 		return byClock
 	}
 	// Its clocks were reset, any number of times.
@@ -196,8 +198,6 @@ func (c *comparison) pod(r run, key string) string {
 	arrived := c.line.happened(replaced, r.object, r.from-c.slack(), r.from)
 	switch {
 	case r.what != ready:
-	case r.theirs == "False" && c.line.happened(clockBack, "Node/"+node, r.from-2*c.line.config.NodeMonitorGracePeriod-c.slack(), r.from):
-		return byClock // however briefly it treated the node as silent
 	case r.theirs == "False" && c.line.begun(r.from-c.slack(), r.from) && says(there) != "True":
 		return byKubelet // it may process the pod before or after the node
 	case r.ours == "False" && c.line.begun(r.from-c.slack(), r.from) && says(here) == "Unknown":

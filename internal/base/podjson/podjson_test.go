@@ -375,18 +375,22 @@ func TestTrimCopiesRequestsOfPod(t *testing.T) {
 }
 
 // What the kubelet allocated stays, because it and not the spec is the pod's request. The statuses
-// of containers that were not resized go if the total shows that the pod has an allocation.
+// of a pod that was not resized go if the total shows that the pod has an allocation.
 func TestTrimKeepsTheAllocation(t *testing.T) {
 	const spec = `"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"1","memory":"1Ti"},"limits":{"memory":"2Ti"}}},{"name":"d","resources":{"requests":{"memory":"1Gi"}}}],` +
 		`"initContainers":[{"name":"i","restartPolicy":"Always","resources":{"requests":{"memory":"1Ti"}}}]}`
 	const d = `{"name":"d","image":"x","allocatedResources":{"memory":"1Gi"},"resources":{"requests":{"memory":"1Gi"}}}`
 	const c = `{"name":"c","image":"x","allocatedResources":{"cpu":"1","memory":"100Mi"},"resources":{"requests":{"cpu":"1","memory":"100Mi"},"limits":{"memory":"1Gi"}}}`
+	const asIs = `{"name":"c","image":"x","allocatedResources":{"cpu":"1","memory":"1Ti"},"resources":{"requests":{"cpu":"1","memory":"1Ti"},"limits":{"memory":"2Ti"}}}`
 	const i = `"initContainerStatuses":[{"name":"i","image":"x","allocatedResources":{"memory":"1Gi"}}]`
 	for name, c := range map[string]struct {
 		status string
 		kept   []string
 	}{
-		"a total":         {`"allocatedResources":{"memory":"3Gi"},"containerStatuses":[` + d + `,` + c + `,` + c + `,{"name":"e","allocatedResources":{"memory":"1"}}],` + i, []string{"c", "i"}},
+		"a total":         {`"allocatedResources":{"memory":"3Gi"},"containerStatuses":[` + d + `,` + c + `,` + c + `,{"name":"e","allocatedResources":{"memory":"1"}}],` + i, []string{"c", "d", "i"}},
+		"not resized":     {`"allocatedResources":{"cpu":"1","memory":"3Ti"},"containerStatuses":[` + d + `,` + asIs + `],"initContainerStatuses":[{"name":"i","allocatedResources":{"memory":"1Ti"}}]`, nil},
+		"a low total":     {`"allocatedResources":{"cpu":"1","memory":"1Ti"},"containerStatuses":[` + d + `,` + asIs + `],"initContainerStatuses":[{"name":"i","allocatedResources":{"memory":"1Ti"}}]`, []string{"c", "d", "i"}},
+		"one not started": {`"allocatedResources":{"cpu":"1","memory":"3Gi"},"containerStatuses":[` + d + `],` + i, []string{"d", "i"}},
 		"no total":        {`"containerStatuses":[` + d + `,` + c + `],` + i, []string{"c", "d", "i"}},
 		"only the total":  {`"allocatedResources":{"memory":"3Gi"},"containerStatuses":[{"name":"c","image":"x"}]`, nil},
 		"nothing":         {`"allocatedResources":{},"containerStatuses":[{"name":"c","allocatedResources":{}}]`, nil},

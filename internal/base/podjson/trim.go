@@ -9,6 +9,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"jettison/stats"
 )
 
 // Trim returns a new object with the fields that decisions and records need: names and UID, labels,
@@ -59,58 +61,57 @@ func Trim(p *v1.Pod) *v1.Pod {
 }
 
 // KeepAllocation copies the kubelet's allocation (stats.Granted) from p's status to out's. It
-// shares maps with p. To save memory, it leaves out the statuses of containers that were not
-// resized, if the total shows that the pod has an allocation.
+// shares maps with p. To save memory, it leaves out the statuses of a pod that was not resized, if
+// the total shows that the pod has an allocation.
 func KeepAllocation(out, p *v1.Pod) {
+	s := &out.Status
 	total := p.Status.AllocatedResources
 	if len(total) == 0 {
 		total = nil
 	}
-	kept := func(list []v1.Container, states []v1.ContainerStatus) (out []v1.ContainerStatus) {
-		of := make(map[string]*v1.ContainerStatus, len(states))
-		for i := range slices.Backward(states) { // the first of a name counts
-			of[states[i].Name] = &states[i]
-		}
-		for i := range list {
-			s := of[list[i].Name]
-			if s == nil || len(s.AllocatedResources) == 0 && s.Resources == nil {
-				continue
-			}
-			delete(of, s.Name)
-			if total != nil && equalsSpec(&list[i], s) {
-				continue
-			}
-			applied := s.Resources
-			if len(s.AllocatedResources) > 0 && applied != nil &&
-				sameResizable(list[i].Resources.Limits, applied.Limits) {
-				applied = nil // only its limits would count
-			}
-			k := v1.ContainerStatus{Name: s.Name, AllocatedResources: s.AllocatedResources}
-			if applied != nil {
-				k.Resources = &v1.ResourceRequirements{Requests: applied.Requests, Limits: applied.Limits}
-			}
-			out = append(out, k)
-		}
-		return out
+	regular := allocations(p.Spec.Containers, p.Status.ContainerStatuses)
+	initial := allocations(p.Spec.InitContainers, p.Status.InitContainerStatuses)
+	if total != nil && totalSuffices(p) {
+		regular, initial = nil, nil
 	}
-	regular := kept(p.Spec.Containers, p.Status.ContainerStatuses)
-	initial := kept(p.Spec.InitContainers, p.Status.InitContainerStatuses)
-	s := &out.Status
 	s.AllocatedResources, s.ContainerStatuses, s.InitContainerStatuses = total, regular, initial
 }
 
-// equalsSpec reports whether the spec of a container equals its allocation.
-func equalsSpec(c *v1.Container, s *v1.ContainerStatus) bool {
-	requests := s.AllocatedResources
-	if s.Resources != nil {
-		if len(requests) == 0 {
-			requests = s.Resources.Requests
-		}
-		if !sameResizable(c.Resources.Limits, s.Resources.Limits) {
-			return false
-		}
+// allocations returns the statuses of containers with an allocation, reduced to that.
+func allocations(list []v1.Container, states []v1.ContainerStatus) (out []v1.ContainerStatus) {
+	of := make(map[string]*v1.ContainerStatus, len(states))
+	for i := range slices.Backward(states) { // the first of a name counts
+		of[states[i].Name] = &states[i]
 	}
-	return sameResizable(c.Resources.Requests, requests)
+	for i := range list {
+		s := of[list[i].Name]
+		if s == nil || len(s.AllocatedResources) == 0 && s.Resources == nil {
+			continue
+		}
+		delete(of, s.Name)
+		applied := s.Resources
+		if len(s.AllocatedResources) > 0 && applied != nil &&
+			sameResizable(list[i].Resources.Limits, applied.Limits) {
+			applied = nil // only its limits would count
+		}
+		k := v1.ContainerStatus{Name: s.Name, AllocatedResources: s.AllocatedResources}
+		if applied != nil {
+			k.Resources = &v1.ResourceRequirements{Requests: applied.Requests, Limits: applied.Limits}
+		}
+		out = append(out, k)
+	}
+	return out
+}
+
+// totalSuffices reports whether the total and the spec state the same allocation as the statuses of
+// the containers do.
+func totalSuffices(p *v1.Pod) bool {
+	bare := v1.Pod{Spec: p.Spec}
+	bare.Status.AllocatedResources, bare.Status.QOSClass = p.Status.AllocatedResources, p.Status.QOSClass
+	whole, part := stats.Granted(p), stats.Granted(&bare)
+	same := func(a, b v1.Container) bool { return reflect.DeepEqual(a.Resources, b.Resources) }
+	return slices.EqualFunc(whole.Spec.Containers, part.Spec.Containers, same) &&
+		slices.EqualFunc(whole.Spec.InitContainers, part.Spec.InitContainers, same)
 }
 
 // sameResizable reports whether two lists have the same CPU and memory, which a resize may change.

@@ -163,9 +163,8 @@ func findMet(met []Met, w *watched) *Met {
 
 // PodToRead returns the index in the Summary of a pod that must be read in full before the next
 // step, or -1. Without the read the step would decide by an upper bound. The pod is a terminating
-// one, or the pod that a threshold for memory would evict first, or one that the circuit breaker
-// compares. A pod that is not first by an upper bound is not first by its exact value either.
-// PodToRead does not allocate.
+// one, or one that decides which pod a threshold for memory evicts first (lists.podToRead), or one
+// that the circuit breaker compares. PodToRead does not allocate.
 func (m *Manager) PodToRead(now time.Time, in Input) int {
 	s := in.Summary
 	for i := range s.Pods {
@@ -181,8 +180,8 @@ func (m *Manager) PodToRead(now time.Time, in Input) int {
 		l := &m.scratch.lists[0]
 		m.candidates(now, in, w, l)
 		unread := m.breakers.podToRead(now, w, l.eligible)
-		if first := l.first(); first != nil && first.Pod.Memory.Quick {
-			unread = first.Pod
+		if pod := l.podToRead(); pod != nil {
+			unread = pod
 		}
 		for j := range s.Pods {
 			if &s.Pods[j] == unread {

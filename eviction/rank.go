@@ -113,26 +113,34 @@ func (l *lists) promote() {
 	}
 }
 
-// first returns the first eligible pod of the ranking, without sorting; nil if no pod is
-// eligible.
-func (l *lists) first() (first *Candidate) {
+// leader returns the first eligible pod before any pod is promoted, without sorting; nil if no pod
+// is eligible.
+func (l *lists) leader() (leader *Candidate) {
 	for i := range l.eligible {
-		if c := &l.eligible[i]; first == nil || ranksBefore(c, first) {
-			first = c
+		if c := &l.eligible[i]; leader == nil || ranksBefore(c, leader) {
+			leader = c
 		}
 	}
-	var promoted *Candidate
+	return leader
+}
+
+// podToRead returns a pod with only an upper bound of its memory usage that may change which pod is
+// first; nil: none. A lower usage never moves a pod up, except a pod that is then promoted because
+// it only may be over its request.
+func (l *lists) podToRead() *stats.PodStats {
+	leader := l.leader()
+	if leader == nil {
+		return nil
+	}
+	if leader.Pod.Memory.Quick {
+		return leader.Pod
+	}
 	for i := range l.eligible {
-		c := &l.eligible[i]
-		if c.promotable() && c.Keys.outweighs(&first.Keys) &&
-			(promoted == nil || ranksBefore(c, promoted)) {
-			promoted = c
+		if c := &l.eligible[i]; c.Pod.Memory.Quick && c.Keys.mayOutweigh(&leader.Keys) {
+			return c.Pod
 		}
 	}
-	if promoted != nil {
-		return promoted
-	}
-	return first
+	return nil
 }
 
 // promotable reports whether a pod may be over its request.
@@ -152,6 +160,16 @@ func (k *Keys) outweighs(other *Keys) bool {
 		k.suspicion == other.suspicion &&
 		(k.Dying && k.eases) == (other.Dying && other.eases) &&
 		k.Priority.V <= other.Priority.V && other.excess() <= k.excess()/factor
+}
+
+// mayOutweigh reports whether a pod k whose usage is an upper bound may outweigh other once it is
+// read: its usage may be anywhere between the bounds of its request.
+func (k *Keys) mayOutweigh(other *Keys) bool {
+	possible := *k
+	if r := k.Request; r.OK {
+		possible.Usage = min(k.Usage, r.V.Max)
+	}
+	return possible.Measured && possible.standing() == unknownRequest && possible.outweighs(other)
 }
 
 func compare(a, b *Candidate) (order int, key string) {

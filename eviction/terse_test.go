@@ -24,9 +24,12 @@ func TestQuickLookHasSameVictim(t *testing.T) {
 				QOSClass: rapid.SampledFrom([]stats.QOSClass{stats.BestEffort, stats.Burstable, stats.Guaranteed}).Draw(t, "qos"),
 			}
 			if rapid.Bool().Draw(t, "requests") {
-				p.MemoryRequest = stats.Some(stats.ExactRange(rapid.Uint64Range(0, 10).Draw(t, "request") << 20))
+				r := stats.ExactRange(rapid.Uint64Range(0, 10).Draw(t, "request") << 20)
+				r.Max += rapid.SampledFrom([]uint64{0, 0, 5, 200, 1024}).Draw(t, "doubt") << 20
+				p.MemoryRequest = stats.Some(r)
 			}
-			tr := truth{current: rapid.Uint64Range(0, 20).Draw(t, "current") << 20}
+			most := rapid.SampledFrom([]uint64{20, 20, 400}).Draw(t, "most")
+			tr := truth{current: rapid.Uint64Range(0, most).Draw(t, "current") << 20}
 			tr.inactive = rapid.Uint64Range(0, tr.current>>20).Draw(t, "inactive") << 20
 			p.Memory.WorkingSetBytes = stats.Some(tr.current - tr.inactive)
 			whole.Pods, truths = append(whole.Pods, p), append(truths, tr)
@@ -72,6 +75,39 @@ func TestQuickLookHasSameVictim(t *testing.T) {
 			t.Fatalf("evicts %+v (%s), want %+v (%s)", g, got.Reason, w, want.Reason)
 		}
 	})
+}
+
+// A pod that is over its request only by the upper bound of its usage may come first by its possible
+// excess: it is read although a pod that is over its request by more comes before it.
+func TestPodThatMayOutweighIsRead(t *testing.T) {
+	const mi = 1 << 20
+	for _, c := range []struct {
+		max   uint64 // of the hog's request
+		usage uint64 // of the hog, in full
+		want  string
+	}{
+		{400 * mi, 400 * mi, "hog"},
+		{400 * mi, 100 * mi, "neighbour"},
+	} {
+		m, in := benchManager(false), fullNode(2)
+		in.Summary.Node.Memory.KernelAvailableBytes = stats.Some(uint64(50 << 20))
+		in.MemoryOnly = true
+		set := func(p *stats.PodStats, uid string, r stats.Range, usage uint64, quick bool) {
+			p.PodRef.UID, p.QOSClass, p.MemoryRequest = uid, stats.Burstable, stats.Some(r)
+			p.Memory.WorkingSetBytes, p.Memory.Quick = stats.Some(usage), quick
+		}
+		hog := &in.Summary.Pods[0]
+		set(hog, "hog", stats.Range{Min: 10 * mi, Max: c.max}, 405*mi, true)
+		set(&in.Summary.Pods[1], "neighbour", stats.ExactRange(10*mi), 20*mi, false)
+		m.Observe(epoch, &in.Summary.Node, Situation{})
+		if i := m.PodToRead(epoch, in); i != 0 {
+			t.Fatalf("PodToRead = %d, want the hog", i)
+		}
+		set(hog, "hog", stats.Range{Min: 10 * mi, Max: c.max}, c.usage, false)
+		if d := m.Step(epoch, in); len(d.Evictions) != 1 || d.Evictions[0].Pod.PodRef.UID != c.want {
+			t.Errorf("usage %d: evicts %+v, want %s", c.usage, d.Evictions, c.want)
+		}
+	}
 }
 
 // The returns of a pod in its grace period are measured again before they are compared with the

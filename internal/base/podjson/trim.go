@@ -9,8 +9,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"jettison/stats"
 )
 
 // Trim returns a new object with the fields that decisions and records need: names and UID, labels,
@@ -71,7 +69,8 @@ func KeepAllocation(out, p *v1.Pod) {
 	}
 	regular := allocations(p.Spec.Containers, p.Status.ContainerStatuses)
 	initial := allocations(p.Spec.InitContainers, p.Status.InitContainerStatuses)
-	if total != nil && totalSuffices(p) {
+	if total != nil && unresized(p.Spec.Containers, regular) &&
+		unresized(p.Spec.InitContainers, initial) && covered(p) {
 		regular, initial = nil, nil
 	}
 	s.AllocatedResources, s.ContainerStatuses, s.InitContainerStatuses = total, regular, initial
@@ -103,15 +102,48 @@ func allocations(list []v1.Container, states []v1.ContainerStatus) (out []v1.Con
 	return out
 }
 
-// totalSuffices reports whether the total and the spec state the same allocation as the statuses of
-// the containers do.
-func totalSuffices(p *v1.Pod) bool {
-	bare := v1.Pod{Spec: p.Spec}
-	bare.Status.AllocatedResources, bare.Status.QOSClass = p.Status.AllocatedResources, p.Status.QOSClass
-	whole, part := stats.Granted(p), stats.Granted(&bare)
-	same := func(a, b v1.Container) bool { return reflect.DeepEqual(a.Resources, b.Resources) }
-	return slices.EqualFunc(whole.Spec.Containers, part.Spec.Containers, same) &&
-		slices.EqualFunc(whole.Spec.InitContainers, part.Spec.InitContainers, same)
+// unresized reports whether the spec of each container equals its allocation.
+func unresized(list []v1.Container, allocations []v1.ContainerStatus) bool {
+	for i := range list {
+		c := &list[i]
+		at := slices.IndexFunc(allocations, func(s v1.ContainerStatus) bool { return s.Name == c.Name })
+		if at < 0 {
+			return false
+		}
+		requests, applied := allocations[at].AllocatedResources, allocations[at].Resources
+		if applied != nil && len(requests) == 0 {
+			requests = applied.Requests
+		}
+		if !sameResizable(c.Resources.Requests, requests) ||
+			applied != nil && !sameResizable(c.Resources.Limits, applied.Limits) {
+			return false
+		}
+	}
+	return true
+}
+
+// covered reports whether the total covers the requests in the spec, so that stats.Granted lowers
+// none of them.
+func covered(p *v1.Pod) bool {
+	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
+		left := p.Status.AllocatedResources[name].DeepCopy()
+		left.Sub(p.Spec.Overhead[name])
+		for i := range p.Spec.InitContainers {
+			c := &p.Spec.InitContainers[i]
+			if request := c.Resources.Requests[name]; left.Cmp(request) < 0 {
+				return false
+			} else if c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
+				left.Sub(request)
+			}
+		}
+		for i := range p.Spec.Containers {
+			left.Sub(p.Spec.Containers[i].Resources.Requests[name])
+		}
+		if left.Sign() < 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // sameResizable reports whether two lists have the same CPU and memory, which a resize may change.

@@ -148,8 +148,9 @@ type Collector struct {
 	// image by reference, images of sandboxes by ID; empty: none
 	volumes                  answers[[]string]
 	ownImages, sandboxImages answers[string]
-	// unknownSince is the uptime since which images in use are unknown; 0: they are known.
-	unknownSince time.Duration
+	unlisted                 answers[struct{}] // sandboxes that the runtime cannot list; never answered
+	// blockedSince is the uptime since which unknown images in use block removals; 0: they do not.
+	blockedSince time.Duration
 	listedImages []reclaim.Image   // the last list of images
 	logs         map[string]string // log paths of containers, by ID; empty: no log
 	// listed are the IDs of the sandboxes in the last list. The next list queries them by ID, in case
@@ -179,7 +180,7 @@ func New(o Options) (*Collector, error) {
 	c := &Collector{
 		o: o, now: time.Now, uptime: bootid.Uptime, findKubelet: o.Kubelet,
 		wait: pullWait, slow: slowList, volumes: answers[[]string]{}, ownImages: answers[string]{},
-		sandboxImages: answers[string]{}, logs: map[string]string{}, paces: defaultPaces(),
+		sandboxImages: answers[string]{}, unlisted: answers[struct{}]{}, logs: map[string]string{}, paces: defaultPaces(),
 		postponed: map[Kind]postponed{}, containers: sightings{}, sandboxes: sightings{},
 	}
 	if o.ProcMount == "" {

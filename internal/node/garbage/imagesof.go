@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"jettison/cri"
 	"jettison/reclaim"
@@ -17,6 +18,7 @@ var errUnlisted = errors.New("too many containers for one answer of the runtime"
 type imageUse struct {
 	images  []string
 	unknown error // first reason why any image may be in use; nil: images is complete
+	recent  error // the same, unknown for less than maxUnanswered
 	// first error of an object whose answer only its own images need, and the number of these objects
 	left      error
 	leftCount int
@@ -31,9 +33,11 @@ func (u *imageUse) add(images ...string) {
 }
 
 // fail records an object without an answer. If it may run, any image may be in use.
-func (u *imageUse) fail(mayRun bool, err error) {
+func (u *imageUse) fail(mayRun, recent bool, err error) {
 	if mayRun {
-		u.unknown = cmp.Or(u.unknown, err)
+		if u.unknown = cmp.Or(u.unknown, err); recent {
+			u.recent = cmp.Or(u.recent, err)
+		}
 		return
 	}
 	u.left = cmp.Or(u.left, err)
@@ -44,10 +48,9 @@ func (u *imageUse) fail(mayRun bool, err error) {
 // volumes, images that containers run and the list no longer names so, images of sandboxes, and the
 // sandbox images of the runtime's configuration.
 //
-// A container that may run and does not answer is an error, because any image might be its own or
-// its volume, until such containers have existed for maxUnanswered without a break. Exited ones are
-// left out, because their volumes will not be used again. (The kubelet gives up on both, weakness
-// 17.)
+// A container that may run and does not answer is an error for maxUnanswered, because any image might
+// be its own or its volume; all together are one for maxBlocked without a break. Exited ones are left
+// out, because their volumes will not be used again. (The kubelet gives up on both, weakness 17.)
 func (c *Collector) inUse(ctx context.Context, v *view) error {
 	u := &imageUse{}
 	for _, find := range []func(context.Context, *view, *imageUse) error{
@@ -56,13 +59,14 @@ func (c *Collector) inUse(ctx context.Context, v *view) error {
 		if err := find(ctx, v, u); err != nil {
 			return err
 		}
-		if u.unknown != nil && c.blocks() {
-			return fmt.Errorf("find images in use: %w", u.unknown)
+		if u.recent != nil && c.blocks() {
+			return fmt.Errorf("find images in use: %w", u.recent)
 		}
 	}
-	if u.unknown == nil {
-		c.unknownSince = 0
-	} else {
+	if u.recent == nil {
+		c.blockedSince = 0
+	}
+	if u.unknown != nil {
 		v.addProblem(fmt.Errorf("images in use unknown for %v, images are removed as if unused: %w",
 			maxUnanswered, u.unknown))
 	}
@@ -75,16 +79,24 @@ func (c *Collector) inUse(ctx context.Context, v *view) error {
 
 // blocks reports whether unknown images in use block the removal of images.
 func (c *Collector) blocks() bool {
-	if c.unknownSince == 0 {
-		c.unknownSince = max(c.uptime(), 1)
+	if c.blockedSince == 0 {
+		c.blockedSince = max(c.uptime(), 1)
 	}
-	return c.uptime()-c.unknownSince < maxUnanswered
+	return c.uptime()-c.blockedSince < maxBlocked
 }
+
+// recent reports whether an object has had no answer for less than maxUnanswered.
+func (c *Collector) recent(since time.Duration) bool { return c.uptime()-since < maxUnanswered }
 
 // findVolumes adds the images that containers use as volumes.
 func (c *Collector) findVolumes(ctx context.Context, v *view, u *imageUse) error {
+	if err := c.unlisted.query(ctx, c.uptime, v.unlisted, func(context.Context, string) (struct{}, error) {
+		return struct{}{}, errUnlisted
+	}); err != nil {
+		return err
+	}
 	for _, id := range v.unlisted {
-		u.fail(true, fmt.Errorf("containers of sandbox %.64q: %w", id, errUnlisted))
+		u.fail(true, c.recent(c.unlisted[id].since), fmt.Errorf("containers of sandbox %.64q: %w", id, errUnlisted))
 	}
 	all := v.look.Containers
 	ids := make([]string, 0, len(all))
@@ -105,7 +117,7 @@ func (c *Collector) findVolumes(ctx context.Context, v *view, u *imageUse) error
 		if a := c.volumes[one.ID]; a.known {
 			u.add(a.value...)
 		} else if a.err != nil {
-			u.fail(one.State != reclaim.Exited, fmt.Errorf("volumes of container %.64q: %w", one.ID, a.err))
+			u.fail(one.State != reclaim.Exited, c.recent(a.since), fmt.Errorf("volumes of container %.64q: %w", one.ID, a.err))
 		}
 	}
 	return err
@@ -129,7 +141,7 @@ func (c *Collector) findOwnImages(ctx context.Context, v *view, u *imageUse) err
 		case a.known:
 			v.look.KeepUnnamed = v.look.KeepUnnamed || a.value == "" && runs
 		case a.err != nil:
-			u.fail(runs, fmt.Errorf("image %.160q of container %.64q: %w", ref, mayRun[ref], a.err))
+			u.fail(runs, c.recent(a.since), fmt.Errorf("image %.160q of container %.64q: %w", ref, mayRun[ref], a.err))
 		}
 	}
 	return err

@@ -9,18 +9,23 @@ import (
 	"jettison/reclaim"
 )
 
-// maxUnanswered bounds how long objects with unknown answers block the removal of images, as
+// maxUnanswered bounds how long an object without an answer blocks the removal of images, as
 // reclaim.MaxPostponed does for young sandboxes, and how long a query that timed out is not
-// repeated. A tenant can create a container that never answers, and a full disk stops the node.
-const maxUnanswered = reclaim.MaxPostponed
+// repeated. maxBlocked bounds how long such objects together block it without a break. A tenant can
+// create containers that never answer, and a full disk stops the node.
+const (
+	maxUnanswered = reclaim.MaxPostponed
+	maxBlocked    = 4 * maxUnanswered
+)
 
 var errNotQueried = errors.New("not queried, because other status calls timed out")
 
 // answer is the answer of the runtime about one object.
 type answer[V any] struct {
 	value V
-	known bool  // the runtime answered
-	err   error // of the last query, if it did not answer
+	known bool          // the runtime answered
+	err   error         // of the last query, if it did not answer
+	since time.Duration // uptime of the first round without an answer
 	// uptime of the last timeout, which costs a whole deadline; 0: the last query did not time out
 	timedOutAt time.Duration
 }
@@ -38,9 +43,12 @@ func (a *answers[V]) query(ctx context.Context, uptime func() time.Duration, key
 	found, timeouts := make(answers[V], len(keys)), 0
 	for _, late := range []bool{false, true} {
 		for _, key := range keys {
-			one := (*a)[key]
+			one, seen := (*a)[key]
 			if _, done := found[key]; done || (one.timedOutAt > 0) != late {
 				continue
+			}
+			if !seen {
+				one.since = uptime()
 			}
 			switch {
 			case one.known, late && uptime()-one.timedOutAt < maxUnanswered:
@@ -49,7 +57,7 @@ func (a *answers[V]) query(ctx context.Context, uptime func() time.Duration, key
 					one.err = errNotQueried
 				}
 			default:
-				one = answer[V]{}
+				one = answer[V]{since: one.since}
 				if one.value, one.err = call(ctx, key); ctx.Err() != nil {
 					maps.Copy(*a, found)
 					return ctx.Err()

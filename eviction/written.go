@@ -18,8 +18,8 @@ type writtenAt struct {
 	written, used uint64
 }
 
-// writtenOver is the time before a disk becomes short for which writes count, at least: the pod that
-// fills it fast must differ from the others as soon as it is short.
+// writtenOver is the time before a disk becomes short for which writes count, at least. Without it the
+// first look at a short disk would show no difference between the pod that fills it and the others.
 const writtenOver = fullRegular
 
 // firstComplete is a pod's usage at a time, the counter of what it had written, and the use of the
@@ -46,9 +46,8 @@ func (d *fileSystems) written(p *stats.PodStats, w *watched) stats.Opt[uint64] {
 
 // wroteSince returns what a pod has written since the last look before the disk became short, or the
 // first one after that. A pod that did not exist when the disk was quiet, and that no look showed
-// before, has written everything since. enough is the amount that
-// makes it a suspect: 1/partAlone of what the disk lost meanwhile. Writes show nothing before the
-// disk lost 1/32 of the limit.
+// before, has written everything since. enough is the amount that makes it a suspect: 1/partAlone of
+// what the disk lost meanwhile. Writes show nothing before the disk lost 1/32 of the limit.
 func (q *quietDisk) wroteSince(uid string, counter stats.Opt[uint64],
 	w *watched) (wrote stats.Opt[uint64], enough uint64) {
 	both, known := q.written[uid]

@@ -123,19 +123,14 @@ func (b *breaker) recordOpen(w *watched) {
 // have grown: its measurement does not show that it has not.
 func (b *breaker) newOrGrown(w *watched, c *Candidate) bool {
 	usage, stored := b.usageAtOpen[c.Pod.PodRef.UID]
-	return !stored || c.suspected() || w.grewMuch(usage, c.Keys.Usage)
-}
-
-// suspected reports whether a pod may have filled the disk.
-func (c *Candidate) suspected() bool {
-	return c.Keys.suspicion == suspectedWriter || c.Keys.suspicion == unknownGrowth
+	return !stored || c.Keys.suspicion.serious() || w.grewMuch(usage, c.Keys.Usage)
 }
 
 // firstSuspect returns the index of the first suspected pod that replaces no futile victim; -1: none.
 // A pod that is set aside does not come before another.
 func (b *breaker) firstSuspect(w *watched, ranked []Ranked) int {
 	return slices.IndexFunc(ranked, func(r Ranked) bool {
-		return r.suspected() && !b.replacesFutile(w, &r.Candidate) &&
+		return r.Keys.suspicion.serious() && !b.replacesFutile(w, &r.Candidate) &&
 			(!r.Keys.SetAside || ranked[0].Keys.SetAside)
 	})
 }

@@ -175,12 +175,12 @@ func (c Candidate) Explain() string {
 	switch {
 	case k.Estimate > k.Usage:
 		add("may use %s by what it has written", amountText(k.kind, k.Estimate))
-	case k.suspicion == unknownGrowth:
+	case k.suspicion.unknown:
 		add("growth unknown")
-	case k.suspicion == wroteLittle:
-		add("wrote too little to explain the shortage")
-	case k.suspicion == shownIdle:
+	case k.suspicion.idle && !k.suspicion.serious():
 		add("growth too small to explain the shortage")
+	case k.suspicion != suspicion{} && k.suspicion.part == 0:
+		add("wrote too little to explain the shortage")
 	}
 	if k.Release.OK {
 		add("killing it returns %s", amountText(releaseKind(k.kind), k.Release.V))

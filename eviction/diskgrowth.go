@@ -14,39 +14,32 @@ type diskChange struct {
 	freed         uint64 // usage of ended pods that was freed since
 	usedMore      uint64 // growth in use of the disk
 	toExplain     uint64 // usedMore, or the missing amount if that is more
-	inodes        bool   // the counter of writes is only slab memory, which read files use too
-	pods          map[string]podGrowth
+	// estimate shows nothing: the disk hardly lost anything, or the counter of writes is only slab
+	// memory, which read files use too
+	estimateWeak bool
+	pods         map[string]podGrowth
 }
 
 // podGrowth is a pod's growth on a disk since it was quiet.
 type podGrowth struct {
-	measured uint64 // as far as measurements show it
-	shrunk   uint64
-	estimate uint64 // the same, or what the pod wrote if its usage is not completely known
-	holds    uint64 // what the pod holds if it removed and overwrote nothing; zero: as measured
-	wrote    bool   // it wrote enough to be suspected
-	complete bool   // both measurements found all of its files
-	shown    bool   // it has not grown by more than measured
-	little   bool   // its processes have not written more
+	measured  uint64 // as far as measurements show it
+	shrunk    uint64
+	estimate  uint64 // the same, or what the pod wrote if its usage is not completely known
+	holds     uint64 // what the pod holds if it removed and overwrote nothing; zero: as measured
+	suspicion suspicion
 }
 
 // explained reports whether an amount is at least half of the amount to explain.
 func (g *diskChange) explained(amount uint64) bool { return amount >= g.toExplain-g.toExplain/2 }
 
-// suspicion returns the class of a pod in the ranking for a shortage that measurements do not
-// explain.
-func (g *diskChange) suspicion(uid string) suspicion {
-	switch p, known := g.pods[uid]; {
-	case known && (p.wrote && !p.complete || p.measured > 0 && p.measured >= g.toExplain/partAlone):
-		return suspectedWriter
-	case known && p.shown:
-		return shownIdle
-	case known && p.wrote:
-		return staleWriter
-	case known && p.little:
-		return wroteLittle
+// rest returns the part of the loss that neither measurements nor writes explain, at least 1. Each
+// pod with unknown growth may have caused it.
+func (g *diskChange) rest() uint8 {
+	explained := 0
+	for _, p := range g.pods {
+		explained += int(p.suspicion.part)
 	}
-	return unknownGrowth
+	return uint8(max(wholeLoss-explained, 1))
 }
 
 // changeSinceQuiet computes the change of a disk since it was last quiet. A pod that did not exist
@@ -59,8 +52,8 @@ func (e *diskExplainer) changeSinceQuiet(in Input, w *watched, d *fileSystems,
 	if !known {
 		return g, false
 	}
-	g = diskChange{usedMore: usedMore(&w.observed, &q), inodes: w.info.kind == kindInodes,
-		pods: map[string]podGrowth{}}
+	g = diskChange{usedMore: usedMore(&w.observed, &q), pods: map[string]podGrowth{}}
+	g.estimateWeak = w.info.kind == kindInodes || g.usedMore < w.limit/(4*dip)
 	// With a minimum reclaim, pods must explain no more than the amount that was used or missing when
 	// the disk became short.
 	g.toExplain = max(g.usedMore, min(w.missing(),
@@ -76,14 +69,14 @@ func (e *diskExplainer) changeSinceQuiet(in Input, w *watched, d *fileSystems,
 		if _, twice := g.pods[uid]; twice { // a foreign Summary may contain a pod twice
 			continue
 		}
-		p := e.growthOf(&q, &c, w, d, held, full)
+		p := e.growthOf(&q, &c, w, d, held, full, g.toExplain)
 		if g.pods[uid] = p; empty(c.Pod, c.Object) {
 			g.endedHeldMore = stats.SaturatingAdd(g.endedHeldMore, p.measured)
 			g.freed = stats.SaturatingAdd(g.freed, p.shrunk)
 			continue
 		}
 		g.heldMore = stats.SaturatingAdd(g.heldMore, p.measured)
-		if g.inodes {
+		if g.estimateWeak {
 			p.estimate = p.measured
 		}
 		g.estimate = stats.SaturatingAdd(g.estimate, min(p.estimate, max(p.measured, g.usedMore)))
@@ -100,11 +93,11 @@ func (e *diskExplainer) changeSinceQuiet(in Input, w *watched, d *fileSystems,
 	return g, true
 }
 
-// growthOf computes the growth of one pod. What it wrote counts only if its usage is not completely
-// known: a database that overwrites its files is judged by its files. Few writes show nothing: the
-// runtime writes a pod's logs.
+// growthOf computes the growth of one pod, and the part of the loss that it may have caused. What it
+// wrote counts only if its usage is not completely known: a database that overwrites its files is
+// judged by its files.
 func (e *diskExplainer) growthOf(q *quietDisk, c *Candidate, w *watched, d *fileSystems,
-	held map[string]uint64, full time.Time) (p podGrowth) {
+	held map[string]uint64, full time.Time, toExplain uint64) (p podGrowth) {
 	uid := c.Pod.PodRef.UID
 	now, measured := held[uid]
 	then, unknown := q.pods[uid], q.growthUnknown(full, c.Pod)
@@ -113,29 +106,33 @@ func (e *diskExplainer) growthOf(q *quietDisk, c *Candidate, w *watched, d *file
 	first, completed := q.completed[uid]
 	completed = completed && unknown && complete
 	counter := d.written(c.Pod, w)
-	if completed {
+	if completed { // what it wrote before that; its growth since then is measured
 		counter = first.written
 	}
-	wrote, enough := q.wroteSince(uid, counter, w)
+	wrote, lost := e.wroteSince(q, uid, counter, w)
+	part := partOf(wrote.V, lost)
 	switch {
 	case measured && !unknown:
 		p.measured, p.shrunk = now-min(then, now), then-min(then, now)
 	case completed:
 		p.measured = now - min(first.held, now)
 		wrote.V = stats.SaturatingAdd(wrote.V, p.measured)
+		part = max(part, partOf(p.measured, w.lostSince(first.used)))
 	}
-	p.wrote, p.complete = wrote.OK && wrote.V >= enough, complete && !unknown
-	if lost, much := w.lostSince(first.used); completed && much {
-		p.wrote = p.wrote || p.measured >= lost/partAlone
-	}
-	if !p.complete || !fresh {
-		p.holds = min(stats.SaturatingAdd(then, max(p.measured, wrote.V)), used(&w.observed))
-	}
-	if p.complete {
-		p.estimate, p.shown, p.little = p.measured, fresh, wrote.OK && !p.wrote
+	grew := partOf(p.measured, toExplain)
+	p.suspicion = suspicion{part: max(part, grew), wrote: part}
+	p.estimate = max(p.measured, wrote.V)
+	switch {
+	case complete && !unknown && fresh:
+		p.estimate, p.suspicion.part, p.suspicion.idle = p.measured, grew, true
 		return p
+	case complete && !unknown:
+		p.estimate, p.suspicion.stale = p.measured, true
+	case completed && fresh:
+		p.suspicion.idle = wrote.OK
 	}
-	p.estimate, p.shown = max(p.measured, wrote.V), completed && fresh && wrote.OK
+	p.suspicion.unknown = !wrote.OK
+	p.holds = min(stats.SaturatingAdd(then, max(p.measured, wrote.V)), used(&w.observed))
 	return p
 }
 

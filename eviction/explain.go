@@ -57,8 +57,9 @@ type diskExplainer struct {
 	quiet          map[stats.Signal]quietDisk
 	doubts         map[stats.Signal]doubt
 	rates          fillRates
-	backoff        suspectBackoff
-	unsaved        bool // quiet or doubts have changed since Save
+	backoffs       suspectBackoffs
+	written        writtenBases // not saved
+	unsaved        bool         // quiet or doubts have changed since Save
 }
 
 // elapsed reports whether that much time has passed since a time. It returns true if the clock was
@@ -73,7 +74,7 @@ func used(o *stats.Observation) uint64 { return o.Capacity - min(o.Value, o.Capa
 func (e *diskExplainer) forgetDoubt(signal stats.Signal) {
 	if _, doubted := e.doubts[signal]; doubted {
 		if delete(e.doubts, signal); len(e.doubts) == 0 {
-			e.backoff.delay = 0
+			e.backoffs = suspectBackoffs{}
 		}
 		e.unsaved = true
 	}
@@ -100,7 +101,7 @@ func (e *diskExplainer) judge(now time.Time, in Input, w *watched, ranked []Rank
 	}
 	// restored: the doubt is from an earlier process
 	restored, written, urgent := e.remeasureSince.IsZero(), g.explained(g.estimate), e.rates.urgent(w)
-	deadline := e.backoff.deadline(now, &d, written, urgent, w.Hard())
+	deadline := e.backoffs.deadline(now, &d, ds.diskOf(w.info.fs), w.Hard(), written || urgent)
 	switch {
 	case begins && !(written && urgent), restored && now.Before(deadline):
 		e.remeasureSince = now
@@ -183,9 +184,9 @@ func (e *diskExplainer) reasons(ws *watchlist) string {
 // snapshot returns a function that restores the current doubt about a disk's shortage.
 func (e *diskExplainer) snapshot(w *watched) func() {
 	d, doubted := e.doubts[w.Signal]
-	fuller, backoff, unsaved := e.remeasureSince, e.backoff, e.unsaved
+	fuller, backoffs, unsaved := e.remeasureSince, e.backoffs, e.unsaved
 	return func() {
-		if e.remeasureSince, e.backoff, e.unsaved = fuller, backoff, unsaved; doubted {
+		if e.remeasureSince, e.backoffs, e.unsaved = fuller, backoffs, unsaved; doubted {
 			e.doubts[w.Signal] = d
 		} else {
 			delete(e.doubts, w.Signal)

@@ -83,20 +83,34 @@ func (e *diskExplainer) resume(now time.Time, saved []SavedDisk, drop func(strin
 	}
 }
 
-// save returns the saved form of the delay; nil if no pod was evicted by suspicion.
-func (b *suspectBackoff) save() *SavedSuspicion {
-	if b.last.IsZero() {
-		return nil
+// fileSystemNames contains the names of the file systems in the saved state.
+var fileSystemNames = [containerFs + 1]string{"", "nodefs", "imagefs", "containerfs"}
+
+// save returns the saved form of the delays.
+func (b *suspectBackoffs) save() (out []SavedSuspicion) {
+	for fs := nodeFs; fs <= containerFs; fs++ {
+		for _, hard := range []bool{false, true} {
+			if d := b.of(fs, hard); !d.last.IsZero() {
+				out = append(out, SavedSuspicion{FileSystem: fileSystemNames[fs], Hard: hard,
+					Last: d.last.Round(0), DelaySeconds: int64(d.delay / time.Second)})
+			}
+		}
 	}
-	return &SavedSuspicion{Last: b.last.Round(0), DelaySeconds: int64(b.delay / time.Second)}
+	return out
 }
 
-// resume restores the delay.
-func (b *suspectBackoff) resume(now time.Time, s *SavedSuspicion) {
-	if *b = (suspectBackoff{}); s != nil {
-		b.last = onClock(now, earlier(s.Last, now))
-		b.delay = min(time.Duration(min(max(s.DelaySeconds, 0), maxSavedGrace))*time.Second,
-			suspectDelayMax)
+// resume restores the delays.
+func (b *suspectBackoffs) resume(now time.Time, saved []SavedSuspicion, drop func(string, ...any)) {
+	*b = suspectBackoffs{}
+	for _, s := range saved[:min(len(saved), 2*len(b))] {
+		fs := slices.Index(fileSystemNames[:], s.FileSystem)
+		if fs <= int(noFs) {
+			drop("delay of evictions: unknown file system %.64q", s.FileSystem)
+			continue
+		}
+		*b.of(fileSystem(fs), s.Hard) = suspectBackoff{last: onClock(now, earlier(s.Last, now)),
+			delay: min(time.Duration(min(max(s.DelaySeconds, 0), maxSavedGrace))*time.Second,
+				suspectDelayMax)}
 	}
 }
 

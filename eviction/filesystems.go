@@ -24,6 +24,16 @@ func (d *fileSystems) sameDisk(a, b fileSystem) bool {
 	return !l.SplitContainerFs
 }
 
+// diskOf returns the first file system that is the same as another one.
+func (d *fileSystems) diskOf(fs fileSystem) fileSystem {
+	for first := nodeFs; first < fs; first++ {
+		if d.sameDisk(first, fs) {
+			return first
+		}
+	}
+	return fs
+}
+
 // namedUsage returns a pod's usage of a threshold's file system, by the layout
 // (pkg/kubelet/eviction/helpers.go buildSignalToRankFunc):
 //

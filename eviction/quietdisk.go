@@ -19,8 +19,6 @@ type quietDisk struct {
 	// pod. The growth of these pods is unknown, because a longer walk finds more.
 	unmeasured map[string]bool
 	nextLook   time.Duration // time from at until the next look; zero: quietEvery
-	// Not saved: what each pod had written at that time, or at the first look of this process.
-	written map[string]writtenBase
 	// Not saved: the first complete measurement since of each pod whose usage was unknown then.
 	completed map[string]firstComplete
 }
@@ -128,6 +126,7 @@ func (e *diskExplainer) recordQuiet(now time.Time, in Input, ws *watchlist) {
 		return
 	}
 	e.quietLookDue = false
+	e.forgetWritten(in.Summary)
 	for i := range ws.all {
 		w := &ws.all[i]
 		if !e.needsQuietLook(now, w, ws.all) {
@@ -152,14 +151,6 @@ func (e *diskExplainer) measureQuiet(now time.Time, in Input, w *watched, d *fil
 	complete, noneNew := true, true
 	for i := range in.Summary.Pods {
 		p := &in.Summary.Pods[i]
-		if b, known := before.written[p.PodRef.UID]; known { // noteGrowth has just updated it
-			if q.written == nil {
-				q.written = map[string]writtenBase{}
-			}
-			q.written[p.PodRef.UID] = b
-		} else if v := d.written(p, w); v.OK {
-			q.noteWritten(p.PodRef.UID, writtenAt{now, v.V, q.used})
-		}
 		switch st := &p.EphemeralStorage; {
 		case hasKey(q.pods, p.PodRef.UID):
 			if complete = complete && (st.Time.IsZero() || st.UsedBytes.OK && !st.Partial &&

@@ -26,9 +26,7 @@ type comparison struct {
 // unknown priority counts as 0, like that of a pod without a priority class.
 var ranking = []comparison{
 	{"set aside", func(a, b *Candidate) int { return compareBool(b.Keys.SetAside, a.Keys.SetAside) }},
-	{"suspicion", func(a, b *Candidate) int {
-		return cmp.Compare(a.Keys.suspicion, b.Keys.suspicion)
-	}},
+	{"suspicion", func(a, b *Candidate) int { return a.Keys.suspicion.compare(b.Keys.suspicion) }},
 	{"measured", func(a, b *Candidate) int { return compareBool(a.Keys.known(), b.Keys.known()) }},
 	{"dying", func(a, b *Candidate) int {
 		return compareBool(a.Keys.Dying && a.Keys.eases, b.Keys.Dying && b.Keys.eases)

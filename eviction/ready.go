@@ -1,7 +1,6 @@
 package eviction
 
 import (
-	"slices"
 	"time"
 
 	"jettison/stats"
@@ -124,10 +123,9 @@ func (m *Manager) Ready(now time.Time) Ready {
 		DiskWalkedSince:   m.explain.walkedSince(&m.watch),
 		Conditions:        m.conditions.current, Near: m.watch.near(&m.lastCheap.Node), Within: pollCalm,
 	}
-	// A disk that is nearly short needs an earlier value of what pods have written.
-	nearly := m.config.Explain && !m.looks.situation.ObserveDisks && m.watch.disksNear() &&
-		!slices.ContainsFunc(r.Met, func(met Met) bool { return met.Disk() })
-	counters := m.causes.uses != nil || nearly
+	// A disk threshold that is nearly met needs an earlier value of what pods have written.
+	counters := m.causes.uses != nil ||
+		m.config.Explain && !m.looks.situation.ObserveDisks && m.watch.disksNear(true)
 	r.Periodic = m.looks.periodic(now, m.explain.quietLookDue, counters, m.config.LocalStorage)
 	for i := range r.Met {
 		r.HardMet = r.HardMet || r.Met[i].Threshold.Hard() && !r.Met[i].Disk()
@@ -140,7 +138,7 @@ func (m *Manager) Ready(now time.Time) Ready {
 			r.Within = pollShort
 		}
 	}
-	r.DisksShort = !m.looks.situation.ObserveDisks && m.watch.disksNear()
+	r.DisksShort = !m.looks.situation.ObserveDisks && m.watch.disksNear(false)
 	m.evictions.report(now, &r)
 	return r
 }

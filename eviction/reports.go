@@ -7,7 +7,7 @@ import "time"
 // earlier eviction of the same pod is superseded.
 func (m *Manager) Begin(at Stamp, e Eviction, met Met) *Life {
 	l := m.evictions.begin(at, e, met, &m.watch, m.lastCheap.Node.Memory.ShmemBytes)
-	m.explain.noteSuspected(at.Time, &l.e)
+	m.explain.noteSuspected(at.Time, &l.e, &m.watch.disks)
 	m.noteBegun(l)
 	return l
 }
@@ -27,7 +27,7 @@ func (m *Manager) Hasten(at Stamp, l *Life, e Eviction, met Met) {
 	suspected := l.e.suspected
 	if m.evictions.hasten(at, l, e, met, &m.watch, m.lastCheap.Node.Memory.ShmemBytes) {
 		if !suspected {
-			m.explain.noteSuspected(at.Time, &e)
+			m.explain.noteSuspected(at.Time, &e, &m.watch.disks)
 		}
 		m.noteBegun(l)
 		return
@@ -69,7 +69,7 @@ func (m *Manager) Cleaned(at Stamp, l *Life) { m.evictions.cleaned(at, l) }
 func (m *Manager) MarkUndying(now time.Time, l *Life) {
 	m.evictions.markUndying(now, l, &m.watch)
 	if l.e.suspected && l.undying {
-		m.explain.endBackoff()
+		m.explain.endBackoff(&l.e, &m.watch.disks)
 	}
 }
 

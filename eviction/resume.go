@@ -10,7 +10,7 @@ func (m *Manager) Save() Saved {
 	var s Saved
 	s.Lives, s.Shmem = m.evictions.save()
 	s.Aside, s.Evicted = m.evictions.history.save()
-	s.Breaker, s.Disks, s.Suspicion = m.breakers.save(), m.explain.save(), m.explain.backoff.save()
+	s.Breaker, s.Disks, s.Suspicions = m.breakers.save(), m.explain.save(), m.explain.backoffs.save()
 	return s
 }
 
@@ -28,7 +28,7 @@ func (m *Manager) Resume(now time.Time, s Saved) (dropped []error) {
 	m.breakers.resume(now, &s, m.watch.all, drop)
 	if m.config.Explain {
 		m.explain.resume(now, s.Disks, drop)
-		m.explain.backoff.resume(now, s.Suspicion)
+		m.explain.backoffs.resume(now, s.Suspicions, drop)
 	}
 	return dropped
 }

@@ -26,8 +26,8 @@ type Saved struct {
 	Shmem   *SavedPool     `json:"shmem,omitempty"` // nil: no shared memory is expected
 	// absent in older agents' files: unknown
 	Disks []SavedDisk `json:"disks,omitempty"`
-	// nil: no pod was evicted for a disk's shortage that pods did not explain
-	Suspicion *SavedSuspicion `json:"suspicion,omitempty"`
+	// empty: no pod was evicted for a disk's shortage that pods did not explain
+	Suspicions []SavedSuspicion `json:"suspicions,omitempty"`
 	// Futile contains the counts of an older agent, by resource. It is read and not written.
 	Futile map[string]int `json:"futile,omitempty"`
 }
@@ -65,8 +65,10 @@ type SavedDisk struct {
 	Ended time.Time `json:"ended,omitzero"` // end of that shortage; zero: it has not ended
 }
 
-// SavedSuspicion is the saved delay of evictions for disk shortages that pods do not explain.
+// SavedSuspicion is the saved delay of evictions for a disk's shortages that pods do not explain.
 type SavedSuspicion struct {
+	FileSystem   string    `json:"fileSystem"`
+	Hard         bool      `json:"hard,omitempty"`
 	Last         time.Time `json:"last"`                   // the last such eviction
 	DelaySeconds int64     `json:"delaySeconds,omitempty"` // until the next one; 0: the shortest
 }

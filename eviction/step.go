@@ -62,7 +62,7 @@ func (m *Manager) settle(now time.Time, s *stats.Summary) {
 		l.noteReturned(m.watch.all)
 		if !l.settled && m.evictions.over(now, l, m.watch.all) {
 			if w := m.watch.watchedBy(&l.e, &l.met.Threshold); m.breakers.countOutcome(now, l, w) {
-				m.explain.settleSuspected(l, w)
+				m.explain.settleSuspected(l, w, &m.watch.disks)
 				m.evictions.settle(l)
 			}
 		}

@@ -1,6 +1,9 @@
 package eviction
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // This file decides when a pod is evicted for a shortage that measurements do not explain, and
 // which one. The delay protects pods from a shortage that they did not cause. It ends before the
@@ -13,19 +16,45 @@ const (
 	suspectDelay    = time.Minute
 	suspectDelayMax = 10 * time.Minute
 	suspectFreed    = 10
+	// wholeLoss is a part of 1 of a disk's loss. Smaller parts than 1/wholeLoss are equal, so that the
+	// other keys rank pods that hardly wrote.
+	wholeLoss = 64
 )
 
-// suspicion is a pod's class in the ranking for a shortage that measurements do not explain.
-type suspicion uint8
+// suspicion is the part of a disk's loss that a pod may have caused, for a shortage that
+// measurements do not explain. The zero value is that of all pods if they explain the shortage.
+type suspicion struct {
+	part    uint8 // may have caused, in 1/wholeLoss
+	wrote   uint8 // its processes wrote, in 1/wholeLoss
+	stale   bool  // all files were measured, but not again: it may have overwritten them
+	unknown bool  // neither measurements nor writes show its growth
+	idle    bool  // complete and new measurements show its growth
+}
 
-const (
-	notSuspected    suspicion = iota // measurements explain the shortage
-	suspectedWriter                  // the pod grew, or wrote, by a quarter of the disk's loss
-	staleWriter                      // it wrote that much, but may have overwritten its files
-	unknownGrowth
-	wroteLittle // its processes wrote less, but the runtime may write its logs
-	shownIdle   // complete and new measurements show less growth
-)
+// compare orders pods by suspicion, the first victim first. Among pods with the same part, those
+// come first that may not have overwritten their files. Then pods that wrote more come first,
+// perhaps to files that no measurement finds, as those of a hostPath volume. Pods with complete
+// measurements come last.
+func (s suspicion) compare(other suspicion) int {
+	return cmp.Or(cmp.Compare(other.part, s.part), compareBool(other.stale, s.stale),
+		cmp.Compare(other.wrote, s.wrote), compareBool(other.idle, s.idle))
+}
+
+// serious reports whether a pod may have filled the disk: its growth is unknown, or large.
+func (s suspicion) serious() bool {
+	return s.part > 0 && !s.idle && !s.stale || s.part >= wholeLoss/partAlone
+}
+
+// partOf returns an amount in 1/wholeLoss of a loss.
+func partOf(amount, loss uint64) uint8 {
+	switch {
+	case amount == 0:
+		return 0
+	case amount >= loss:
+		return wholeLoss
+	}
+	return uint8(float64(amount) / float64(loss) * wholeLoss)
+}
 
 // doubt is a shortage that pods do not explain.
 type doubt struct {
@@ -34,42 +63,70 @@ type doubt struct {
 	reason string    // why no pod is evicted; empty: a pod may be evicted
 }
 
-// suspectBackoff delays evictions by suspicion, for all disks together: several signals share one
-// disk.
+// suspectBackoffs delay evictions by suspicion, by file system and hardness: neither another disk
+// nor a soft threshold holds a hard one back. Signals of one disk share a delay.
+type suspectBackoffs [containerFs + 1][2]suspectBackoff
+
 type suspectBackoff struct {
 	last  time.Time     // the last such eviction; zero: none
-	soft  bool          // it was for a soft threshold; not saved
 	delay time.Duration // zero: suspectDelay
 }
 
 // wait returns the current delay.
 func (b *suspectBackoff) wait() time.Duration { return max(b.delay, suspectDelay) }
 
+// next returns when the next pod may be evicted.
+func (b *suspectBackoff) next(now time.Time) time.Time {
+	if b.last.IsZero() || now.Before(b.last) {
+		return time.Time{}
+	}
+	return b.last.Add(b.wait())
+}
+
+const (
+	softEvictions = iota
+	hardEvictions
+)
+
+// of returns the delay of a threshold.
+func (b *suspectBackoffs) of(fs fileSystem, hard bool) *suspectBackoff {
+	if hard {
+		return &b[fs][hardEvictions]
+	}
+	return &b[fs][softEvictions]
+}
+
 // deadline returns when a pod may be evicted for a doubt: the delay after its beginning, or
 // immediately if writes explain the shortage or the disk is urgent, but not before the delay after
-// the last such eviction. A hard threshold does not wait for a pod that a soft one evicted.
-func (b *suspectBackoff) deadline(now time.Time, d *doubt, written, urgent, hard bool) time.Time {
+// the last such eviction. A soft threshold also waits for the victim of a hard one.
+func (b *suspectBackoffs) deadline(now time.Time, d *doubt, fs fileSystem, hard, early bool) time.Time {
 	at := d.since
-	if !written && !urgent {
+	if !early {
 		at = at.Add(suspectDelay)
 	}
-	next := b.last.Add(b.wait())
-	if b.last.IsZero() || now.Before(b.last) || hard && b.soft || !next.After(at) {
-		return at
+	last := b.of(fs, true).next(now)
+	if soft := b.of(fs, false).next(now); !hard && soft.After(last) {
+		last = soft
 	}
-	return next
+	if last.After(at) {
+		return last
+	}
+	return at
 }
 
 // noteSuspected stores that a pod was evicted by suspicion. The delay doubles until the eviction
 // has freed enough.
-func (e *diskExplainer) noteSuspected(now time.Time, eviction *Eviction) {
-	if b := &e.backoff; eviction.suspected {
-		b.last, b.soft, b.delay, e.unsaved = now, !eviction.hard, min(2*b.wait(), suspectDelayMax), true
+func (e *diskExplainer) noteSuspected(now time.Time, eviction *Eviction, ds *fileSystems) {
+	if !eviction.suspected {
+		return
 	}
+	b := e.backoffs.of(ds.diskOf(signals[eviction.Signal].fs), eviction.hard)
+	*b = suspectBackoff{last: now, delay: min(2*b.wait(), suspectDelayMax)}
+	e.unsaved = true
 }
 
 // settleSuspected resets the delay if an eviction that is over freed enough.
-func (e *diskExplainer) settleSuspected(l *Life, w *watched) {
+func (e *diskExplainer) settleSuspected(l *Life, w *watched, ds *fileSystems) {
 	if !l.e.suspected || w == nil {
 		return
 	}
@@ -78,19 +135,26 @@ func (e *diskExplainer) settleSuspected(l *Life, w *watched) {
 	missing := enough - min(before.Value, enough)
 	freed := max(w.observed.Value, l.level) - l.level
 	if !w.met || freed >= missing/suspectFreed {
-		e.endBackoff()
+		e.endBackoff(&l.e, ds)
 	}
 }
 
-// endBackoff resets the delay. A victim that survives its kill shows nothing about the others.
-func (e *diskExplainer) endBackoff() { e.backoff.delay, e.unsaved = 0, true }
+// endBackoff resets the delay of an eviction's threshold. A victim that survives its kill shows
+// nothing about the others.
+func (e *diskExplainer) endBackoff(eviction *Eviction, ds *fileSystems) {
+	e.backoffs.of(ds.diskOf(signals[eviction.Signal].fs), eviction.hard).delay = 0
+	e.unsaved = true
+}
 
 // suspect ranks the eligible pods by suspicion first.
 func (l *lists) suspect(g *diskChange) []Ranked {
+	rest := g.rest()
 	for i := range l.eligible {
-		k, uid := &l.eligible[i].Keys, l.eligible[i].Pod.PodRef.UID
-		if k.suspicion = g.suspicion(uid); k.suspicion <= staleWriter {
-			k.Estimate = g.pods[uid].holds
+		k, p := &l.eligible[i].Keys, g.pods[l.eligible[i].Pod.PodRef.UID]
+		if k.suspicion = p.suspicion; p.suspicion.unknown {
+			k.suspicion.part = max(p.suspicion.part, rest)
+		} else if k.suspicion.part > 0 {
+			k.Estimate = p.holds
 		}
 	}
 	return l.rank()
@@ -99,7 +163,7 @@ func (l *lists) suspect(g *diskChange) []Ranked {
 // acquit ranks the eligible pods without suspicion again.
 func (l *lists) acquit() []Ranked {
 	for i := range l.eligible {
-		l.eligible[i].Keys.suspicion, l.eligible[i].Keys.Estimate = notSuspected, 0
+		l.eligible[i].Keys.suspicion, l.eligible[i].Keys.Estimate = suspicion{}, 0
 	}
 	return l.rank()
 }

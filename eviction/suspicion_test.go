@@ -70,8 +70,8 @@ func TestRestartKeepsSuspicionDelay(t *testing.T) {
 		t.Errorf("victim after a restart = %q after %v, want b after %v", uid, after, 2*suspectDelay)
 	}
 	far := explainer(t)
-	far.Resume(at, Saved{Suspicion: &SavedSuspicion{Last: at.Add(time.Hour), DelaySeconds: math.MaxInt64}})
-	if b := far.explain.backoff; !b.last.Equal(at) || b.wait() != suspectDelayMax {
+	far.Resume(at, Saved{Suspicions: []SavedSuspicion{{FileSystem: "nodefs", Hard: true, Last: at.Add(time.Hour), DelaySeconds: math.MaxInt64}, {FileSystem: "/"}}})
+	if b := far.explain.backoffs.of(nodeFs, true); !b.last.Equal(at) || b.wait() != suspectDelayMax {
 		t.Errorf("restored delay = %v since %v, want %v since %v", b.wait(), b.last, suspectDelayMax, at)
 	}
 }
@@ -97,26 +97,31 @@ func TestUnknownLayoutDelaysEviction(t *testing.T) {
 }
 
 // Writes that explain a shortage, and a disk that is urgent, end the delay, but not the pause after
-// an eviction by suspicion. Only a hard threshold does not wait for the victim of a soft one.
+// an eviction by suspicion. A hard threshold does not wait for the victim of a soft one, nor for that
+// of another disk.
 func TestSuspicionDeadline(t *testing.T) {
 	now := epoch.Add(time.Hour)
 	for _, c := range []struct {
-		name                  string
-		b                     suspectBackoff
-		written, urgent, hard bool
-		want                  time.Duration // from now
+		name           string
+		softly, firmly suspectBackoff // for the same disk
+		elsewhere      suspectBackoff // hard
+		soft, early    bool
+		want           time.Duration // from now
 	}{
-		{name: "first", hard: true, want: suspectDelay},
-		{name: "writes explain it", written: true, hard: true},
-		{name: "urgent", urgent: true, hard: true},
-		{name: "after an eviction", b: suspectBackoff{last: now.Add(-time.Second)}, hard: true, want: suspectDelay},
-		{name: "urgent, after an eviction", b: suspectBackoff{last: now.Add(-time.Second)}, urgent: true, hard: true, want: suspectDelay - time.Second},
-		{name: "urgent, after three", b: suspectBackoff{last: now, delay: 4 * suspectDelay}, urgent: true, hard: true, want: 4 * suspectDelay},
-		{name: "hard after soft", b: suspectBackoff{last: now, soft: true}, urgent: true, hard: true},
-		{name: "soft after soft", b: suspectBackoff{last: now, soft: true}, urgent: true, want: suspectDelay},
-		{name: "clock set back", b: suspectBackoff{last: now.Add(time.Hour)}, urgent: true, hard: true},
+		{name: "first", want: suspectDelay},
+		{name: "written or urgent", early: true},
+		{name: "after an eviction", firmly: suspectBackoff{last: now.Add(-time.Second)}, want: suspectDelay},
+		{name: "early, after an eviction", firmly: suspectBackoff{last: now.Add(-time.Second)}, early: true, want: suspectDelay - time.Second},
+		{name: "early, after three", firmly: suspectBackoff{last: now, delay: 4 * suspectDelay}, early: true, want: 4 * suspectDelay},
+		{name: "hard after soft", softly: suspectBackoff{last: now, delay: 8 * suspectDelay}, early: true},
+		{name: "soft after soft", softly: suspectBackoff{last: now}, soft: true, early: true, want: suspectDelay},
+		{name: "soft after hard", firmly: suspectBackoff{last: now, delay: 2 * suspectDelay}, soft: true, early: true, want: 2 * suspectDelay},
+		{name: "hard after another disk", elsewhere: suspectBackoff{last: now, delay: 8 * suspectDelay}, early: true},
+		{name: "clock set back", firmly: suspectBackoff{last: now.Add(time.Hour)}, early: true},
 	} {
-		if got := c.b.deadline(now, &doubt{since: now}, c.written, c.urgent, c.hard); !got.Equal(now.Add(c.want)) {
+		var b suspectBackoffs
+		*b.of(nodeFs, false), *b.of(nodeFs, true), *b.of(imageFs, true) = c.softly, c.firmly, c.elsewhere
+		if got := b.deadline(now, &doubt{since: now}, nodeFs, !c.soft, c.early); !got.Equal(now.Add(c.want)) {
 			t.Errorf("%s: deadline after %v, want %v", c.name, got.Sub(now), c.want)
 		}
 	}

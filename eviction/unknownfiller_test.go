@@ -1,6 +1,7 @@
 package eviction
 
 import (
+	"cmp"
 	"fmt"
 	"testing"
 	"time"
@@ -31,6 +32,7 @@ type fillingDisk struct {
 	pods     []*fillPod
 	inodes   bool
 	soft     bool   // a soft threshold is met earlier
+	grace    string // of the soft threshold; empty: 30s
 	left     uint64 // MiB, or inodes
 	outside  uint64 // what something else takes per second
 	demanded time.Time
@@ -66,9 +68,9 @@ func (f *fillingDisk) manager(t *testing.T) *Manager {
 	}
 	settings := []string{"own x", setting}
 	if f.soft && f.inodes {
-		settings = append(settings, fmt.Sprintf("soft nodefs.inodesFree %d", fillLimit*3/2), "grace nodefs.inodesFree 30s")
+		settings = append(settings, fmt.Sprintf("soft nodefs.inodesFree %d", fillLimit*3/2), "grace nodefs.inodesFree "+cmp.Or(f.grace, "30s"))
 	} else if f.soft {
-		settings = append(settings, "soft nodefs.available 15Gi", "grace nodefs.available 30s")
+		settings = append(settings, "soft nodefs.available 15Gi", "grace nodefs.available "+cmp.Or(f.grace, "30s"))
 	}
 	m := managerOf(t, 5*time.Minute, settings...)
 	m.config.Replay, m.config.Explain, m.config.Breaker = false, true, true
@@ -264,6 +266,7 @@ func TestUnknownPodThatFillsTheDiskIsEvicted(t *testing.T) {
 		{name: "restart after the crossing, nothing measured", how: "cut", rate: 200, counted: true, restart: 165 * time.Second, forgets: true},
 		{name: "restart after the crossing, fast, nothing measured", how: "cut", rate: 1000, counted: true, restart: 81 * time.Second, forgets: true},
 		{name: "slow", how: "cut", rate: 20, counted: true},
+		{name: "very slow, beside an idle pod that holds much", how: "cut", rate: 2, counted: true, also: &fillPod{uid: "giant", how: "cut", holds: 40 << 10}},
 		{name: "soft threshold", how: "cut", rate: 200, counted: true, soft: true},
 		{name: "soft threshold, slow", how: "cut", rate: 20, counted: true, soft: true},
 		{name: "slab memory is reclaimed", how: "cut", rate: 20, counted: true, slab: 1000},
@@ -357,6 +360,76 @@ func TestOutsideFillerCostsOnePodAMinute(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Pods that together fill the disk come before one that holds more and wrote nothing, however little
+// each of them wrote.
+func TestManyWritersComeBeforeIdlePods(t *testing.T) {
+	f := newFillingDisk(t, false, false, &fillPod{uid: "giant", qos: stats.BestEffort, how: "cut", holds: 20 << 10})
+	for i := range 12 {
+		f.pods = append(f.pods, &fillPod{uid: fmt.Sprint("writer-", i), qos: stats.Burstable, how: "cut", holds: 100})
+	}
+	f.fillLater(t, 60*time.Second, 20)
+	if len(f.victims) == 0 || f.victims[0].uid == "giant" || f.victims[0].left == 0 {
+		t.Errorf("victims = %+v, want a writer first, while something is left", f.victims)
+	}
+}
+
+// A pod may write where no measurement looks, as to a hostPath volume. It comes before pods that
+// wrote nothing.
+func TestHiddenWriterComesBeforeIdlePods(t *testing.T) {
+	f := newFillingDisk(t, false, false, &fillPod{uid: "idle", qos: stats.BestEffort, holds: 20 << 10},
+		&fillPod{uid: "writer", qos: stats.Burstable, holds: 1 << 10})
+	for _, p := range f.pods {
+		p.walked, p.measured = epoch.Add(-time.Second), p.holds
+	}
+	f.run(5*time.Minute, func(_ time.Time, since time.Duration) {
+		if since == 60*time.Second {
+			f.outside, f.pods[1].overwrites = 200, 200
+		}
+	})
+	if len(f.victims) == 0 || f.victims[0].uid != "writer" || f.victims[0].left == 0 {
+		t.Errorf("victims = %+v, want writer first, while something is left", f.victims)
+	}
+}
+
+// While a soft threshold is met for hours, a pod that rotates its logs writes more than the disk
+// loses. The pod that then fills the disk is evicted for the hard threshold.
+func TestWritesBeforeTheHardThresholdCountLittle(t *testing.T) {
+	f := newFillingDisk(t, false, true, &fillPod{uid: "logger", qos: stats.BestEffort, how: "cut", holds: 10 << 10, overwrites: 20},
+		&fillPod{uid: "filler", qos: stats.Burstable, how: "cut", holds: 1 << 10})
+	f.grace = "10h"
+	f.m = f.manager(t)
+	for _, p := range f.pods {
+		p.walked, p.measured = epoch.Add(-time.Second), p.holds
+	}
+	f.run(2*time.Hour+3*time.Minute, func(_ time.Time, since time.Duration) {
+		switch since {
+		case 60 * time.Second:
+			f.left = 14 << 10
+		case 2 * time.Hour:
+			f.pods[1].fills = 200
+		}
+	})
+	if len(f.victims) != 1 || f.victims[0].uid != "filler" || f.victims[0].left == 0 {
+		t.Errorf("victims = %+v, want filler alone, while something is left", f.victims)
+	}
+}
+
+// fillLater lets all pods but the first fill the disk from a time until two minutes after the crossing.
+func (f *fillingDisk) fillLater(t *testing.T, begins time.Duration, rate uint64) {
+	t.Helper()
+	for _, p := range f.pods {
+		p.walked, p.measured = epoch.Add(-time.Second), p.holds
+	}
+	filling := time.Duration((fillQuiet-fillLimit)/(rate*uint64(len(f.pods)-1))) * time.Second
+	f.run(begins+filling+2*time.Minute, func(_ time.Time, since time.Duration) {
+		if since == begins {
+			for _, p := range f.pods[1:] {
+				p.fills = rate
+			}
+		}
+	})
 }
 
 // Slab memory holds inodes of files that were read, too. It never ends the delay.

@@ -90,11 +90,12 @@ func (ws *watchlist) headroom(signal stats.Signal) (h Headroom, short bool) {
 	return h, short
 }
 
-// disksNear reports whether a disk is near a threshold.
-func (ws *watchlist) disksNear() bool {
+// disksNear reports whether a disk is near a threshold, met or not; with unmet, near one that is not
+// met.
+func (ws *watchlist) disksNear(unmet bool) bool {
 	for i := range ws.all {
 		w := &ws.all[i]
-		if w.info.kind.disk() && w.info.fs != containerFs && w.observed.OK &&
+		if w.info.kind.disk() && w.info.fs != containerFs && w.observed.OK && !(unmet && w.met) &&
 			w.observed.Near(w.limit, nearTimes) {
 			return true
 		}

@@ -1,6 +1,7 @@
 package eviction
 
 import (
+	"maps"
 	"time"
 
 	"jettison/stats"
@@ -8,6 +9,10 @@ import (
 
 // This file tracks what pods write after a disk was quiet, by the kernel's counters. That shows the
 // growth of a pod whose usage is not measured, or not completely.
+
+// writtenBases holds the base of each pod by UID, for each disk threshold. A soft threshold may be
+// met for hours before the hard one. Writes of that time would hide the pod that writes now.
+type writtenBases map[breakerKey]map[string]writtenBase
 
 // writtenBase holds a pod's counter of writes and the use of the disk at two looks, at least
 // writtenOver apart once both differ. The older one is the base.
@@ -18,7 +23,7 @@ type writtenAt struct {
 	written, used uint64
 }
 
-// writtenOver is the time before a disk becomes short for which writes count, at least. Without it the
+// writtenOver is the time before a threshold is met for which writes count, at least. Without it the
 // first look at a short disk would show no difference between the pod that fills it and the others.
 const writtenOver = fullRegular
 
@@ -44,76 +49,91 @@ func (d *fileSystems) written(p *stats.PodStats, w *watched) stats.Opt[uint64] {
 	return p.Written.OnDisk(d.disks[w.info.fs])
 }
 
-// wroteSince returns what a pod has written since the last look before the disk became short, or the
-// first one after that. A pod that did not exist when the disk was quiet, and that no look showed
-// before, has written everything since. enough is the amount that makes it a suspect: 1/partAlone of
-// what the disk lost meanwhile. Writes show nothing before the disk lost 1/32 of the limit.
-func (q *quietDisk) wroteSince(uid string, counter stats.Opt[uint64],
-	w *watched) (wrote stats.Opt[uint64], enough uint64) {
-	both, known := q.written[uid]
+// wroteSince returns what a pod has written since the last look before the threshold was met, or the
+// first one after that, and what the disk has lost since then. A pod that did not exist when the
+// disk was quiet, and that no look showed before, has written everything since.
+func (e *diskExplainer) wroteSince(q *quietDisk, uid string, counter stats.Opt[uint64],
+	w *watched) (wrote stats.Opt[uint64], lost uint64) {
+	both, known := e.written[w.key()][uid]
 	base := both.older
 	if !known {
 		base.used = q.used
 	}
-	lost, much := w.lostSince(base.used)
-	if !counter.OK || !known && q.existed(uid) || !much || counter.V < base.written {
+	if !counter.OK || !known && q.existed(uid) || counter.V < base.written {
 		return stats.Opt[uint64]{}, 0 // a counter that fell is of a new cgroup
 	}
-	return stats.Some(counter.V - base.written), max(lost/partAlone, 1)
+	return stats.Some(counter.V - base.written), w.lostSince(base.used)
 }
 
-// lostSince returns how much a disk's use grew. much reports whether that is at least 1/32 of the
-// limit.
-func (w *watched) lostSince(before uint64) (lost uint64, much bool) {
-	lost = used(&w.observed) - min(before, used(&w.observed))
-	return lost, lost >= max(w.limit/(4*dip), 1)
+// lostSince returns how much a disk's use grew.
+func (w *watched) lostSince(before uint64) uint64 {
+	return used(&w.observed) - min(before, used(&w.observed))
 }
 
-// noteGrowth stores what pods had written at the last look before the disk became short, or at the
-// first one after that for pods that existed before, and the first complete measurement of a pod
-// whose usage was unknown when the disk was quiet. Earlier writes would make a suspect of a pod that
-// overwrites its files.
-func (q *quietDisk) noteGrowth(now time.Time, in Input, w *watched, d *fileSystems, short bool) {
-	for i := range in.Summary.Pods {
-		c := Candidate{Pod: &in.Summary.Pods[i], Object: in.object(&in.Summary.Pods[i])}
-		uid := c.Pod.PodRef.UID
-		counter := d.written(c.Pod, w)
-		if _, known := q.written[uid]; (!short || !known && q.existed(uid)) && counter.OK {
-			q.noteWritten(uid, writtenAt{now, counter.V, used(&w.observed)})
+// noteGrowth stores what pods had written at the last look before a threshold was met, or at the
+// first one after that for pods that existed before. It also stores the first complete measurement
+// of each pod whose usage was unknown when the disk was quiet. Earlier writes would make a suspect of
+// a pod that overwrites its files.
+func (e *diskExplainer) noteGrowth(now time.Time, in Input, ws *watchlist) {
+	for i := range ws.all {
+		w := &ws.all[i]
+		q, known := e.quiet[w.Signal]
+		if !known || !w.observed.OK {
+			continue
 		}
-		u := d.usage(&c, w)
-		if _, known := q.completed[uid]; !known && q.growthUnknown(now, c.Pod) && u.OK &&
-			d.complete(&c, w) {
-			if q.completed == nil {
-				q.completed = map[string]firstComplete{}
+		for j := range in.Summary.Pods {
+			c := Candidate{Pod: &in.Summary.Pods[j], Object: in.object(&in.Summary.Pods[j])}
+			uid := c.Pod.PodRef.UID
+			counter := ws.disks.written(c.Pod, w)
+			if _, known := e.written[w.key()][uid]; (!w.met || !known && q.existed(uid)) && counter.OK {
+				e.noteWritten(w, uid, writtenAt{now, counter.V, used(&w.observed)})
 			}
-			q.completed[uid] = firstComplete{held: min(u.V, used(&w.observed)), used: used(&w.observed),
-				written: counter}
+			q.noteComplete(now, &c, w, &ws.disks, counter)
 		}
+		e.quiet[w.Signal] = q
 	}
 }
 
-func (q *quietDisk) noteWritten(uid string, now writtenAt) {
-	if q.written == nil {
-		q.written = map[string]writtenBase{}
+// noteComplete stores a pod's first complete measurement.
+func (q *quietDisk) noteComplete(now time.Time, c *Candidate, w *watched, d *fileSystems,
+	counter stats.Opt[uint64]) {
+	uid, u := c.Pod.PodRef.UID, d.usage(c, w)
+	if _, known := q.completed[uid]; known || !q.growthUnknown(now, c.Pod) || !u.OK || !d.complete(c, w) {
+		return
 	}
-	b, known := q.written[uid]
+	if q.completed == nil {
+		q.completed = map[string]firstComplete{}
+	}
+	q.completed[uid] = firstComplete{held: min(u.V, used(&w.observed)), used: used(&w.observed),
+		written: counter}
+}
+
+func (e *diskExplainer) noteWritten(w *watched, uid string, now writtenAt) {
+	if e.written == nil {
+		e.written = writtenBases{}
+	}
+	pods := e.written[w.key()]
+	if pods == nil {
+		pods = map[string]writtenBase{}
+		e.written[w.key()] = pods
+	}
+	b, known := pods[uid]
 	switch {
 	case !known, now.at.Before(b.newer.at), now.written < b.older.written: // a new cgroup, or clock
 		b = writtenBase{now, now}
 	case now.at.Sub(b.newer.at) >= writtenOver:
 		b = writtenBase{b.newer, now}
 	}
-	q.written[uid] = b
+	pods[uid] = b
 }
 
-// noteGrowth stores what a full look shows about the pods' growth since the disks were quiet.
-func (e *diskExplainer) noteGrowth(now time.Time, in Input, ws *watchlist) {
-	for i := range ws.all {
-		w := &ws.all[i]
-		if q, known := e.quiet[w.Signal]; known && w.observed.OK {
-			q.noteGrowth(now, in, w, &ws.disks, ws.short(w.Signal))
-			e.quiet[w.Signal] = q
-		}
+// forgetWritten removes the pods that are gone.
+func (e *diskExplainer) forgetWritten(s *stats.Summary) {
+	listed := make(map[string]bool, len(s.Pods))
+	for i := range s.Pods {
+		listed[s.Pods[i].PodRef.UID] = true
+	}
+	for _, pods := range e.written {
+		maps.DeleteFunc(pods, func(uid string, _ writtenBase) bool { return !listed[uid] })
 	}
 }

@@ -58,6 +58,23 @@ func TestLimitOfASidecar(t *testing.T) {
 	}
 }
 
+// The size limit of a volume in memory is enforced as on disk: the tmpfs may have no size, and a volume of huge
+// pages never has one.
+func TestSizeLimitInMemory(t *testing.T) {
+	limit := resource.MustParse("10Mi")
+	for _, medium := range []v1.StorageMedium{v1.StorageMediumMemory, v1.StorageMediumHugePages, "HugePages-2Mi"} {
+		o := &v1.Pod{}
+		o.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: medium, SizeLimit: &limit}}}}
+		object := NewPod(o)
+		for used, want := range map[uint64]stats.Signal{10 << 20: "", 10<<20 + 1: SignalEmptyDirFsLimit} {
+			p := &stats.PodStats{EphemeralStorage: stats.PodStorageStats{Volumes: []stats.VolumeStats{{Name: "v", Memory: true, FsUsage: stats.FsUsage{UsedBytes: used}}}}}
+			if signal, _ := exceeds(p, object); signal != want || !object.Limited() {
+				t.Errorf("volume of medium %s with %d bytes: signal %q, want %q; limited %v", medium, used, signal, want, object.Limited())
+			}
+		}
+	}
+}
+
 // addLimitedPod adds a pod whose volume with a limit of 1000 MiB holds that much, or held it at an
 // older look.
 func (w *testNode) addLimitedPod(uid string, u stats.FsUsage) {

@@ -34,7 +34,7 @@ type Pod struct {
 	// storageLimit is the sum of the containers' limits on ephemeral storage; nil: no container has
 	// one.
 	storageLimit *resource.Quantity
-	emptyDirs    []emptyDir          // those with a size limit above 0, on disk
+	emptyDirs    []emptyDir          // those with a size limit above 0, on disk or in memory
 	localVolumes map[string]struct{} // names of the volumes that count as the pod's disk usage
 
 	// unseen represents the pod in a ranking while the Summary does not contain it.
@@ -147,14 +147,15 @@ func newContainer(c *v1.Container, limited bool) podContainer {
 }
 
 // volume stores a volume that is on the node's disk (pkg/kubelet/eviction/helpers.go
-// localVolumeNames, which includes hostPath volumes although they are not measured). A volume in
-// memory is bounded by the size of its tmpfs, so its limit needs no enforcement.
+// localVolumeNames, which includes hostPath volumes although they are not measured), and the size
+// limit of an emptyDir of any medium (pkg/kubelet/eviction/eviction_manager.go
+// emptyDirLimitEviction). A tmpfs may be larger than the limit, and a hugetlbfs has no size.
 func (p *Pod) volume(v *v1.Volume) {
 	onDisk := v.EmptyDir != nil && v.EmptyDir.Medium == v1.StorageMediumDefault
 	if v.HostPath != nil || v.GitRepo != nil || v.ConfigMap != nil || onDisk {
 		p.localVolumes[v.Name] = struct{}{}
 	}
-	if onDisk && v.EmptyDir.SizeLimit != nil && v.EmptyDir.SizeLimit.Sign() == 1 {
+	if v.EmptyDir != nil && v.EmptyDir.SizeLimit != nil && v.EmptyDir.SizeLimit.Sign() == 1 {
 		p.emptyDirs = append(p.emptyDirs, emptyDir{v.Name, v.EmptyDir.SizeLimit.String(),
 			bytes(*v.EmptyDir.SizeLimit)})
 	}

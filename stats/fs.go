@@ -47,8 +47,10 @@ func (u *FsUsage) Counted() uint64 { return u.UsedBytes - min(u.KeptBytes, u.Use
 type VolumeStats struct {
 	Name string
 	FsUsage
-	Memory bool // a tmpfs: uses memory, no disk, and outlives the pod's containers
-	Quota  bool // counted by the file system (project quota)
+	Memory bool // in memory, not on disk: a tmpfs or huge pages. Outlives the pod's containers
+	// HugePages: a hugetlbfs. Its memory is in no figure of a pod's memory.
+	HugePages bool
+	Quota     bool // counted by the file system (project quota)
 }
 
 // PodStorageStats is a pod's usage of the node's disks. The parts are measured one after
@@ -75,7 +77,7 @@ type PodStorageStats struct {
 	ExitedLayers, Files Opt[FsUsage]
 	Logs                Opt[FsUsage]
 	Volumes             []VolumeStats
-	// MemoryVolumesBytes is the content of the pod's memory-backed volumes.
+	// MemoryVolumesBytes is the content of the pod's volumes on tmpfs.
 	MemoryVolumesBytes Opt[uint64]
 }
 

@@ -25,5 +25,8 @@ func NewIndex(l cri.Listing) Index { return podindex.New(l) }
 // OpenHostRoot opens a root directory; empty means "/".
 func OpenHostRoot(path string) (*HostRoot, error) { return hostroot.Open(path) }
 
+// IsMountRoot reports whether a descriptor is the root of a mount (hostroot.IsMountRoot).
+func IsMountRoot(fd int) bool { return hostroot.IsMountRoot(fd) }
+
 // OpenProc opens the proc file system mounted at a directory; empty means /proc.
 func OpenProc(mount string) (*Proc, error) { return procfs.Open(mount) }

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"jettison/stats/read"
 )
 
 // MemoryVolumes unmounts the memory-backed emptyDirs (tmpfs) of a pod that is gone, and returns the
@@ -68,8 +70,9 @@ func (r *Remover) unmountMemory(dir int, name string) (bytes uint64, err error) 
 	}
 	var fs unix.Statfs_t
 	err = unix.Fstatfs(fd, &fs)
+	own := read.IsMountRoot(fd) // else a directory of a node whose root is a tmpfs
 	unix.Close(fd)
-	if err != nil || fs.Type != unix.TMPFS_MAGIC {
+	if err != nil || fs.Type != unix.TMPFS_MAGIC || !own {
 		return 0, err
 	}
 	if err := r.unmount(dir, name); err != nil {

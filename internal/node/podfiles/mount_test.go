@@ -286,6 +286,20 @@ func holdMounts(t *testing.T) {
 	_, _ = os.Stdin.Read(make([]byte, 1))
 }
 
+// On a node whose root is a tmpfs, a volume on disk is a directory of that tmpfs: no mount to remove.
+func TestAVolumeOnARootInMemory(t *testing.T) {
+	root, err := os.MkdirTemp("/dev/shm", "volumes")
+	must(t, err)
+	t.Cleanup(func() { os.RemoveAll(root) })
+	var fs unix.Statfs_t
+	if must(t, unix.Statfs(root, &fs)); fs.Type != unix.TMPFS_MAGIC {
+		t.Fatal("/dev/shm is no tmpfs")
+	}
+	if bytes, err := newBox(t, root).MemoryVolumes(t.Context(), ref.UID); bytes != 0 || err != nil {
+		t.Errorf("unmount of a volume on disk = %d bytes, %v, want no unmount", bytes, err)
+	}
+}
+
 // A mountinfo with a malformed line is an error as a whole.
 func TestAMountinfoThatIsNone(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "mountinfo")

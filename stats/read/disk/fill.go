@@ -102,14 +102,16 @@ func (l *Loop) Remains(out []string, pods []stats.PodStats) []string {
 	return out
 }
 
-// sum adds up the parts that count for limits, with the parts in memory separate.
+// sum adds up the parts that count for limits on disk usage, with those on tmpfs separate.
 func (s *storage) sum() (total, inMemory stats.FsUsage) {
 	total.Merge(s.allLogs)
 	total.Merge(s.etcHosts)
 	for _, v := range s.volumes {
-		if v.Memory {
+		switch {
+		case v.HugePages:
+		case v.Memory:
 			inMemory.Merge(v.FsUsage)
-		} else {
+		default:
 			total.Merge(v.FsUsage)
 		}
 	}

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -117,8 +119,100 @@ func TestAProjectCountsOnce(t *testing.T) {
 	}
 }
 
-// A volume in memory uses no disk.
+// fillVolume measures the volume of pod a, and returns what Fill makes of it.
+func fillVolume(t *testing.T, s *storageWalker, found map[string]storageDirs) stats.PodStats {
+	t.Helper()
+	l := newStorageLoop(s, time.Minute)
+	l.pods["a"] = s.measure(t.Context(), "a", found["a"], &podindex.Pod{})
+	p := stats.PodStats{PodRef: stats.PodReference{UID: "a"}}
+	p.Memory.FreedBytes = stats.Some(stats.Range{Max: 1 << 30})
+	l.Fill(time.Now(), &p)
+	if len(p.EphemeralStorage.Volumes) != 1 {
+		t.Fatalf("volumes = %+v, want one; error %v", p.EphemeralStorage.Volumes, l.pods["a"].err)
+	}
+	return p
+}
+
+// inOwnMounts runs a function on a thread with its own mounts, which end with it.
+func inOwnMounts(t *testing.T, run func()) {
+	t.Helper()
+	denied := false
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		runtime.LockOSThread() // for good: the thread ends with the goroutine
+		err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS)
+		if err == nil {
+			err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+		}
+		if denied = errors.Is(err, os.ErrPermission); denied {
+			return
+		}
+		if err != nil {
+			t.Errorf("own mounts: %v", err)
+			return
+		}
+		run()
+	})
+	if wait.Wait(); denied {
+		t.Skip("this user may not make mounts")
+	}
+}
+
+// A volume in memory uses no disk. Its file system counts it, whatever its files' names are.
 func TestAVolumeInMemory(t *testing.T) {
+	inOwnMounts(t, func() {
+		root := t.TempDir()
+		s, found := volumesOf(t, root, "a/one")
+		at := filepath.Join(root, "pods", "a", "volumes", emptyDirPlugin, "one")
+		if err := unix.Mount("tmpfs", at, "tmpfs", 0, "size=1m"); err != nil {
+			t.Errorf("mount the volume: %v", err)
+			return
+		}
+		hosttest.Write(t, 50000, at, "file")
+		file, err := os.Open(at + "/file")
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer file.Close()
+		if err := os.Remove(file.Name()); err != nil {
+			t.Error(err)
+		}
+		p := fillVolume(t, s, found)
+		const used = 13 * 4096
+		e := p.EphemeralStorage
+		if v := e.Volumes[0]; !v.Memory || v.UsedBytes != used || e.UsedBytes != stats.Some[uint64](0) || e.MemoryVolumesBytes.V != used || p.Memory.FreedBytes.V.Max != 1<<30-used {
+			t.Errorf("usage with a volume in memory = %+v, freed %+v, want %d bytes in memory", e, p.Memory.FreedBytes, used)
+		}
+	})
+}
+
+// A volume of huge pages uses no disk, and a pod's memory figures do not count it.
+func TestAVolumeOfHugePages(t *testing.T) {
+	inOwnMounts(t, func() {
+		root := t.TempDir()
+		s, found := volumesOf(t, root, "a/one")
+		at := filepath.Join(root, "pods", "a", "volumes", emptyDirPlugin, "one")
+		if err := unix.Mount("hugetlbfs", at, "hugetlbfs", 0, ""); errors.Is(err, unix.ENODEV) {
+			return // a kernel without huge pages
+		} else if err != nil {
+			t.Errorf("mount the volume: %v", err)
+			return
+		}
+		if v := fillVolume(t, s, found).EphemeralStorage.Volumes[0]; !v.Memory || !v.HugePages {
+			t.Errorf("volume of huge pages = %+v, want it in memory", v)
+		}
+	})
+	used := func(bytes uint64) stats.FsUsage { return stats.FsUsage{Time: time.Now(), UsedBytes: bytes} }
+	s := storage{volumes: []stats.VolumeStats{{Memory: true, HugePages: true, FsUsage: used(4)}, {Memory: true, FsUsage: used(2)}, {FsUsage: used(1)}}}
+	if total, inMemory := s.sum(); total.UsedBytes != 1 || inMemory.UsedBytes != 2 {
+		t.Errorf("sum = %d bytes on disk and %d on tmpfs, want 1 and 2", total.UsedBytes, inMemory.UsedBytes)
+	}
+}
+
+// On a node whose root is a tmpfs, a volume on disk is a directory of that tmpfs. It counts as disk
+// usage, and with its own files only.
+func TestAVolumeOnARootInMemory(t *testing.T) {
 	root, err := os.MkdirTemp("/dev/shm", "stats")
 	if err != nil {
 		t.Fatal(err)
@@ -129,13 +223,10 @@ func TestAVolumeInMemory(t *testing.T) {
 		t.Fatal("/dev/shm is no tmpfs")
 	}
 	s, found := volumesOf(t, root, "a/one")
-	l := newStorageLoop(s, time.Minute)
-	l.pods["a"] = s.measure(t.Context(), "a", found["a"], &podindex.Pod{})
-	p := stats.PodStats{PodRef: stats.PodReference{UID: "a"}}
-	l.Fill(time.Now(), &p)
-	e := p.EphemeralStorage
-	if len(e.Volumes) != 1 || !e.Volumes[0].Memory || e.UsedBytes != stats.Some[uint64](0) || e.MemoryVolumesBytes.V < 50000 {
-		t.Errorf("usage with a volume in memory = %+v", e)
+	hosttest.Write(t, 1<<20, root, "another", "file")
+	e := fillVolume(t, s, found).EphemeralStorage
+	if v := e.Volumes[0]; v.Memory || v.UsedBytes != 13*4096 || e.UsedBytes.V != v.UsedBytes || e.MemoryVolumesBytes.V != 0 {
+		t.Errorf("usage of a volume on a root in memory = %+v, want %d bytes on disk", e, 13*4096)
 	}
 }
 

@@ -44,6 +44,7 @@ func (s *storageWalker) volumes(ctx context.Context, uid, pod string, out *stora
 func byName(a, b stats.VolumeStats) int { return cmp.Compare(a.Name, b.Name) }
 
 // volume measures one volume, by the file system's own count (tmpfs, project quotas) or by a walk.
+// On a node whose root is a tmpfs, a volume on disk is a directory of that tmpfs, which is walked.
 func (s *storageWalker) volume(ctx context.Context, uid, dir string,
 	counted map[quota.Project]bool) (v stats.VolumeStats, err error) {
 	fd, err := s.host.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW)
@@ -56,9 +57,11 @@ func (s *storageWalker) volume(ctx context.Context, uid, dir string,
 		return v, fmt.Errorf("statfs the host's %s: %w", dir, err)
 	}
 	v.Time = time.Now()
-	if fs.Type == unix.TMPFS_MAGIC {
+	v.HugePages = fs.Type == unix.HUGETLBFS_MAGIC
+	v.Memory = v.HugePages || fs.Type == unix.TMPFS_MAGIC && hostroot.IsMountRoot(fd)
+	if v.Memory && !v.HugePages { // a hugetlbfs without a size counts nothing
 		stats := hostroot.FsStats(&fs)
-		v.Memory, v.UsedBytes, v.InodesUsed = true, stats.UsedBytes.V, stats.InodesUsed.V
+		v.UsedBytes, v.InodesUsed = stats.UsedBytes.V, stats.InodesUsed.V
 		return v, nil
 	}
 	if p, u, ok := s.projectUsage(uid, fd); ok {

@@ -101,6 +101,16 @@ func Fstatfs(fd int) (fs unix.Statfs_t, err error) {
 	return fs, err
 }
 
+// IsMountRoot reports whether a descriptor is the root of a mount. If it is not, or the kernel does
+// not tell (before v5.8), statfs describes more than the directory.
+func IsMountRoot(fd int) bool {
+	var st unix.Statx_t
+	err := ignoringEINTR(func() error {
+		return unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_NO_AUTOMOUNT, 0, &st)
+	})
+	return err == nil && st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0
+}
+
 func ignoringEINTR(call func() error) error {
 	for {
 		if err := call(); err != unix.EINTR {

@@ -31,6 +31,13 @@ type PodAttributes struct {
 	prepared *preparedPod // set by Prepared
 }
 
+// StoredObject returns the attributes of an object that the agent stores. Only objects from
+// manifests keep the source annotation there, which marks a static pod.
+func StoredObject(object *v1.Pod) PodAttributes {
+	_, manifest := object.Annotations[annotationSource]
+	return PodAttributes{Pod: object, Manifest: manifest}
+}
+
 // preparedPod holds the values that each decision derives from a pod object. It is not changed.
 type preparedPod struct {
 	pod  *v1.Pod // in the form in which it would be stored

@@ -38,11 +38,11 @@ func amount(name v1.ResourceName, q quantity) int64 {
 	return value()
 }
 
-// Requested returns a pod with the defaults of an API server, and its requests. The caller must not
-// change the returned pod, because it shares memory with the given pod. Requested does not write to
-// the given pod, so other goroutines may read it.
-func Requested(pod *v1.Pod) (*v1.Pod, Amounts) {
-	pod = stored(PodAttributes{Pod: pod})
+// Requested returns a pod with the defaults of an API server, or of a kubelet for a manifest, and its
+// requests. The caller must not change the returned pod, because it shares memory with p.Pod.
+// Requested does not write to p.Pod, so other goroutines may read it.
+func Requested(p PodAttributes) (*v1.Pod, Amounts) {
+	pod := stored(p)
 	return pod, requests(pod)
 }
 

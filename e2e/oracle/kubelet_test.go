@@ -74,7 +74,7 @@ func TestPodLevelResourcesAreUpstreams(t *testing.T) {
 		if err := corev1.Convert_core_Pod_To_v1_Pod(&internal, &created, nil); err != nil {
 			t.Fatal(err)
 		}
-		got, _ := admit.Requested(p)
+		got, _ := admit.Requested(admit.PodAttributes{Pod: p})
 		if g, w := stats.QOSOf(got), qos.ComputePodQOS(&created); string(g) != string(w) {
 			t.Fatalf("class of an object = %s, want %s:\n%s", g, w, text(p))
 		}

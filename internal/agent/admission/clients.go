@@ -34,7 +34,7 @@ func (a *Admission) Ask(_ context.Context, pod *v1.Pod, by podstore.Role) (admit
 func startingPod(pod *v1.Pod) admit.PodAttributes {
 	own := *pod
 	own.Status.Phase = ""
-	return attributes(&own)
+	return admit.StoredObject(&own)
 }
 
 // trustsPriority reports whether a trusted source gives the pod's priority, or a higher one: a
@@ -76,11 +76,4 @@ func (a *Admission) Preempt(ctx context.Context, pod *v1.Pod) (admit.Result, err
 		}
 	}
 	return (*by).Preempt(ctx, startingPod(pod))
-}
-
-// attributes returns the attributes of a stored object. Only objects from manifests keep the source
-// annotation that marks a static pod.
-func attributes(object *v1.Pod) admit.PodAttributes {
-	_, manifest := object.Annotations[annotationSource]
-	return admit.PodAttributes{Pod: object, Manifest: manifest}
 }

@@ -119,7 +119,7 @@ func TestAnotherPodsObject(t *testing.T) {
 // An object without a source is a client's, and its mirror annotation does not count.
 func TestClientObjectIsNoMirror(t *testing.T) {
 	for key, want := range map[string]bool{annotationMirror: false, annotationSource: true} {
-		p := attributes(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{key: "file"}}})
+		p := admit.StoredObject(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{key: "file"}}})
 		if held := admit.HeldBy(p); p.Manifest != want || held.Static != want {
 			t.Errorf("annotation %s: manifest %v, static %v, want %v", key, p.Manifest, held.Static, want)
 		}

@@ -55,7 +55,7 @@ func (a *Admission) resolvePod(s *Snapshot, sandbox *cri.PodSandbox) *incomingPo
 	if m := matchManifest(s, index, reported.PodRef); m != nil {
 		out.PodAttributes = admit.PodAttributes{Pod: manifests.Static(m, reported.PodRef), Manifest: true}
 	} else if object := s.objects[sandbox.UID]; object != nil && sameName(object, reported.PodRef) {
-		out.PodAttributes, byMember = attributes(object), s.members[sandbox.UID]
+		out.PodAttributes, byMember = admit.StoredObject(object), s.members[sandbox.UID]
 	} else {
 		return a.podFromRuntime(sandbox, &reported)
 	}

@@ -44,7 +44,7 @@ func (p *Part) held(pod *read.Pod, object *v1.Pod, judged *eviction.Pod) admit.H
 	least := p.minRequests(pod, &reported)
 	out := admit.Held{Requests: least}
 	if object != nil {
-		out = admit.HeldBy(attributes(object))
+		out = admit.HeldBy(admit.StoredObject(object))
 		most := admit.Amounts(nil)
 		switch {
 		case stats.Allocated(object): // exact, while the runtime keeps the request from before a resize

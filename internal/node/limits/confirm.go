@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/resource"
 
 	"jettison/admit"
 	"jettison/cgroup"
@@ -24,15 +25,33 @@ type claim struct {
 }
 
 func (k *Known) claim(object *v1.Pod) claim {
-	pod, requests := admit.Requested(object)
-	limit := uint64(0)
-	if r := pod.Spec.Resources; r != nil { // with the API server's default
-		if limit = memory(r.Limits); limit > 0 {
-			limit = stats.SaturatingAdd(limit, memory(pod.Spec.Overhead))
-		}
-	}
-	return claim{pod: pod, request: uint64(requests[v1.ResourceMemory]), limit: limit,
+	pod, requests := admit.Requested(admit.StoredObject(object))
+	return claim{pod: pod, request: uint64(requests[v1.ResourceMemory]), limit: podLevelLimit(pod),
 		member: k.Members[string(object.UID)], allocated: stats.Allocated(object)}
+}
+
+// podLevelLimit returns the limit of a pod with pod-level resources, with overhead; 0: none. A
+// manifest without a limit of its own has that of its containers, if all of them have one
+// (pkg/kubelet/cm/helpers_linux.go ApplyPodLevelMemoryHigh, v1.37.2).
+func podLevelLimit(pod *v1.Pod) uint64 {
+	if !stats.PodLevel(pod.Spec.Resources) {
+		return 0
+	}
+	limit := memory(pod.Spec.Resources.Limits)
+	if limit == 0 && allLimited(pod) {
+		limit = memory(resource.AggregateContainerLimits(pod, resource.PodResourcesOptions{}))
+	}
+	if limit > 0 {
+		limit = stats.SaturatingAdd(limit, memory(pod.Spec.Overhead))
+	}
+	return limit
+}
+
+// allLimited reports whether all containers of a pod have a limit.
+func allLimited(pod *v1.Pod) bool {
+	unlimited := func(c v1.Container) bool { return memory(c.Resources.Limits) == 0 }
+	return !slices.ContainsFunc(pod.Spec.Containers, unlimited) &&
+		!slices.ContainsFunc(pod.Spec.InitContainers, unlimited)
 }
 
 // confirmed returns a request as far as the runtime confirms it. shown are the runtime's bounds. An

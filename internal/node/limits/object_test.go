@@ -10,6 +10,7 @@ import (
 	"jettison/admit"
 	"jettison/cgroup"
 	"jettison/internal/base/podjson"
+	"jettison/internal/node/manifests"
 	"jettison/stats"
 )
 
@@ -51,6 +52,33 @@ func TestPassKeepsObjects(t *testing.T) {
 		}
 	})
 	both.Wait()
+}
+
+// A manifest passes no API server, which would complete its pod-level resources: a kubelet protects what
+// its containers request, and takes its limit from the containers (pkg/kubelet/cm/helpers_linux.go
+// ResourceConfigForPod, ApplyPodLevelMemoryHigh).
+func TestPodLevelResourcesOfAManifest(t *testing.T) {
+	for _, c := range []struct {
+		spec            string
+		request, limit  uint64 // of the manifest
+		asAPI, apiLimit uint64 // of an equal object
+	}{
+		{`{"resources":{"limits":{"memory":"1Gi"}},"containers":[{"name":"c"}]}`, 0, 1024 * mib, 1024 * mib, 1024 * mib},
+		{`{"resources":{"limits":{"memory":"1Gi"}},"containers":[{"name":"c","resources":{"limits":{"memory":"20Mi"}}}]}`, 20 * mib, 1024 * mib, 20 * mib, 1024 * mib},
+		{`{"overhead":{"memory":"1Mi"},"resources":{"requests":{"memory":"10Mi"}},"containers":[{"name":"c","resources":{"limits":{"memory":"20Mi"}}}]}`, 11 * mib, 21 * mib, 11 * mib, 21 * mib},
+		{`{"resources":{"requests":{"memory":"30Mi"}},"containers":[{"name":"c","resources":{"limits":{"memory":"20Mi"}}}]}`, 30 * mib, 20 * mib, 30 * mib, 30 * mib},
+		{`{"resources":{"requests":{"memory":"10Mi"}},"containers":[{"name":"c","resources":{"limits":{"memory":"20Mi"}}},{"name":"d"}]}`, 10 * mib, 0, 10 * mib, 0},
+		{`{"resources":{"requests":{}},"containers":[{"name":"c","resources":{"limits":{"memory":"20Mi"}}}]}`, 20 * mib, 0, 20 * mib, 0},
+	} {
+		object := decoded(t, c.spec)
+		if got := (&Known{}).claim(object); got.request != c.asAPI || got.limit != c.apiLimit {
+			t.Errorf("object %s: request %d, limit %d, want %d and %d", c.spec, got.request, got.limit, c.asAPI, c.apiLimit)
+		}
+		object = manifests.Static(object, stats.PodReference{Namespace: "ns", Name: "p", UID: "u"})
+		if got := (&Known{}).claim(object); got.request != c.request || got.limit != c.limit {
+			t.Errorf("manifest %s: request %d, limit %d, want %d and %d", c.spec, got.request, got.limit, c.request, c.limit)
+		}
+	}
 }
 
 // The protected request equals the one that admission counts and a kubelet writes, with the

@@ -29,6 +29,9 @@ func generate(seed uint64) *timeline {
 	if d.one(3) {
 		d.preempts(tl)
 	}
+	if d.one(20) {
+		d.slowGarbage(tl)
+	}
 	return tl
 }
 
@@ -261,6 +264,23 @@ func (d dice) preempts(tl *timeline) {
 		at := d.ms(0, int(tl.Node.Until/time.Millisecond))
 		tl.Events = append(tl.Events, eventPlan{At: at, What: "preempt", By: d.between(1, 1<<len(tl.Pods)-1)})
 	}
+}
+
+// slowGarbage makes memory a little short and the disk very short, while the collection of garbage
+// takes minutes.
+func (d dice) slowGarbage(tl *timeline) {
+	n := &tl.Node
+	n.Kubelet, n.Allocatable, n.Trash, n.Garbage, n.Until = false, 0, 0, d.ms(1000, 300_000), 2*time.Minute
+	n.Grain, n.Memory, n.Disk = max(n.Grain, 100*time.Millisecond), n.Outside+3000, n.OutsideD+3000
+	for i := range tl.Pods {
+		p := &tl.Pods[i]
+		p.LeakAnon, p.LeakVol, p.LeakSwap, p.LeakTasks, p.LeakDisk, p.From, p.Exit, p.Backs, p.Limit = 0, 0, 0, 0, 0, 0, 0, 0, 0
+		n.Memory, n.Disk = n.Memory+p.Anon+p.Shm+p.Vol, n.Disk+p.Disk
+	}
+	tl.Settings = []string{"own x", "hard memory.available 500Mi", "soft memory.available 2000Mi", "grace memory.available 1000ms", "hard nodefs.available 1000Mi"}
+	at := d.ms(2000, 8000)
+	tl.Events = []eventPlan{{At: at, What: "outside", By: d.between(1500, 2000), Over: d.ms(1, 3000)},
+		{At: at + d.ms(0, 2000), What: "disk", By: d.between(2100, 2800), Over: d.ms(1, 3000)}}
 }
 
 // settings draws thresholds.

@@ -48,7 +48,7 @@ const (
 	diskServed = time.Minute
 	// unknownServed is the same if pods must explain the shortage: garbage is collected, pods are
 	// measured, and one is evicted after the delay.
-	unknownServed = suspectDelay + freshLimit + 15*time.Second
+	unknownServed = time.Minute + freshLimit + 15*time.Second
 	// armedMore is how much the first pod of the ranking may grow while the breaker is open.
 	armedMore = 512
 	// softServed bounds the time in which a soft threshold is met beyond its grace period without an
@@ -177,9 +177,14 @@ func (r *rules) look(ready *Ready) {
 		case w.info.kind.disk():
 			limit = diskServed
 		case !w.Hard():
-			limit = w.Grace + softServed
+			if limit = w.Grace + softServed; r.s.Garbage > 0 {
+				limit += 20 * time.Second // at most, for a disk's hard threshold
+			}
 		case !w.info.kind.memoryView():
 			limit += 2 * fullRetry // the interval between full looks
+		}
+		if w.info.kind.disk() {
+			limit += min(r.s.Garbage, reliefLimit)
 		}
 		if waits := r.s.t - max(since[w.Signal], r.begin); waits > limit && !r.breakerJustified(ready) {
 			r.fail(r.lateness(w), "%s is short for %v, %.0f of it available, without an eviction: %s", w.Signal, waits, r.s.free(whatOf[w.Signal]), r.s.last)

@@ -27,6 +27,7 @@ type nodePlan struct {
 	Swap, Tasks, Disk      int  // totals
 	Trash                  int  // garbage on the disk
 	Walk, Grain            time.Duration
+	Garbage                time.Duration // that its collection takes, if longer than a walk
 	Until                  time.Duration
 	OutsideTasks, OutsideD int // tasks, and MiB of disk, outside of pods
 }

@@ -359,7 +359,7 @@ func (s *shell) relieve(now time.Time, d *Decision) (waits bool) {
 	switch next {
 	case ReliefBegin, ReliefBeginNow:
 		s.say("garbage is collected")
-		s.later(s.Walk, func() {
+		s.later(max(s.Walk, s.Garbage), func() {
 			s.trash, s.slow = 0, -time.Hour
 			if !s.away {
 				s.m.Relieved(s.now())

@@ -1,6 +1,7 @@
 package eviction
 
 import (
+	"slices"
 	"time"
 
 	"jettison/stats"
@@ -33,13 +34,22 @@ type podGrowth struct {
 func (g *diskChange) explained(amount uint64) bool { return amount >= g.toExplain-g.toExplain/2 }
 
 // rest returns the part of the loss that neither measurements nor writes explain, at least 1. Each
-// pod with unknown growth may have caused it.
-func (g *diskChange) rest() uint8 {
-	explained := 0
+// pod with unknown growth may have caused it. explained reports whether it is at most half. If it is
+// more, a pod that is not completely measured may have caused it, too, however little it wrote.
+func (g *diskChange) rest() (rest uint16, explained bool) {
+	sum := 0
 	for _, p := range g.pods {
-		explained += int(p.suspicion.part)
+		sum += int(p.suspicion.part)
 	}
-	return uint8(max(wholeLoss-explained, 1))
+	return uint16(max(wholeLoss-sum, 1)), sum >= wholeLoss/2
+}
+
+// written reports whether an eligible pod wrote at least 1/partAlone of the loss. Its end stops that,
+// although it may return nothing.
+func (g *diskChange) written(ranked []Ranked) bool {
+	return slices.ContainsFunc(ranked, func(r Ranked) bool {
+		return g.pods[r.Pod.PodRef.UID].suspicion.wrote >= wholeLoss/partAlone
+	})
 }
 
 // changeSinceQuiet computes the change of a disk since it was last quiet. A pod that did not exist
@@ -109,8 +119,10 @@ func (e *diskExplainer) growthOf(q *quietDisk, c *Candidate, w *watched, d *file
 	if completed { // what it wrote before that; its growth since then is measured
 		counter = first.written
 	}
-	wrote, lost := e.wroteSince(q, uid, counter, w)
-	part := partOf(wrote.V, lost)
+	base := e.writtenBase(w, uid)
+	wrote, _ := q.wroteSince(base.older, uid, counter, w)
+	recently, lost := q.wroteSince(base.recent(&w.observed), uid, counter, w)
+	part := partOf(recently.V, lost)
 	switch {
 	case measured && !unknown:
 		p.measured, p.shrunk = now-min(then, now), then-min(then, now)

@@ -71,13 +71,20 @@ func elapsed(now, since time.Time, long time.Duration) bool {
 // used returns how much of the capacity is not available.
 func used(o *stats.Observation) uint64 { return o.Capacity - min(o.Value, o.Capacity) }
 
-func (e *diskExplainer) forgetDoubt(signal stats.Signal) {
-	if _, doubted := e.doubts[signal]; doubted {
-		if delete(e.doubts, signal); len(e.doubts) == 0 {
-			e.backoffs = suspectBackoffs{}
-		}
-		e.unsaved = true
+// forgetDoubt ends a doubt. Without another doubt about the same disk, its delays end too.
+func (e *diskExplainer) forgetDoubt(signal stats.Signal, ds *fileSystems) {
+	if _, doubted := e.doubts[signal]; !doubted {
+		return
 	}
+	delete(e.doubts, signal)
+	e.unsaved = true
+	disk := ds.diskOf(signals[signal].fs)
+	for other := range e.doubts {
+		if ds.diskOf(signals[other].fs) == disk {
+			return
+		}
+	}
+	e.backoffs.of(disk, false).delay, e.backoffs.of(disk, true).delay = 0, 0
 }
 
 func hasKey(pods map[string]uint64, uid string) bool {
@@ -91,7 +98,7 @@ func (e *diskExplainer) judge(now time.Time, in Input, w *watched, ranked []Rank
 	full time.Time) (reason string, suspects *diskChange) {
 	g, known := e.changeSinceQuiet(in, w, ds, full)
 	if !known || g.explained(g.heldMore) || e.explainsAlone(w, &ranked[0], &g, full) {
-		e.forgetDoubt(w.Signal)
+		e.forgetDoubt(w.Signal, ds)
 		return "", nil
 	}
 	d, doubted := e.doubts[w.Signal]
@@ -109,7 +116,7 @@ func (e *diskExplainer) judge(now time.Time, in Input, w *watched, ranked []Rank
 	case now.Before(deadline):
 		d.reason = e.explainedText(w, &g) + g.holder(w) + e.orUnfinished(in, w, ds) +
 			deadline.UTC().Format(time.TimeOnly)
-	case !e.evictionsMayHelp(w, ranked, ds):
+	case !e.evictionsMayHelp(w, ranked, ds) && !g.written(ranked):
 		d.reason = e.explainedText(w, &g) + g.holder(w) +
 			", and evicting all eligible pods would not end the shortage"
 	default:

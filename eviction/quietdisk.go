@@ -78,7 +78,7 @@ func (e *diskExplainer) scheduleQuietLook(now time.Time, ws *watchlist, observe 
 		case !short && d.ended.IsZero():
 			d.ended, d.reason = now, ""
 		case !short && elapsed(now, d.ended, doubtKept):
-			e.forgetDoubt(signal)
+			e.forgetDoubt(signal, &ws.disks)
 			continue
 		default:
 			continue
@@ -122,11 +122,11 @@ func (e *diskExplainer) recordQuiet(now time.Time, in Input, ws *watchlist) {
 		return
 	}
 	e.noteGrowth(now, in, ws)
+	e.forgetWritten(in.Summary)
 	if !e.quietLookDue || in.Measuring {
 		return
 	}
 	e.quietLookDue = false
-	e.forgetWritten(in.Summary)
 	for i := range ws.all {
 		w := &ws.all[i]
 		if !e.needsQuietLook(now, w, ws.all) {

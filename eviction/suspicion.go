@@ -18,26 +18,33 @@ const (
 	suspectFreed    = 10
 	// wholeLoss is a part of 1 of a disk's loss. Smaller parts than 1/wholeLoss are equal, so that the
 	// other keys rank pods that hardly wrote.
-	wholeLoss = 64
+	wholeLoss = 1024
 )
 
 // suspicion is the part of a disk's loss that a pod may have caused, for a shortage that
 // measurements do not explain. The zero value is that of all pods if they explain the shortage.
 type suspicion struct {
-	part    uint8 // may have caused, in 1/wholeLoss
-	wrote   uint8 // its processes wrote, in 1/wholeLoss
-	stale   bool  // all files were measured, but not again: it may have overwritten them
-	unknown bool  // neither measurements nor writes show its growth
-	idle    bool  // complete and new measurements show its growth
+	part    uint16 // may have caused, in 1/wholeLoss
+	wrote   uint16 // its processes wrote, in 1/wholeLoss
+	stale   bool   // all files were measured, but not again: it may have overwritten them
+	unknown bool   // neither measurements nor writes show its growth
+	idle    bool   // complete and new measurements show its growth
 }
 
 // compare orders pods by suspicion, the first victim first. Among pods with the same part, those
-// come first that may not have overwritten their files. Then pods that wrote more come first,
-// perhaps to files that no measurement finds, as those of a hostPath volume. Pods with complete
-// measurements come last.
+// come last whose files were all measured. Among these, pods that wrote more come first, perhaps to
+// files that no measurement finds, as those of a hostPath volume. Other pods with the same part are
+// equal: the runtime writes their logs, and space can be taken without a write (fallocate).
 func (s suspicion) compare(other suspicion) int {
 	return cmp.Or(cmp.Compare(other.part, s.part), compareBool(other.stale, s.stale),
-		cmp.Compare(other.wrote, s.wrote), compareBool(other.idle, s.idle))
+		compareBool(other.idle, s.idle), cmp.Compare(other.idleWrote(), s.idleWrote()))
+}
+
+func (s suspicion) idleWrote() uint16 {
+	if !s.idle {
+		return 0
+	}
+	return s.wrote
 }
 
 // serious reports whether a pod may have filled the disk: its growth is unknown, or large.
@@ -46,14 +53,14 @@ func (s suspicion) serious() bool {
 }
 
 // partOf returns an amount in 1/wholeLoss of a loss.
-func partOf(amount, loss uint64) uint8 {
+func partOf(amount, loss uint64) uint16 {
 	switch {
 	case amount == 0:
 		return 0
 	case amount >= loss:
 		return wholeLoss
 	}
-	return uint8(float64(amount) / float64(loss) * wholeLoss)
+	return uint16(float64(amount) / float64(loss) * wholeLoss)
 }
 
 // doubt is a shortage that pods do not explain.
@@ -98,15 +105,19 @@ func (b *suspectBackoffs) of(fs fileSystem, hard bool) *suspectBackoff {
 
 // deadline returns when a pod may be evicted for a doubt: the delay after its beginning, or
 // immediately if writes explain the shortage or the disk is urgent, but not before the delay after
-// the last such eviction. A soft threshold also waits for the victim of a hard one.
+// the last such eviction. A soft threshold also waits for the victim of a hard one. A hard one waits
+// for that of a soft one only for the shortest delay, and not if the deadline is early.
 func (b *suspectBackoffs) deadline(now time.Time, d *doubt, fs fileSystem, hard, early bool) time.Time {
 	at := d.since
 	if !early {
 		at = at.Add(suspectDelay)
 	}
-	last := b.of(fs, true).next(now)
-	if soft := b.of(fs, false).next(now); !hard && soft.After(last) {
-		last = soft
+	last, soft := b.of(fs, true).next(now), *b.of(fs, false)
+	if hard {
+		soft.delay = 0
+	}
+	if next := soft.next(now); !(hard && early) && next.After(last) {
+		last = next
 	}
 	if last.After(at) {
 		return last
@@ -148,13 +159,14 @@ func (e *diskExplainer) endBackoff(eviction *Eviction, ds *fileSystems) {
 
 // suspect ranks the eligible pods by suspicion first.
 func (l *lists) suspect(g *diskChange) []Ranked {
-	rest := g.rest()
+	rest, explained := g.rest()
 	for i := range l.eligible {
 		k, p := &l.eligible[i].Keys, g.pods[l.eligible[i].Pod.PodRef.UID]
-		if k.suspicion = p.suspicion; p.suspicion.unknown {
-			k.suspicion.part = max(p.suspicion.part, rest)
-		} else if k.suspicion.part > 0 {
+		if k.suspicion = p.suspicion; p.suspicion.part > 0 && !p.suspicion.unknown {
 			k.Estimate = p.holds
+		}
+		if p.suspicion.unknown || !explained && !p.suspicion.idle && !p.suspicion.stale {
+			k.suspicion.part = max(p.suspicion.part, rest)
 		}
 	}
 	return l.rank()

@@ -17,6 +17,7 @@ type fillPod struct {
 	fills, overwrites  uint64 // per second
 	how                string // why it is not measured completely; empty: it is
 	uncounted          bool   // the kernel does not count what it writes
+	silent             bool   // another process writes what it fills
 	elsewhere          uint64 // written to another disk per second
 	reads              uint64 // files read per second, which slab memory holds too
 	slab               uint64 // inodes that slab memory holds before it is reclaimed; 0: all
@@ -151,7 +152,9 @@ func (f *fillingDisk) pass(now time.Time) {
 		switch l := f.lives[p]; {
 		case l == nil:
 			more := min(p.fills, f.left)
-			p.holds, p.wrote, f.left = p.holds+more, p.wrote+more+p.overwrites, f.left-more
+			if p.holds, p.wrote, f.left = p.holds+more, p.wrote+p.overwrites, f.left-more; !p.silent {
+				p.wrote += more
+			}
 			p.other, p.read = p.other+p.elsewhere, p.read+p.reads
 		case p.gone.IsZero():
 		case !p.dead.IsZero() && !now.Before(p.gone) && !l.cleanedUp:
@@ -413,6 +416,95 @@ func TestWritesBeforeTheHardThresholdCountLittle(t *testing.T) {
 	})
 	if len(f.victims) != 1 || f.victims[0].uid != "filler" || f.victims[0].left == 0 {
 		t.Errorf("victims = %+v, want filler alone, while something is left", f.victims)
+	}
+}
+
+// The same if each of them wrote about a hundredth.
+func TestEightyWritersComeBeforeIdlePods(t *testing.T) {
+	f := newFillingDisk(t, false, false, &fillPod{uid: "giant", qos: stats.BestEffort, how: "cut", holds: 20 << 10})
+	for i := range 80 {
+		f.pods = append(f.pods, &fillPod{uid: fmt.Sprint("writer-", i), qos: stats.Burstable, how: "cut", holds: 100})
+	}
+	f.fillLater(t, 60*time.Second, 2)
+	if len(f.victims) == 0 || f.victims[0].uid == "giant" || f.victims[0].left == 0 {
+		t.Errorf("victims = %+v, want a writer first, while something is left", f.victims)
+	}
+}
+
+// Pods that hold too little to end the shortage are evicted if they write: that ends its growth.
+func TestHiddenWriterAmongSmallPods(t *testing.T) {
+	f := newFillingDisk(t, false, false)
+	for i := range 6 {
+		f.pods = append(f.pods, &fillPod{uid: fmt.Sprint("pod-", i), qos: stats.BestEffort, holds: 30, walked: epoch.Add(-time.Second), measured: 30})
+	}
+	f.run(4*time.Minute, func(_ time.Time, since time.Duration) {
+		if f.outside, f.pods[5].overwrites = 0, 0; since >= 60*time.Second && f.lives[f.pods[5]] == nil {
+			f.outside, f.pods[5].overwrites = 200, 200
+		}
+	})
+	if len(f.victims) != 1 || f.victims[0].uid != "pod-5" || f.victims[0].left == 0 {
+		t.Errorf("victims = %+v, want pod-5 alone, while something is left", f.victims)
+	}
+}
+
+// A filler that crosses the last looks before the threshold fast is found beside one that has
+// overwritten its files for long.
+func TestFastFillerBesideAnOverwriter(t *testing.T) {
+	f := newFillingDisk(t, false, false, &fillPod{uid: "database", qos: stats.BestEffort, how: "cut", holds: 5 << 10, overwrites: 100},
+		&fillPod{uid: "filler", qos: stats.Burstable, how: "cut", holds: 1 << 10})
+	for _, p := range f.pods {
+		p.walked, p.measured = epoch.Add(-time.Second), p.holds
+	}
+	f.run(26*time.Minute, func(_ time.Time, since time.Duration) {
+		if since == 25*time.Minute {
+			f.pods[1].fills = 1500
+		}
+	})
+	if len(f.victims) != 1 || f.victims[0].uid != "filler" || f.victims[0].left == 0 {
+		t.Errorf("victims = %+v, want filler alone, while something is left", f.victims)
+	}
+}
+
+// The runtime writes a pod's logs, so that the pod's counter shows nothing.
+func TestLogFloodBesideAWriter(t *testing.T) {
+	f := newFillingDisk(t, false, false, &fillPod{uid: "app", qos: stats.Burstable, how: "cut", holds: 1 << 10, overwrites: 2},
+		&fillPod{uid: "flood", qos: stats.BestEffort, how: "cut", holds: 5 << 10, silent: true})
+	for _, p := range f.pods {
+		p.walked, p.measured = epoch.Add(-time.Second), p.holds
+	}
+	f.run(7*time.Minute, func(_ time.Time, since time.Duration) {
+		if since == 60*time.Second {
+			f.pods[1].fills = 100
+		}
+	})
+	if len(f.victims) != 1 || f.victims[0].uid != "flood" || f.victims[0].left == 0 {
+		t.Errorf("victims = %+v, want flood alone, while something is left", f.victims)
+	}
+}
+
+// Pods that are gone are forgotten while a soft threshold is met, and a counter that falls begins anew.
+func TestWrittenBasesAreBounded(t *testing.T) {
+	f := newFillingDisk(t, false, true, &fillPod{uid: "logger", qos: stats.BestEffort, how: "cut", holds: 1 << 10, overwrites: 1})
+	f.grace = "10h"
+	f.m = f.manager(t)
+	f.pods[0].walked = epoch.Add(-time.Second)
+	f.run(time.Hour, func(now time.Time, since time.Duration) {
+		if since == 60*time.Second {
+			f.left = 14 << 10
+		}
+		if since%(10*time.Second) == 0 {
+			f.pods = append(f.pods[:1], &fillPod{uid: fmt.Sprint("job-", since), holds: 1, walked: now, measured: 1})
+		}
+	})
+	for key, pods := range f.m.explain.written {
+		if len(pods) > 5 {
+			t.Errorf("%v: %d bases of %d pods, want the others forgotten", key, len(pods), len(f.pods))
+		}
+	}
+	f.pods[0].wrote = 0
+	f.look(epoch.Add(2*time.Hour), 2*time.Hour)
+	if b := f.m.explain.written[f.m.watch.all[0].key()]["logger"]; b.older.written != 0 {
+		t.Errorf("base after the counter fell = %+v, want its new value", b)
 	}
 }
 

@@ -27,6 +27,9 @@ type writtenAt struct {
 // first look at a short disk would show no difference between the pod that fills it and the others.
 const writtenOver = fullRegular
 
+// recentOver is the shortest time of writes that are compared with what the disk has lost.
+const recentOver = 3 * time.Second
+
 // firstComplete is a pod's usage at a time, the counter of what it had written, and the use of the
 // disk.
 type firstComplete struct {
@@ -49,13 +52,26 @@ func (d *fileSystems) written(p *stats.PodStats, w *watched) stats.Opt[uint64] {
 	return p.Written.OnDisk(d.disks[w.info.fs])
 }
 
-// wroteSince returns what a pod has written since the last look before the threshold was met, or the
-// first one after that, and what the disk has lost since then. A pod that did not exist when the
-// disk was quiet, and that no look showed before, has written everything since.
-func (e *diskExplainer) wroteSince(q *quietDisk, uid string, counter stats.Opt[uint64],
+// writtenBase returns a pod's base for a threshold; the zero value without one.
+func (e *diskExplainer) writtenBase(w *watched, uid string) writtenBase {
+	return e.written[w.key()][uid]
+}
+
+// recent returns the newer look if it is at least recentOver old, so that little is counted that was
+// written before the disk began to fill.
+func (b writtenBase) recent(now *stats.Observation) writtenAt {
+	if now.Time.Sub(b.newer.at) >= recentOver {
+		return b.newer
+	}
+	return b.older
+}
+
+// wroteSince returns what a pod has written since a base, and what the disk has lost since then. A
+// pod that did not exist when the disk was quiet, and that no look showed before, has written
+// everything since.
+func (q *quietDisk) wroteSince(base writtenAt, uid string, counter stats.Opt[uint64],
 	w *watched) (wrote stats.Opt[uint64], lost uint64) {
-	both, known := e.written[w.key()][uid]
-	base := both.older
+	known := !base.at.IsZero()
 	if !known {
 		base.used = q.used
 	}
@@ -85,7 +101,9 @@ func (e *diskExplainer) noteGrowth(now time.Time, in Input, ws *watchlist) {
 			c := Candidate{Pod: &in.Summary.Pods[j], Object: in.object(&in.Summary.Pods[j])}
 			uid := c.Pod.PodRef.UID
 			counter := ws.disks.written(c.Pod, w)
-			if _, known := e.written[w.key()][uid]; (!w.met || !known && q.existed(uid)) && counter.OK {
+			b, known := e.written[w.key()][uid]
+			begins := !known && q.existed(uid) || known && counter.V < b.older.written
+			if counter.OK && (!w.met || begins) {
 				e.noteWritten(w, uid, writtenAt{now, counter.V, used(&w.observed)})
 			}
 			q.noteComplete(now, &c, w, &ws.disks, counter)
@@ -127,8 +145,15 @@ func (e *diskExplainer) noteWritten(w *watched, uid string, now writtenAt) {
 	pods[uid] = b
 }
 
-// forgetWritten removes the pods that are gone.
+// forgetWritten removes the pods that are gone, once they are more than those that are listed.
 func (e *diskExplainer) forgetWritten(s *stats.Summary) {
+	most := 0
+	for _, pods := range e.written {
+		most = max(most, len(pods))
+	}
+	if most <= 2*len(s.Pods) {
+		return
+	}
 	listed := make(map[string]bool, len(s.Pods))
 	for i := range s.Pods {
 		listed[s.Pods[i].PodRef.UID] = true

@@ -16,8 +16,11 @@ import (
 	"jettison/e2e/build"
 )
 
-// diskSize is the size of the root disk, which is sparse.
-const diskSize = "3G"
+// The root disk is sparse. It has inodes for pods with many files.
+const (
+	diskSize   = "3G"
+	diskInodes = "400000"
+)
 
 // image is a bootable node: the files that QEMU starts from.
 type image struct {
@@ -120,7 +123,7 @@ var systemdLinks = map[string]string{
 func (p *parts) build(ctx context.Context, say Say) (*image, error) {
 	tools := slices.Sorted(maps.Values(p.tools))
 	inputs := append(slices.Concat(tools, slices.Sorted(maps.Values(p.images))), p.guest, p.workload, p.agent)
-	words := []string{p.kernelVersion, diskSize, initramfsScript, fmt.Sprint(rootFiles, systemdFiles, systemdLinks, ownLinks), containerdConfig(p.systemd != ""), podNetwork, busyboxPrograms, p.systemd, fmt.Sprint(diskModules, nodeModules)}
+	words := []string{p.kernelVersion, diskSize, diskInodes, initramfsScript, fmt.Sprint(rootFiles, systemdFiles, systemdLinks, ownLinks), containerdConfig(p.systemd != ""), podNetwork, busyboxPrograms, p.systemd, fmt.Sprint(diskModules, nodeModules)}
 	key, err := build.Digest(words, inputs)
 	if err != nil {
 		return nil, err
@@ -230,7 +233,7 @@ func (p *parts) rootDisk(ctx context.Context, tree *moduleTree, dir string) erro
 	if err := writeLinks(root, links); err != nil {
 		return err
 	}
-	return mkext4(ctx, dir, filepath.Join(dir, "root.img"), diskSize, "-E", "root_owner=0:0", "-d", root)
+	return mkext4(ctx, dir, filepath.Join(dir, "root.img"), diskSize, "-N", diskInodes, "-E", "root_owner=0:0", "-d", root)
 }
 
 // ownLinks are links that every distribution has. containerd's NRI socket is below /var/run.

@@ -32,7 +32,7 @@ var behaviours = map[string]struct {
 	run   func(args []string) error
 }{
 	"alloc":          {"[-rate BYTES] [-size BYTES]: touch anonymous memory, BYTES a second (0: at full speed) up to a size, and hold it", alloc},
-	"fill":           {"[-allocate] [-unlink] [-map] [-rate BYTES] [-size BYTES] FILE: write a file (on tmpfs: memory; on disk: bytes) and keep it; -allocate: take blocks without writing them; -unlink: without a name; -map: by a mapping, not a descriptor", fill},
+	"fill":           {"[-after DURATION] [-on-usr1] [-allocate] [-unlink] [-map] [-rate BYTES] [-size BYTES] FILE: write a file (on tmpfs: memory; on disk: bytes) and keep it; -allocate: take blocks without writing them; -unlink: without a name; -map: by a mapping, not a descriptor", fill},
 	"inodes":         {"[-rate N] [-count N] DIR: create empty files", inodes},
 	"processes":      {"[-rate N] [-count N]: start processes that sleep", processes},
 	"threads":        {"[-rate N] [-count N]: start threads that sleep", threads},
@@ -178,9 +178,12 @@ func fill(args []string) error {
 	allocate := f.Bool("allocate", false, "")
 	unlink := f.Bool("unlink", false, "")
 	mapped := f.Bool("map", false, "")
+	var start trigger
+	start.flags(f)
 	if err := f.Parse(args); err != nil {
 		return err
 	}
+	start.ready()()
 	file, err := os.OpenFile(f.Arg(0), os.O_CREATE|os.O_RDWR|os.O_TRUNC, 0o644)
 	if err != nil {
 		return err

@@ -447,7 +447,7 @@ func TestHiddenWriterAmongSmallPods(t *testing.T) {
 	}
 }
 
-// A filler that crosses the last looks before the threshold fast is found beside one that has
+// A filler that crosses the last looks before the threshold fast is found next to one that has
 // overwritten its files for long.
 func TestFastFillerBesideAnOverwriter(t *testing.T) {
 	f := newFillingDisk(t, false, false, &fillPod{uid: "database", qos: stats.BestEffort, how: "cut", holds: 5 << 10, overwrites: 100},
@@ -482,7 +482,7 @@ func TestLogFloodBesideAWriter(t *testing.T) {
 	}
 }
 
-// Pods that are gone are forgotten while a soft threshold is met, and a counter that falls begins anew.
+// Pods that are gone are forgotten while a soft threshold is met, and a counter that falls gets a new base.
 func TestWrittenBasesAreBounded(t *testing.T) {
 	f := newFillingDisk(t, false, true, &fillPod{uid: "logger", qos: stats.BestEffort, how: "cut", holds: 1 << 10, overwrites: 1})
 	f.grace = "10h"

@@ -139,7 +139,7 @@ func inOwnMounts(t *testing.T, run func()) {
 	denied := false
 	var wait sync.WaitGroup
 	wait.Go(func() {
-		runtime.LockOSThread() // the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS)
 		if err == nil {
 			err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
@@ -148,7 +148,7 @@ func inOwnMounts(t *testing.T, run func()) {
 			return
 		}
 		if err != nil {
-			t.Errorf("unshare the mounts: got %v, want no error", err)
+			t.Errorf("unshare the mount namespace: %v, want own mounts", err)
 			return
 		}
 		run()
@@ -165,7 +165,7 @@ func TestAVolumeInMemory(t *testing.T) {
 		s, found := volumesOf(t, root, "a/one")
 		at := filepath.Join(root, "pods", "a", "volumes", emptyDirPlugin, "one")
 		if err := unix.Mount("tmpfs", at, "tmpfs", 0, "size=1m"); err != nil {
-			t.Errorf("mount the volume: got %v, want no error", err)
+			t.Errorf("mount a file system on the volume: %v, want it mounted", err)
 			return
 		}
 		hosttest.Write(t, 50000, at, "file")
@@ -196,7 +196,7 @@ func TestAVolumeOfHugePages(t *testing.T) {
 		if err := unix.Mount("hugetlbfs", at, "hugetlbfs", 0, ""); errors.Is(err, unix.ENODEV) {
 			return // a kernel without huge pages
 		} else if err != nil {
-			t.Errorf("mount the volume: got %v, want no error", err)
+			t.Errorf("mount a file system on the volume: %v, want it mounted", err)
 			return
 		}
 		if v := fillVolume(t, s, found).EphemeralStorage.Volumes[0]; !v.Memory || !v.HugePages {

@@ -14,20 +14,18 @@ import (
 	"jettison/stats/read/podindex"
 )
 
-// claim is the pod object of a client or manifest, with defaults.
+// claim is the pod object of root or of a manifest, with defaults.
 type claim struct {
-	pod     *v1.Pod
-	request uint64
-	limit   uint64 // of pod-level resources, with overhead; 0: none
-	member  bool   // only members of the socket's group provided the object
-	// allocated: the status has the kubelet's allocation; objects of members never have one
-	allocated bool
+	pod       *v1.Pod
+	request   uint64
+	limit     uint64 // of pod-level resources, with overhead; 0: none
+	allocated bool   // the status has the kubelet's allocation
 }
 
-func (k *Known) claim(object *v1.Pod) claim {
+func newClaim(object *v1.Pod) claim {
 	pod, requests := admit.Requested(admit.StoredObject(object))
 	return claim{pod: pod, request: uint64(requests[v1.ResourceMemory]), limit: podLevelLimit(pod),
-		member: k.Members[string(object.UID)], allocated: stats.Allocated(object)}
+		allocated: stats.Allocated(object)}
 }
 
 // podLevelLimit returns the limit of a pod with pod-level resources, with overhead; 0: none. A
@@ -54,31 +52,14 @@ func allLimited(pod *v1.Pod) bool {
 		!slices.ContainsFunc(pod.Spec.InitContainers, unlimited)
 }
 
-// confirmed returns a request as far as the runtime confirms it. shown are the runtime's bounds. An
-// allocation needs no confirmation. Without an allocation a request counts up to the upper bound: it
-// may be a resize that the kubelet deferred. Without bounds, the agent ignores a member's request.
+// confirmed returns a request as far as the runtime does not contradict it. shown are the runtime's
+// bounds. An allocation needs no confirmation. Without an allocation a request counts up to the
+// upper bound: it may be a resize that the kubelet deferred.
 func (c *claim) confirmed(request uint64, shown stats.Opt[stats.Range]) stats.Opt[uint64] {
-	switch {
-	case c.allocated, !shown.OK && !c.member:
-		return stats.Some(request)
-	case !shown.OK:
-		return stats.Opt[uint64]{}
+	if shown.OK && !c.allocated {
+		request = min(request, shown.V.Max)
 	}
-	return stats.Some(min(request, shown.V.Max))
-}
-
-// podRequest returns the confirmed request of the pod. A member's object also cannot lower it below
-// the runtime's lower bound. If the runtime did not report all of the pod, so that the upper bound
-// is the node's memory, the lower bound is all that it confirms to a member.
-func (c *claim) podRequest(shown stats.Opt[stats.Range],
-	capacity stats.Opt[uint64]) stats.Opt[uint64] {
-	if c.member && shown.OK {
-		if capacity.OK && shown.V.Max >= capacity.V {
-			shown.V.Max = shown.V.Min
-		}
-		return stats.Some(max(shown.V.Min, min(c.request, shown.V.Max)))
-	}
-	return c.confirmed(c.request, shown)
+	return stats.Some(request)
 }
 
 // podLimit returns the pod-level limit of the pod if its cgroup may be throttled: its request is
@@ -94,9 +75,8 @@ func (c *claim) podLimit(request stats.Opt[uint64], maxOf func() stats.Opt[cgrou
 }
 
 // fill sets the request of a container, and its limit if the container may be throttled: its
-// memory.max is the limit of the object, and a member's object does not request less than the
-// runtime's lower bound. A container whose only limit is that of the pod is not throttled by
-// itself. ok is false if the runtime or the kernel contradicts the object.
+// memory.max is the limit of the object. A container whose only limit is that of the pod is not
+// throttled by itself. ok is false if the runtime or the kernel contradicts the object.
 func (c *claim) fill(out *Container, of *cri.Container, shown stats.Opt[stats.Range],
 	kernel stats.Opt[cgroup.Limit]) (ok bool) {
 	r := resourcesOf(c.pod, of.Name)
@@ -105,7 +85,7 @@ func (c *claim) fill(out *Container, of *cri.Container, shown stats.Opt[stats.Ra
 	}
 	request, limit := memory(r.Requests), memory(r.Limits)
 	out.Request = c.confirmed(request, shown)
-	ok = out.Request == stats.Some(request) && !(c.member && request < shown.V.Min)
+	ok = out.Request == stats.Some(request)
 	if limit == 0 && c.limit > 0 {
 		return ok
 	}
@@ -134,12 +114,16 @@ func memoryMax(fs *cgroup.FS, path string) stats.Opt[cgroup.Limit] {
 }
 
 // pod merges the data about a pod. Requests and limits come from the pod object, as far as runtime
-// and kernel confirm them: any member of the socket's group may provide an object. Without an object
-// the runtime provides a range: its minimum is protected, and no container is throttled. Containers
-// in the cgroup of a BestEffort pod have no request and no limit, with or without an object. maxOf
-// returns the memory.max of a cgroup.
+// and kernel confirm them. An object that only members of the socket's group provided changes no
+// cgroup: the runtime's bounds are wide, and a member could choose any request within them. Without
+// an object the minimum of the runtime's bounds is protected, and no container is throttled.
+// Containers in the cgroup of a BestEffort pod have no request and no limit, with or without an
+// object. maxOf returns the memory.max of a cgroup.
 func (k *Known) pod(p stats.PodCgroup, object *v1.Pod, below []string,
 	maxOf func(path string) stats.Opt[cgroup.Limit]) Pod {
+	if k.Members[p.UID] {
+		object = nil
+	}
 	out := Pod{Cgroup: p.Path, QOSClass: p.QOSClass}
 	fromRuntime := k.Runtime[p.UID]
 	var shown stats.Opt[stats.Range]
@@ -148,8 +132,8 @@ func (k *Known) pod(p stats.PodCgroup, object *v1.Pod, below []string,
 	}
 	var c claim
 	if out.Request = minimum(shown); object != nil {
-		c = k.claim(object)
-		out.Request = c.podRequest(shown, k.Capacity)
+		c = newClaim(object)
+		out.Request = c.confirmed(c.request, shown)
 		if out.Request.OK && out.Request.V != c.request {
 			out.Unconfirmed++
 		}

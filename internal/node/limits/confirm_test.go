@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"pgregory.net/rapid"
@@ -27,7 +28,7 @@ func containerIn(score int64, limit uint64) read.Index {
 	return index
 }
 
-// What an object may claim depends on who provided it, and on the runtime's bounds.
+// What root's object may claim depends on the runtime's bounds.
 func TestPodRequestIsBounded(t *testing.T) {
 	const gi = 1 << 30
 	burstable, guaranteed := stats.Burstable, stats.Guaranteed
@@ -40,32 +41,25 @@ func TestPodRequestIsBounded(t *testing.T) {
 		object      *v1.Pod
 		score       int64 // 0: hidden
 		limit       uint64
-		root        stats.Opt[uint64] // request by root's object, and by a member's
-		member      stats.Opt[uint64]
-		unconfirmed bool // for a member
+		want        uint64
+		unconfirmed bool
 	}{
-		"an eighth, as its score says":   {burstable, object("u", "c 1Gi "), 875, 0, some(gi), some(gi), false},
-		"more than its score says":       {burstable, object("u", "c 7Gi "), 875, 0, some(8*gi*126/1000 + 1), some(8*gi*126/1000 + 1), true},
-		"less than its score says":       {burstable, object("u", "c 1Mi "), 875, 0, some(1 << 20), some(gi), true},
-		"its score is hidden":            {burstable, object("u", "c 7Gi "), 0, 0, some(7 * gi), unknown, false},
-		"as much as its limit":           {guaranteed, object("u", "c 1Gi 1Gi"), -997, gi, some(gi), some(gi), false},
-		"more than its limit":            {guaranteed, object("u", "c 7Gi 7Gi"), -997, gi, some(gi), some(gi), true},
-		"Guaranteed without a limit":     {guaranteed, object("u", "c 7Gi 7Gi"), -997, 0, some(7 * gi), unknown, false},
-		"allocated, the score is older":  {burstable, allocated(object("u", "c 2Gi ")), 875, 0, some(2 * gi), some(8*gi*126/1000 + 1), true},
-		"the lowest score has no bound":  {burstable, object("u", "c 7Gi "), 3, 0, some(7 * gi), some(8*gi*997/1000 + 1), true},
-		"nothing, as its score says":     {burstable, object("u", "c  "), 999, 0, some(0), some(0), false},
-		"a third container of no status": {burstable, object("u", "c 1Gi ", "later 5Gi "), 875, 0, some(8*gi*126/1000 + 1), some(8*gi*126/1000 + 1), true},
+		"an eighth, as its score says":   {burstable, object("u", "c 1Gi "), 875, 0, gi, false},
+		"more than its score says":       {burstable, object("u", "c 7Gi "), 875, 0, 8*gi*126/1000 + 1, true},
+		"less than its score says":       {burstable, object("u", "c 1Mi "), 875, 0, 1 << 20, false},
+		"its score is hidden":            {burstable, object("u", "c 7Gi "), 0, 0, 7 * gi, false},
+		"as much as its limit":           {guaranteed, object("u", "c 1Gi 1Gi"), -997, gi, gi, false},
+		"more than its limit":            {guaranteed, object("u", "c 7Gi 7Gi"), -997, gi, gi, true},
+		"Guaranteed without a limit":     {guaranteed, object("u", "c 7Gi 7Gi"), -997, 0, 7 * gi, false},
+		"allocated, the score is older":  {burstable, allocated(object("u", "c 2Gi ")), 875, 0, 2 * gi, false},
+		"the lowest score has no bound":  {burstable, object("u", "c 7Gi "), 3, 0, 7 * gi, false},
+		"nothing, as its score says":     {burstable, object("u", "c  "), 999, 0, 0, false},
+		"a third container of no status": {burstable, object("u", "c 1Gi ", "later 5Gi "), 875, 0, 8*gi*126/1000 + 1, true},
 	} {
 		k := Known{Runtime: containerIn(c.score, c.limit), Capacity: some(8 * gi)}
-		for _, members := range []map[string]bool{nil, {"u": true}} {
-			k.Members = members
-			got, want := k.pod(stats.PodCgroup{Path: "kubepods/podu", UID: "u", QOSClass: c.class}, c.object, nil, nil), c.root
-			if members != nil {
-				want = c.member
-			}
-			if got.Request != want || members != nil && (got.Unconfirmed > 0) != c.unconfirmed {
-				t.Errorf("%s, member %v: request %+v, unconfirmed %d, want %+v", name, members != nil, got.Request, got.Unconfirmed, want)
-			}
+		got := k.pod(stats.PodCgroup{Path: "kubepods/podu", UID: "u", QOSClass: c.class}, c.object, nil, nil)
+		if got.Request != some(c.want) || (got.Unconfirmed > 0) != c.unconfirmed {
+			t.Errorf("%s: request %+v, unconfirmed %d, want %+v", name, got.Request, got.Unconfirmed, c.want)
 		}
 	}
 }
@@ -110,25 +104,46 @@ func TestThrottlingOfPodLevelResources(t *testing.T) {
 	}
 }
 
-// A part of a pod that the runtime does not report confirms nothing to a member: the upper bound is
-// the node's memory.
-func TestUnreportedPartConfirmsNothing(t *testing.T) {
+// Whatever a member of the socket's group claims, the agent writes what it writes without the object. The
+// runtime confirms each of these claims in part: the pod has two containers with a score of 1 GiB each, which
+// may be one request (of an init container and its sidecar), and the kernel limits both and the pod.
+func TestMemberClaimsNothing(t *testing.T) {
 	const gi = 1 << 30
-	index := containerIn(875, 0)["u"]
-	l := cri.Listing{Sandboxes: index.Sandboxes, Containers: append(index.Containers, cri.Container{ID: "new", SandboxID: "s-u"})}
-	k := Known{Runtime: read.NewIndex(l), Capacity: some(8 * gi)}
-	for _, want := range []uint64{7 * gi, gi} {
-		p := k.pod(stats.PodCgroup{Path: "kubepods/podu", UID: "u", QOSClass: stats.Burstable}, object("u", "c 7Gi "), nil, nil)
-		if p.Request != some(want) {
-			t.Errorf("request by an object of members %v = %+v, want %d", k.Members, p.Request, want)
+	index := runs(map[string][]string{"u": {"c", "side"}})
+	score, limit := int64(875), uint64(2*gi)
+	for i := range index["u"].Containers {
+		index["u"].Containers[i].OOMScoreAdj, index["u"].Containers[i].MemoryLimit = &score, &limit
+	}
+	maxOf := func(path string) stats.Opt[cgroup.Limit] {
+		return stats.Some(kernelLimit(map[string]uint64{"kubepods/podu": 4 * gi, "kubepods/podu/u-c": limit, "kubepods/podu/u-side": limit}[path]))
+	}
+	plan := func(members map[string]bool, object *v1.Pod) (Pod, Settings) {
+		k := Known{Runtime: index, Capacity: some(8 * gi), Members: members}
+		p := k.pod(stats.PodCgroup{Path: "kubepods/podu", UID: "u", QOSClass: stats.Burstable}, object, []string{"kubepods/podu/u-c", "kubepods/podu/u-side"}, maxOf)
+		return p, Plan([]Pod{p}, Budget{Allocatable: 7 * gi, Factor: 0.9, Page: 4096})
+	}
+	_, want := plan(nil, nil)
+	for name, spec := range map[string]string{
+		"the sum of both":           `{"containers":[{"name":"c","resources":{"requests":{"memory":"1Gi"}}},{"name":"side","resources":{"requests":{"memory":"1Gi"}}}]}`,
+		"a limit of the pod":        `{"resources":{"requests":{"memory":"1Gi"},"limits":{"memory":"4Gi"}},"containers":[{"name":"c"},{"name":"side"}]}`,
+		"throttling":                `{"containers":[{"name":"c","resources":{"requests":{"memory":"1Gi"},"limits":{"memory":"2Gi"}}}]}`,
+		"no request of a container": `{"containers":[{"name":"c","resources":{"requests":{"memory":"1Gi"}}},{"name":"side"}]}`,
+		"other containers":          `{"containers":[{"name":"ghost","resources":{"requests":{"memory":"1Gi"}}}]}`,
+		"all as init containers":    `{"initContainers":[{"name":"c","resources":{"requests":{"memory":"1Gi"}}}],"containers":[{"name":"side"}]}`,
+		"overhead":                  `{"overhead":{"memory":"1Gi"},"containers":[{"name":"c"},{"name":"side"}]}`,
+		"a class":                   `{"containers":[]},"status":{"qosClass":"Guaranteed"}`,
+		"a priority":                `{"priority":2000001000,"containers":[{"name":"c","resources":{"requests":{"memory":"7Gi"}}}]}`,
+	} {
+		p, got := plan(map[string]bool{"u": true}, decoded(t, spec))
+		if diff := cmp.Diff(want, got); diff != "" || p.Unconfirmed > 0 {
+			t.Errorf("%s: a member's object changes the settings (-want +got), unconfirmed %d:\n%s", name, p.Unconfirmed, diff)
 		}
-		k.Members = map[string]bool{"u": true}
 	}
 }
 
-// For any objects and any data of the runtime and the kernel: a member's object protects at most the
-// runtime's upper bound, and nothing without one. A container is throttled only below a limit that
-// the kernel has too. All pods together get at most node allocatable.
+// For any objects and any data of the runtime and the kernel: a member's object changes nothing, and
+// another one protects at most the runtime's upper bound. A container is throttled only below a limit
+// that the kernel has too. All pods together get at most node allocatable.
 func TestPlanNeedsConfirmation(t *testing.T) {
 	const capacity = 8 << 30
 	amount := func(t *rapid.T, name string) uint64 {
@@ -175,19 +190,19 @@ func TestPlanNeedsConfirmation(t *testing.T) {
 				shown[p.Path] = k.Runtime[uid].MemoryRequest(class, k.Capacity)
 			}
 			k.Members[uid] = rapid.Bool().Draw(t, "member")
-			pods = append(pods, k.pod(p, o, below, func(path string) stats.Opt[cgroup.Limit] { return kernel[path] }))
+			maxOf := func(path string) stats.Opt[cgroup.Limit] { return kernel[path] }
+			pods = append(pods, k.pod(p, o, below, maxOf))
+			if diff := cmp.Diff(k.pod(p, nil, below, maxOf), pods[i]); k.Members[uid] && diff != "" {
+				t.Fatalf("pod with a member's object (-without +with):\n%s", diff)
+			}
 		}
 		s, total := Plan(pods, b), uint64(0)
 		for _, p := range pods {
 			file, _ := protectionOf(p.QOSClass)
 			own, bounds := s[p.Cgroup][file].Bytes, shown[p.Cgroup]
 			total += own
-			member := k.Members[p.Cgroup[len("kubepods/pod"):]]
-			if member && bounds.V.Max >= capacity {
-				bounds.V.Max = bounds.V.Min
-			}
-			if (member || bounds.OK) && own > bounds.V.Max {
-				t.Fatalf("member %v, %s %s = %d, want at most the runtime's %+v", member, p.Cgroup, file, own, bounds)
+			if bounds.OK && own > bounds.V.Max {
+				t.Fatalf("%s %s = %d, want at most the runtime's %+v", p.Cgroup, file, own, bounds)
 			}
 			for _, c := range p.Containers {
 				high, ok := s[c.Cgroup][cgroup.FileMemoryHigh]

@@ -22,7 +22,7 @@ const (
 // Known is the data about pods.
 type Known struct {
 	Objects []*v1.Pod // of clients and manifests
-	// UIDs of the objects that only members of the socket's group provided
+	// UIDs of the objects that only members of the socket's group provided, which are not used
 	Members  map[string]bool
 	Runtime  read.Index
 	Capacity stats.Opt[uint64] // memory of the node, in bytes

@@ -71,11 +71,11 @@ func TestPodLevelResourcesOfAManifest(t *testing.T) {
 		{`{"resources":{"requests":{}},"containers":[{"name":"c","resources":{"limits":{"memory":"20Mi"}}}]}`, 20 * mib, 0, 20 * mib, 0},
 	} {
 		object := decoded(t, c.spec)
-		if got := (&Known{}).claim(object); got.request != c.asAPI || got.limit != c.apiLimit {
+		if got := newClaim(object); got.request != c.asAPI || got.limit != c.apiLimit {
 			t.Errorf("object %s: request %d, limit %d, want %d and %d", c.spec, got.request, got.limit, c.asAPI, c.apiLimit)
 		}
 		object = manifests.Static(object, stats.PodReference{Namespace: "ns", Name: "p", UID: "u"})
-		if got := (&Known{}).claim(object); got.request != c.request || got.limit != c.limit {
+		if got := newClaim(object); got.request != c.request || got.limit != c.limit {
 			t.Errorf("manifest %s: request %d, limit %d, want %d and %d", c.spec, got.request, got.limit, c.request, c.limit)
 		}
 	}

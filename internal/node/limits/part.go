@@ -227,8 +227,8 @@ func (p *Part) OnResult(r Result) {
 		p.skipped = r.Skipped
 		//log: The agent updated the protection of requested memory (memoryQoS). written and restored count
 		//  files; the keys unknown, unconfirmed, overAllocatable and inUse count what the pass skipped.
-		//do: If unknown stays above 0, provide pod objects (staticPodPath, a socket client or
-		//  jettison-bridge). If unconfirmed does, compare the objects with the containers.
+		//do: If unknown stays above 0, provide pod objects (staticPodPath, or a socket client that runs as
+		//  root). If unconfirmed does, compare the objects with the containers.
 		p.o.Log.Info("memory protection updated", api.EventMemory.Attr(), "pods", r.Pods, "unknown",
 			r.Skipped.Unknown, "unconfirmed", r.Skipped.Unconfirmed, "overAllocatable",
 			r.Skipped.OverAllocatable, "inUse", r.Skipped.InUse, "written", r.Written, "restored",

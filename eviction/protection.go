@@ -236,9 +236,9 @@ func (p *Pod) limitedRequest(pod *stats.PodStats) uint64 {
 	return min(p.memoryRequest, atMost(pod.Memory.LimitBytes))
 }
 
-// exceedsRuntime reports whether the memory request has no allocation and exceeds the runtime's upper
+// ExceedsRuntime reports whether the memory request has no allocation and exceeds the runtime's upper
 // bound.
-func (p *Pod) exceedsRuntime(pod *stats.PodStats) bool {
+func (p *Pod) ExceedsRuntime(pod *stats.PodStats) bool {
 	return !p.allocated && pod.MemoryRequest.OK && p.limitedRequest(pod) > pod.MemoryRequest.V.Max
 }
 

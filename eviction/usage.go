@@ -99,5 +99,5 @@ func openAbove(c *Candidate, capacity stats.Opt[uint64]) bool {
 		return false
 	}
 	return capacity.OK && k.Request.V.Max >= capacity.V ||
-		c.Object != nil && c.Object.exceedsRuntime(c.Pod)
+		c.Object != nil && c.Object.ExceedsRuntime(c.Pod)
 }

@@ -93,6 +93,7 @@ func (l *loop) onTick(ctx context.Context, now time.Time) {
 	}
 	near := ready.Near >= eviction.NearShort
 	heldUp := l.looks.Reader().Refresh(l.pods.All())
+	l.pods.Reread(now, l.contradicted)
 	l.pods.RequestIfNeeded(now, near, l.looks.Reader().UnannouncedPods)
 	if !heldUp { // these read cgroups, too: the next tick is early enough
 		l.looks.RecordUsage(now, near)
@@ -113,6 +114,18 @@ func (l *loop) onTick(ctx context.Context, now time.Time) {
 		l.upkeep.trial.Tick(ctx)
 	}
 	l.deschedule(ctx, now, ready.Met)
+}
+
+// contradicted visits the UIDs of pods whose object requests more memory than the runtime reported at
+// the last look at pods.
+func (l *loop) contradicted(visit func(uid string)) {
+	objects, s := l.objects.Pods(), l.looks.Summary()
+	for i := range s.Pods {
+		p := &s.Pods[i]
+		if o := objects[p.PodRef.UID]; o != nil && o.ExceedsRuntime(p) {
+			visit(p.PodRef.UID)
+		}
+	}
 }
 
 // updateLimits updates the settings in cgroups: first the agent's own, which the pods' settings add

@@ -18,6 +18,10 @@ const maxRequests = 5
 // while the runtime sends events.
 const searchInterval = 10 * time.Second
 
+// rereadInterval is the interval between two reads of details that an object contradicts. They may
+// stay so: a container keeps its oom_score_adj after a resize.
+const rereadInterval = 10 * time.Second
+
 // Pods is the known state of the runtime's pods: the last list and the events since then. It
 // belongs to the loop.
 type Pods struct {
@@ -35,6 +39,7 @@ type Pods struct {
 	// pods that only the kernel knows, by UID: the number of lists requested for them
 	requested map[string]int
 	searched  time.Time // when the hierarchy was last searched for those
+	reread    time.Time // when details of pods were last to be read again
 }
 
 // NewPods creates a Pods without pods. changed receives each new state, in the loop's goroutine.
@@ -157,6 +162,27 @@ func (p *Pods) RequestIfNeeded(now time.Time, near bool,
 	p.requested = here
 	if ask || near {
 		p.Ask()
+	}
+}
+
+// Reread lets the next list read the containers' details of pods again, once in rereadInterval. uids
+// visits the pods whose details may be outdated: an object without an allocation requests more, and
+// a resize in place may be newer than the details.
+func (p *Pods) Reread(now time.Time, uids func(visit func(uid string))) {
+	if now.Sub(p.reread) < rereadInterval {
+		return
+	}
+	var ids []string
+	uids(func(uid string) {
+		if pod := p.all[uid]; pod != nil {
+			for i := range pod.Containers {
+				ids = append(ids, pod.Containers[i].ID)
+			}
+		}
+	})
+	if len(ids) > 0 {
+		p.reread = now
+		p.Changed(ids)
 	}
 }
 

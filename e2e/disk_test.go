@@ -139,7 +139,7 @@ func TestPodWithManyFilesFillsTheDisk(t *testing.T) {
 	n.until("the agent has measured idle, and a part of many", func() error {
 		s := n.stats()
 		for _, p := range []*vm.Pod{idle, many} {
-			if used := podOf(s, p.Object.Name).EphemeralStorage.UsedBytes; used == nil {
+			if e := podOf(s, p.Object.Name).EphemeralStorage; e == nil || e.UsedBytes == nil {
 				return fmt.Errorf("usage of %s is unknown", p)
 			}
 		}

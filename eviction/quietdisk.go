@@ -134,7 +134,7 @@ func (e *diskExplainer) recordQuiet(now time.Time, in Input, ws *watchlist) {
 		}
 		e.lastQuietLook = now
 		if held := ws.disks.heldByPod(in, w); 2*len(held) >= len(in.Summary.Pods) {
-			q := e.measureQuiet(now, in, w, &ws.disks, held)
+			q := e.measureQuiet(now, in, w, held)
 			q.capToUsed()
 			e.setQuiet(w.Signal, q)
 		}
@@ -144,8 +144,7 @@ func (e *diskExplainer) recordQuiet(now time.Time, in Input, ws *watchlist) {
 // measureQuiet returns the state of a quiet disk. If a pod was not measured completely since the
 // look was requested, the next look follows soon, because until then the pod's growth is computed
 // from older usage. The delay grows while no further pod is unmeasured.
-func (e *diskExplainer) measureQuiet(now time.Time, in Input, w *watched, d *fileSystems,
-	held map[string]uint64) quietDisk {
+func (e *diskExplainer) measureQuiet(now time.Time, in Input, w *watched, held map[string]uint64) quietDisk {
 	before := e.quiet[w.Signal]
 	q := quietDisk{at: now, used: used(&w.observed), pods: held, unmeasured: map[string]bool{}}
 	complete, noneNew := true, true

@@ -47,7 +47,6 @@ type timeline struct {
 	skews    map[string]time.Duration // of their clocks
 	pods     []*v1.Pod
 	lives    map[string][]span
-	renewals map[string][]time.Duration // of nodes, since their clock was set back
 	changes  []change
 	troubles []trouble
 }
@@ -94,7 +93,6 @@ func newTimeline(seed int) *timeline {
 	l := &timeline{
 		Rand: rand.New(rand.NewPCG(uint64(seed), 18)), seed: seed, config: config.Default(), end: 8 * time.Minute,
 		zones: map[string]string{}, lives: map[string][]span{}, skews: map[string]time.Duration{},
-		renewals: map[string][]time.Duration{},
 	}
 	l.config.NodeMonitorPeriod = time.Second // the core runs at every change
 	l.config.NodeEvictionRate = []float64{0.1, 0.5, 1, 5}[l.IntN(4)]
@@ -255,14 +253,9 @@ func (l *timeline) live(name string) {
 		if s.is == alive {
 			l.says(s.from, postPods(name))
 		}
-		renews := func(at time.Duration) {
-			if l.says(at, renew(name, at, clock(at))); at >= back {
-				l.renewals[name] = append(l.renewals[name], at)
-			}
-		}
-		renews(s.from)
+		l.says(s.from, renew(name, s.from, clock(s.from)))
 		for at := s.from + offset; at < min(s.to, l.end); at += renewEvery {
-			renews(at)
+			l.says(at, renew(name, at, clock(at)))
 		}
 	}
 }
@@ -324,51 +317,6 @@ func (l *timeline) is(node string, at time.Duration) state {
 		}
 	}
 	return alive
-}
-
-// skipped returns until when upstream skips a node that is silent at a time; 0: it does not.
-//
-// Upstream remembers a Lease only if its time grows, and skips a silent node whose Lease has another
-// version than the remembered one (NodeControllerLeaseCircuitBreaker). So it skips a node that renewed
-// its Lease after its clock was set back. It forgets the Lease, and remembers the current one, when it
-// starts, and when it sees another heartbeat in the status: of the kubelet, or of a node made again.
-func (l *timeline) skipped(name string, at time.Duration) (until time.Duration) {
-	set := slices.IndexFunc(l.troubles, func(t trouble) bool { return t.what == clockBack && t.object == "Node/"+name })
-	if set < 0 {
-		return 0
-	}
-	back, lives := l.troubles[set].at, l.lives[name]
-	i := slices.IndexFunc(lives, func(s span) bool { return back >= s.from && back < s.to })
-	if i < 0 || i+1 == len(lives) || lives[i].is == silent || lives[i+1].is != silent {
-		return 0
-	}
-	s, silence := lives[i], lives[i+1]
-	posts := s.from + (back-s.from+postEvery-1)/postEvery*postEvery // the next time
-	renewed := slices.IndexFunc(l.renewals[name], func(at time.Duration) bool { return at < s.to && l.exists(name, at) })
-	if posts < s.to || renewed < 0 || at < silence.from {
-		return 0
-	}
-	until = silence.to
-	for _, t := range l.troubles {
-		if t.at >= l.renewals[name][renewed] && (t.what == restarted || t.what == remade && t.object == "Node/"+name) {
-			until = min(until, t.at)
-		}
-	}
-	if at >= until {
-		return 0
-	}
-	return until
-}
-
-// exists reports whether a node has an object at a time.
-func (l *timeline) exists(name string, at time.Duration) bool {
-	last, exists := time.Duration(0), true
-	for _, t := range l.troubles {
-		if t.object == "Node/"+name && (t.what == removed || t.what == remade) && t.at <= at && t.at >= last {
-			last, exists = t.at, t.what == remade
-		}
-	}
-	return exists
 }
 
 // happened reports whether an object had a trouble between two times.

@@ -15,7 +15,6 @@
 //	upstream_test.go the unmodified controllers on a fake API server
 //	ours_test.go     the cores
 //	health_test.go   the first half: why a node's conditions differ
-//	skipped_test.go  when a clock that was set back is a reason
 //	queue_test.go    the first half: why its NoExecute taint differs; zones, rates and tokens
 //	deadline_test.go the second half: when pods are deleted, and why that differs
 //	oracle_test.go   the comparison

@@ -383,9 +383,7 @@ func TestManyWritersComeBeforeIdlePods(t *testing.T) {
 func TestHiddenWriterComesBeforeIdlePods(t *testing.T) {
 	f := newFillingDisk(t, false, false, &fillPod{uid: "idle", qos: stats.BestEffort, holds: 20 << 10},
 		&fillPod{uid: "writer", qos: stats.Burstable, holds: 1 << 10})
-	for _, p := range f.pods {
-		p.walked, p.measured = epoch.Add(-time.Second), p.holds
-	}
+	f.measureAll()
 	f.run(5*time.Minute, func(_ time.Time, since time.Duration) {
 		if since == 60*time.Second {
 			f.outside, f.pods[1].overwrites = 200, 200
@@ -403,9 +401,7 @@ func TestWritesBeforeTheHardThresholdCountLittle(t *testing.T) {
 		&fillPod{uid: "filler", qos: stats.Burstable, how: "cut", holds: 1 << 10})
 	f.grace = "10h"
 	f.m = f.manager(t)
-	for _, p := range f.pods {
-		p.walked, p.measured = epoch.Add(-time.Second), p.holds
-	}
+	f.measureAll()
 	f.run(2*time.Hour+3*time.Minute, func(_ time.Time, since time.Duration) {
 		switch since {
 		case 60 * time.Second:
@@ -414,9 +410,7 @@ func TestWritesBeforeTheHardThresholdCountLittle(t *testing.T) {
 			f.pods[1].fills = 200
 		}
 	})
-	if len(f.victims) != 1 || f.victims[0].uid != "filler" || f.victims[0].left == 0 {
-		t.Errorf("victims = %+v, want filler alone, while something is left", f.victims)
-	}
+	f.wantAlone(t, "filler")
 }
 
 // The same if each of them wrote about a hundredth.
@@ -442,9 +436,7 @@ func TestHiddenWriterAmongSmallPods(t *testing.T) {
 			f.outside, f.pods[5].overwrites = 200, 200
 		}
 	})
-	if len(f.victims) != 1 || f.victims[0].uid != "pod-5" || f.victims[0].left == 0 {
-		t.Errorf("victims = %+v, want pod-5 alone, while something is left", f.victims)
-	}
+	f.wantAlone(t, "pod-5")
 }
 
 // A filler that crosses the last looks before the threshold fast is found next to one that has
@@ -452,34 +444,26 @@ func TestHiddenWriterAmongSmallPods(t *testing.T) {
 func TestFastFillerBesideAnOverwriter(t *testing.T) {
 	f := newFillingDisk(t, false, false, &fillPod{uid: "database", qos: stats.BestEffort, how: "cut", holds: 5 << 10, overwrites: 100},
 		&fillPod{uid: "filler", qos: stats.Burstable, how: "cut", holds: 1 << 10})
-	for _, p := range f.pods {
-		p.walked, p.measured = epoch.Add(-time.Second), p.holds
-	}
+	f.measureAll()
 	f.run(26*time.Minute, func(_ time.Time, since time.Duration) {
 		if since == 25*time.Minute {
 			f.pods[1].fills = 1500
 		}
 	})
-	if len(f.victims) != 1 || f.victims[0].uid != "filler" || f.victims[0].left == 0 {
-		t.Errorf("victims = %+v, want filler alone, while something is left", f.victims)
-	}
+	f.wantAlone(t, "filler")
 }
 
 // The runtime writes a pod's logs, so that the pod's counter shows nothing.
 func TestLogFloodBesideAWriter(t *testing.T) {
 	f := newFillingDisk(t, false, false, &fillPod{uid: "app", qos: stats.Burstable, how: "cut", holds: 1 << 10, overwrites: 2},
 		&fillPod{uid: "flood", qos: stats.BestEffort, how: "cut", holds: 5 << 10, silent: true})
-	for _, p := range f.pods {
-		p.walked, p.measured = epoch.Add(-time.Second), p.holds
-	}
+	f.measureAll()
 	f.run(7*time.Minute, func(_ time.Time, since time.Duration) {
 		if since == 60*time.Second {
 			f.pods[1].fills = 100
 		}
 	})
-	if len(f.victims) != 1 || f.victims[0].uid != "flood" || f.victims[0].left == 0 {
-		t.Errorf("victims = %+v, want flood alone, while something is left", f.victims)
-	}
+	f.wantAlone(t, "flood")
 }
 
 // Pods that are gone are forgotten while a soft threshold is met, and a counter that falls gets a new base.
@@ -508,12 +492,25 @@ func TestWrittenBasesAreBounded(t *testing.T) {
 	}
 }
 
-// fillLater lets all pods but the first fill the disk from a time until two minutes after the crossing.
-func (f *fillingDisk) fillLater(t *testing.T, begins time.Duration, rate uint64) {
-	t.Helper()
+// measureAll makes the last walk find all that the pods hold.
+func (f *fillingDisk) measureAll() {
 	for _, p := range f.pods {
 		p.walked, p.measured = epoch.Add(-time.Second), p.holds
 	}
+}
+
+// wantAlone checks that one pod was evicted, while something was left of the disk.
+func (f *fillingDisk) wantAlone(t *testing.T, uid string) {
+	t.Helper()
+	if len(f.victims) != 1 || f.victims[0].uid != uid || f.victims[0].left == 0 {
+		t.Errorf("victims = %+v, want %s alone, while something is left", f.victims, uid)
+	}
+}
+
+// fillLater lets all pods but the first fill the disk from a time until two minutes after the crossing.
+func (f *fillingDisk) fillLater(t *testing.T, begins time.Duration, rate uint64) {
+	t.Helper()
+	f.measureAll()
 	filling := time.Duration((fillQuiet-fillLimit)/(rate*uint64(len(f.pods)-1))) * time.Second
 	f.run(begins+filling+2*time.Minute, func(_ time.Time, since time.Duration) {
 		if since == begins {

@@ -42,7 +42,9 @@ func Granted(p *v1.Pod) *v1.Pod {
 
 // capUnallocated lowers the requests of the containers without an allocation, which never started,
 // to the rest of the pod's total. A resize that the kubelet defers changes their spec too. Of
-// several such containers the first ones get the rest.
+// several such containers the first ones get the rest. An ordinary init container gets at most what
+// the sidecars before it leave, also with an allocation: a sidecar that never started may claim more
+// than the kubelet allocated to it.
 func capUnallocated(p *v1.Pod, name v1.ResourceName, total resource.Quantity) {
 	total.Sub(p.Spec.Overhead[name])
 	rest := total.DeepCopy()
@@ -73,7 +75,7 @@ func capUnallocated(p *v1.Pod, name v1.ResourceName, total resource.Quantity) {
 	for i := range p.Spec.InitContainers { // these run one after another, next to earlier sidecars
 		if c := &p.Spec.InitContainers[i]; isSidecar(c) {
 			total.Sub(c.Resources.Requests[name])
-		} else if !hasAllocation(states[c.Name]) {
+		} else {
 			lowerRequest(c, name, total)
 		}
 	}

@@ -126,14 +126,15 @@ func TestAllocatedWithoutAContainersStatus(t *testing.T) {
 // one after another, with the sidecars before them.
 func TestGrantedUpToTheTotal(t *testing.T) {
 	always := v1.ContainerRestartPolicyAlways
-	for _, c := range []struct{ name, total, overhead, a, b, sidecar, init, want string }{
-		{"no total", "-", "-", "1Gi", "6Gi", "1Gi", "9Gi", "1Gi 6Gi 1Gi 9Gi"},
-		{"as allocated", "3Gi", "-", "1Gi", "1Gi", "1Gi", "2Gi", "1Gi 1Gi 1Gi 2Gi"},
-		{"one resized", "3Gi", "-", "1Gi", "6Gi", "1Gi", "1Gi", "1Gi 2Gi 0 1Gi"},
-		{"the sidecar resized", "3Gi", "-", "1Gi", "1Gi", "9Gi", "1Gi", "1Gi 1Gi 1Gi 1Gi"},
-		{"the init container resized", "3Gi", "-", "1Gi", "1Gi", "1Gi", "9Gi", "1Gi 1Gi 1Gi 2Gi"},
-		{"overhead", "3Gi", "1Gi", "1Gi", "6Gi", "0", "9Gi", "1Gi 1Gi 0 2Gi"},
-		{"a first request", "0", "-", "0", "6Gi", "1Gi", "9Gi", "0 0 0 0"},
+	for _, c := range []struct{ name, total, overhead, a, b, sidecar, init, ran, want string }{
+		{"no total", "-", "-", "1Gi", "6Gi", "1Gi", "9Gi", "-", "1Gi 6Gi 1Gi 9Gi"},
+		{"as allocated", "3Gi", "-", "1Gi", "1Gi", "1Gi", "2Gi", "-", "1Gi 1Gi 1Gi 2Gi"},
+		{"one resized", "3Gi", "-", "1Gi", "6Gi", "1Gi", "1Gi", "-", "1Gi 2Gi 0 1Gi"},
+		{"the sidecar resized", "3Gi", "-", "1Gi", "1Gi", "9Gi", "1Gi", "-", "1Gi 1Gi 1Gi 1Gi"},
+		{"the init container resized", "3Gi", "-", "1Gi", "1Gi", "1Gi", "9Gi", "-", "1Gi 1Gi 1Gi 2Gi"},
+		{"overhead", "3Gi", "1Gi", "1Gi", "6Gi", "0", "9Gi", "-", "1Gi 1Gi 0 2Gi"},
+		{"a first request", "0", "-", "0", "6Gi", "1Gi", "9Gi", "-", "0 0 0 0"},
+		{"an init container that ran, the sidecar resized", "3Gi", "-", "1Gi", "0", "2Gi", "9Gi", "3Gi", "1Gi 0 2Gi 1Gi"},
 	} {
 		list := func(text string) v1.ResourceList {
 			if text == "-" {
@@ -151,6 +152,9 @@ func TestGrantedUpToTheTotal(t *testing.T) {
 		}}
 		p.Spec.InitContainers[0].RestartPolicy = &always
 		p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "a", AllocatedResources: list(c.a)}, {Name: "b"}}
+		if c.ran != "-" {
+			p.Status.InitContainerStatuses = []v1.ContainerStatus{{Name: "init", AllocatedResources: list(c.ran)}}
+		}
 		p.Status.AllocatedResources = list(c.total)
 		before, g := p.DeepCopy().String(), Granted(p)
 		var got []string

@@ -18,8 +18,7 @@ type stopper struct {
 	text    []byte
 	count   int  // the step to stop at; 1: the first
 	after   bool // after the call; else before it
-	memory  *os.File
-	pending int // the thread in the call to stop at; 0: none
+	pending int  // the thread in the call to stop at; 0: none
 	stopped bool
 }
 
@@ -36,10 +35,6 @@ func stopAt(pid, text, count, when string) error {
 	if s.count, err = strconv.Atoi(count); err != nil {
 		return err
 	}
-	if s.memory, err = os.Open("/proc/" + pid + "/mem"); err != nil {
-		return err
-	}
-	defer s.memory.Close()
 	runtime.LockOSThread() // the tracer is a thread
 	if err := s.seize(); err != nil {
 		return fmt.Errorf("trace %d: %w", s.pid, err)
@@ -226,12 +221,11 @@ func (s *stopper) file(call string, fd uint64) string {
 	return fmt.Sprintf("%s %q", call, name)
 }
 
-// read reads memory of the process. The result is shorter if a mapping ends.
+// read reads memory of the process. The result is shorter if a mapping ends. The agent may execute
+// itself again after it was traced, so a descriptor of /proc/PID/mem would read its former memory.
 func (s *stopper) read(address uint64, size int) ([]byte, error) {
 	b := make([]byte, size)
-	n, err := s.memory.ReadAt(b, int64(address))
-	if n > 0 {
-		err = nil
-	}
-	return b[:n], err
+	local := []unix.Iovec{{Base: unsafe.SliceData(b), Len: uint64(size)}}
+	n, err := unix.ProcessVMReadv(s.pid, local, []unix.RemoteIovec{{Base: uintptr(address), Len: size}}, 0)
+	return b[:max(n, 0)], err
 }

@@ -144,11 +144,11 @@ type NodePIDStats struct {
 	PodsCurrent Opt[uint64]
 }
 
-// available returns what is left of the node's limit, or of the pods' limit if that is less: pods
-// cannot fork at their limit, whatever the node has left. The capacity is the node's.
+// available returns what is left of the node's limit, or of the pods' lower limit if that is less:
+// pods cannot fork at their limit, whatever the node has left. The capacity is the node's.
 func (p *NodePIDStats) available() Observation {
 	o := available(p.Time, p.Max, p.Current, "loadavg, pid_max or threads-max could not be read")
-	if p.PodsMax.OK && p.PodsCurrent.OK {
+	if p.PodsMax.OK && p.PodsCurrent.OK && p.PodsMax.V < p.Max.V {
 		o.Value = min(o.Value, p.PodsMax.V-min(p.PodsCurrent.V, p.PodsMax.V))
 	}
 	return o

@@ -32,7 +32,8 @@ func (l *Loop) oldest(found map[string]storageDirs) (uid string, due bool) {
 		if l.eager[u] {
 			young = t.After(limit) && t.After(often)
 		}
-		if young && !t.Before(l.demanded) && !(cut && t.Before(l.finishSince)) {
+		unfinished := cut && (l.oneRound || t.Before(l.finishSince))
+		if young && !t.Before(l.demanded) && !unfinished {
 			return
 		}
 		comes := 0

@@ -21,12 +21,18 @@ const (
 // choice of a victim needs measurements of all pods.
 const hurriedTurn = 5 * time.Second
 
+// onceTurn is the first turn if every pod is measured once: the caller waits for some seconds only.
+const onceTurn = 250 * time.Millisecond
+
 // nextTurn returns the limit of a pod's next turn, and whether the turn includes a search for files
 // without a name. It does while a disk is short, and for demanded measurements, because a demand
 // follows a short disk.
 func (l *Loop) nextTurn(before *storage) (long time.Duration, short bool) {
 	first, longest := turn, longestTurn
-	if l.hurry {
+	switch {
+	case l.oneRound:
+		first = onceTurn
+	case l.hurry:
 		first, longest = hurriedTurn, turn
 	}
 	if before == nil {

@@ -166,3 +166,34 @@ func TestADiskThatIsShortAgainCutsOffNoTurn(t *testing.T) {
 		}
 	})
 }
+
+// If every pod is measured once, a pod with many files delays the others for a moment only, and gets
+// the rest of the time.
+func TestOneRoundIsNotHeldUpByOnePod(t *testing.T) {
+	s, found := volumesOf(t, t.TempDir(), "a/huge", "b/small", "c/small")
+	synctest.Test(t, func(t *testing.T) {
+		l := newStorageLoop(s, storageEvery)
+		l.oneRound = true
+		l.keep(found, nil)
+		var ends []time.Duration // of the turns of a
+		for began := time.Now(); time.Since(began) < 5*time.Second; {
+			next, due := l.oldest(found)
+			if !due {
+				t.Fatalf("no measurement is due after %v, although a was cut off", time.Since(began))
+			}
+			s.w = paced(hosttest.NoPause)
+			if next == "a" {
+				s.w = paced(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+			}
+			l.measure(t.Context(), next, found[next])
+			if took := time.Since(began); next == "a" {
+				ends = append(ends, took)
+			} else if took > time.Second {
+				t.Errorf("%s was measured after %v, want less than 1s", next, took)
+			}
+		}
+		if len(l.pods) != 3 || len(ends) < 4 {
+			t.Errorf("%d of 3 pods were measured, a in turns that ended at %v, want 4 turns", len(l.pods), ends)
+		}
+	})
+}

@@ -121,6 +121,43 @@ func TestNodefsInodesComeBack(t *testing.T) {
 	}
 }
 
+// A pod has so many files that no walk finds them all in time, and then fills the disk. The agent
+// evicts it by what it writes, before the disk is full. An idle pod that holds more lives.
+func TestPodWithManyFilesFillsTheDisk(t *testing.T) {
+	const files = 300_000
+	n := startNodeWith(t, vm.Options{MiB: 2048})
+	idle := n.writing("idle", "fill -allocate -size 700Mi /data/file", "file")
+	many := n.run(withEmptyDir(vm.NewPod("many", "", "", fmt.Sprintf("inodes -count %d /data + fill -on-usr1 -rate 20Mi -size 3Gi /data/file", files)), "data",
+		v1.EmptyDirVolumeSource{}))
+	n.untilLimit(6*time.Minute, "many has its files", func() error {
+		_, err := n.Shell(n.ctx, fmt.Sprintf("test -e %s/f%d", many.EmptyDir("data"), files))
+		return err
+	})
+	n.shell("sync")
+	before := n.disk(rootDir)
+	n.startAgent(config("evictionHard: {memory.available: 100Mi, nodefs.available: %dMi}", before.available/mib-300))
+	n.untilLimit(4*time.Minute, "the agent has measured idle", func() error {
+		if e := podOf(n.stats(), "idle").EphemeralStorage; e == nil || e.UsedBytes == nil {
+			return errors.New("its usage is unknown")
+		}
+		return nil
+	})
+	n.shell("(while sleep 0.2; do stat -f -c %a " + rootDir + "; done > /run/left 2>&1 &)")
+	n.shell("kill -USR1 " + n.mainProcess(many))
+	n.dies(many)
+	line := n.evictedFor("nodefs.available", many)
+	t.Logf("evicted: %v", line.Fields["message"])
+	if least := n.number("sort -n /run/left | head -n 1"); least == 0 {
+		t.Error("the disk was full, want something left")
+	}
+	n.awaitFileSystem(rootDir, disk{available: before.available - 50*mib})
+	n.awaitNoLeftovers(many)
+	n.expectConditionCycle("DiskPressure", line)
+	if size := n.number("du -sk " + idle.EmptyDir("data") + " | awk '{print $1}'"); size < 700<<10 {
+		t.Errorf("idle has %d KiB left of its 700 MiB", size)
+	}
+}
+
 // Images and writable layers have their own disk. The agent evicts the pod that fills it through
 // its writable layer, not the one that uses far more of the other disk.
 func TestImagefsOnADiskOfItsOwn(t *testing.T) {

@@ -13,6 +13,7 @@ DEB_ARCHES ?= amd64 arm64
 FUZZTIME ?= 60s
 BENCH ?= .
 NODES ?= 1000
+HOURS ?= 2
 BENCH_REACT := ^Benchmark(React|FullSpeed|Mayhem|Idle)
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 
@@ -33,7 +34,7 @@ GO_BUILD = CGO_ENABLED=0 GOOS=linux go build -trimpath -buildvcs=false -ldflags 
 step = @echo "== $(1)"; start=$$(date +%s); if $(2); then echo "== $(1): $$(($$(date +%s) - start)) s"; \
 	else echo "== $(1): failed after $$(($$(date +%s) - start)) s"; exit 1; fi
 
-.PHONY: help build test e2e scrapes oracle e2e-kubelet e2e-cluster e2e-kind ui-test bench bench-react bench-cluster bench-nodes measure generate fuzz lint alerts manifests image deb release demo deps modules parts parts-cluster unit promises promises-cluster smoke
+.PHONY: help build test e2e soak scrapes oracle e2e-kubelet e2e-cluster e2e-kind ui-test bench bench-react bench-cluster bench-nodes measure generate fuzz lint alerts manifests image deb release demo deps modules parts parts-cluster unit promises promises-cluster smoke
 
 help: ## print the verbs
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -56,6 +57,9 @@ test: ## install missing packages, build, vet, lint, unit tests, one VM scenario
 
 e2e: deps scrapes ## run every VM scenario: make e2e [KERNEL=6.1] [COUNT=10] [RUN=regexp]
 	JETTISON_KERNEL=$(KERNEL) go test ./e2e -count=$(COUNT) -parallel 2 -run '$(RUN)' -v -timeout 600m
+
+soak: deps ## live through churn, leaks, full disks, restarts and clock steps for hours: make soak [HOURS=2] [KERNEL=6.1]
+	JETTISON_HOURS=$(HOURS) JETTISON_KERNEL=$(KERNEL) go test ./e2e -count=1 -run '^TestSoak$$' -v -timeout 48h
 
 scrapes: ## read the agent's metrics with metrics-server's client and Prometheus' parser; fetches 58 MB of modules, once
 	cd e2e/metricsserver && go vet ./... && go test ./...

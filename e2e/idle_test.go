@@ -140,7 +140,6 @@ func (n *node) observe(window time.Duration, pids map[string]int) map[string]cos
 
 // addCost adds a row.
 func addCost(t *table, name string, c cost) {
-	decimal := func(v float64) string { return fmt.Sprintf("%.1f", v) }
 	t.row(name, fmt.Sprintf("%.2f", 100*c.cpu), decimal(float64(c.anon)/1e6), decimal(float64(c.rss)/1e6), c.threads, decimal(c.switches), decimal(c.syscalls))
 }
 

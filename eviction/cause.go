@@ -38,9 +38,12 @@ import (
 type counterRate struct {
 	counter  uint64
 	known    bool
-	rate     float64 // between the last two steps
-	calmRate float64 // when the signal was last calm
+	rate     uint64 // between the last two steps; whole, so that sums do not depend on their order
+	calmRate uint64 // when the signal was last calm
 }
+
+// more returns how much the rate is above that of the calm.
+func (u *counterRate) more() uint64 { return u.rate - min(u.calmRate, u.rate) }
 
 // useKey identifies the cgroup of a pod. Two cgroups may have the same pod UID.
 type useKey struct {
@@ -118,9 +121,7 @@ func (cs *causes) enable(all []watched) {
 func (u *podActivity) grew() uint64 { return uint64(max(u.ownMemory.gained(), 0)) }
 
 // refaultGrowth returns how much more the pod refaults per second.
-func (u *podActivity) refaultGrowth() uint64 {
-	return uint64(min(max(u.refault.rate-u.refault.calmRate, 0), math.MaxInt64/2))
-}
+func (u *podActivity) refaultGrowth() uint64 { return u.refault.more() }
 
 // atOwnLimit reports whether a pod causes at least half of all refaults, and lost at least half of
 // the refaulted memory at its own limit. A pod that loses memory to others stays below its limit.
@@ -286,7 +287,7 @@ func (u *counterRate) update(counter stats.Opt[uint64], span time.Duration, calm
 	}
 	grown := counter.V >= u.counter // false: another cgroup now has the name
 	if u.known && grown && span > 0 {
-		u.rate = float64(counter.V-u.counter) / span.Seconds()
+		u.rate = uint64(min(float64(counter.V-u.counter)/span.Seconds(), math.MaxInt64/2))
 	} else {
 		u.rate = 0
 	}
@@ -312,18 +313,18 @@ func (cs *causes) partIn(w *watched, p *stats.PodStats) stats.Opt[uint64] {
 	if w.info.kind == kindMemoryPressure {
 		return stats.Opt[uint64]{OK: cs.causesMemoryPressure(u)}
 	}
-	var growth, total float64
+	var growth, total uint64
 	for _, other := range cs.uses {
-		growth += max(0, rateOf(other).rate-rateOf(other).calmRate)
-		total += rateOf(other).rate
+		growth = stats.SaturatingAdd(growth, rateOf(other).more())
+		total = stats.SaturatingAdd(total, rateOf(other).rate)
 	}
-	share := total / float64(len(cs.uses))
+	share := float64(total) / float64(len(cs.uses))
 	if w.info.kind == kindCPUPressure && u.cpuRequest >= 0 {
 		share = u.cpuRequest
 	}
-	own := rateOf(u).rate - rateOf(u).calmRate
-	if !(own > 0 && own >= growth/2 && rateOf(u).rate > share) {
+	own := rateOf(u).more()
+	if own == 0 || own < growth-growth/2 || float64(rateOf(u).rate) <= share {
 		return stats.Opt[uint64]{}
 	}
-	return stats.Some(uint64(min(own, math.MaxInt64/2)))
+	return stats.Some(own)
 }

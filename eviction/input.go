@@ -1,6 +1,11 @@
 package eviction
 
-import "jettison/stats"
+import (
+	"maps"
+	"slices"
+
+	"jettison/stats"
+)
 
 // Input is one look, with further facts from the caller.
 type Input struct {
@@ -40,13 +45,15 @@ func (in *Input) object(p *stats.PodStats) *Pod {
 }
 
 // unseen calls consider for each known pod object without a pod in a foreign Summary, because the
-// kubelet ranks such pods too. They are not measured, so they are ranked last.
+// kubelet ranks such pods too. They are not measured, so they are ranked last. The order is that of
+// their UIDs, so that the same input has the same result.
 func (in *Input) unseen(consider func(*stats.PodStats, *Pod)) {
 	contained := make(map[string]struct{}, len(in.Summary.Pods))
 	for i := range in.Summary.Pods {
 		contained[in.Summary.Pods[i].PodRef.UID] = struct{}{}
 	}
-	for uid, object := range in.Pods {
+	for _, uid := range slices.Sorted(maps.Keys(in.Pods)) {
+		object := in.Pods[uid]
 		if _, ok := contained[uid]; !ok && object != nil && !object.finished {
 			consider(&object.unseen, object)
 		}

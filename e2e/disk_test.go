@@ -145,6 +145,9 @@ func TestPodWithManyFilesFillsTheDisk(t *testing.T) {
 	n.shell("(while sleep 0.2; do stat -f -c %a " + rootDir + "; done > /run/left 2>&1 &)")
 	n.shell("kill -USR1 " + n.mainProcess(many))
 	n.dies(many)
+	if _, err := n.agent.WaitLog(n.ctx, 8*time.Minute, "evicted", 1); err != nil { // an emulated node removes 300,000 files in minutes
+		t.Fatal(err)
+	}
 	line := n.evictedFor("nodefs.available", many)
 	t.Logf("evicted: %v", line.Fields["message"])
 	if least := n.number("sort -n /run/left | head -n 1"); least == 0 {

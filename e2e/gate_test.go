@@ -94,6 +94,35 @@ func TestPromiseUnderPressureOnlyWhatMayRunIsLetIn(t *testing.T) {
 	t.Logf("answers: %+v", g.Answers)
 }
 
+// A pod's only container has ended when the agent restarts. containerd does not list ended
+// containers to the new agent, which admits the pod's next container although its gate is closed
+// to new pods.
+func TestAPodWhoseContainerEndedKeepsItsPlace(t *testing.T) {
+	n := startNode(t)
+	n.startAgent(config(""))
+	n.agentLogs("runtime events connected", 1)
+	ended := n.run(vm.NewPod("ended", "", "", "sleep"))
+	n.shell("kill -9 " + n.mainProcess(ended))
+	n.until("the runtime knows that the container ended", func() error { return ended.Ended(n.ctx, 137) })
+	n.shell("kill -9 " + n.mainProcess(n.agent.Pod))
+	if err := n.agent.Remove(n.ctx); err != nil {
+		t.Fatal(err)
+	}
+	n.startAgent(config("%s", pressed))
+	n.agentLogs("runtime events connected", 1)
+	n.condition("MemoryPressure", true)
+	const want = "Evicted: Pod was rejected: The node had condition: [MemoryPressure]. "
+	if _, err := n.Run(n.ctx, vm.NewPod("new", "", "", "sleep")); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("start of a new pod = %v, want %q", err, want)
+	}
+	if err := ended.RestartContainer(n.ctx, 0); err != nil {
+		t.Fatalf("restart of the ended container = %v, want it admitted", err)
+	}
+	if g := n.state().Gate; g == nil || !g.Enforced || g.Refused != 1 {
+		t.Errorf("gate state = %+v, want one rejection", g)
+	}
+}
+
 // The gate rejects a pod that the node has no room for, and admits it when there is room. A
 // disabled gate rejects no pod.
 func TestTheGateKeepsOutWhatDoesNotFit(t *testing.T) {

@@ -33,6 +33,7 @@ type Pod struct {
 
 	node     *Node
 	attempt  uint32 // of the sandbox
+	restarts uint32 // number of container restarts
 	manifest string // of a static pod, which the kubelet runs; empty: the harness runs it
 }
 
@@ -188,24 +189,44 @@ func (p *Pod) run(ctx context.Context) error {
 	return nil
 }
 
-// AddContainer creates and starts a container in the pod's sandbox, as a kubelet also does to
-// restart one.
+// AddContainer creates and starts a container in the pod's sandbox.
 func (p *Pod) AddContainer(ctx context.Context, c v1.Container) error {
+	id, err := p.startContainer(ctx, p.container(c))
+	if err == nil {
+		p.Containers = append(p.Containers, id)
+	}
+	return err
+}
+
+// RestartContainer starts the next attempt of an ended container in the pod's sandbox, as a kubelet
+// does, and replaces its ID in Containers. index is that of the container in the spec.
+func (p *Pod) RestartContainer(ctx context.Context, index int) error {
+	p.restarts++
+	config := p.container(p.Object.Spec.Containers[index])
+	config.Metadata.Attempt += p.restarts
+	config.LogPath = fmt.Sprintf("%s/%d.log", config.Metadata.Name, config.Metadata.Attempt)
+	id, err := p.startContainer(ctx, config)
+	if err == nil {
+		p.Containers[index] = id
+	}
+	return err
+}
+
+func (p *Pod) startContainer(ctx context.Context, config *cri.ContainerConfig) (id string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, podDeadline)
 	defer cancel()
 	began, runtime := time.Now(), p.node.runtime
 	created, err := runtime.CreateContainer(ctx, &cri.CreateContainerRequest{
-		PodSandboxId: p.Sandbox, SandboxConfig: p.sandboxConfig(), Config: p.container(c),
+		PodSandboxId: p.Sandbox, SandboxConfig: p.sandboxConfig(), Config: config,
 	})
 	if err != nil {
-		return err
+		return "", err
 	}
 	if _, err := runtime.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: created.ContainerId}); err != nil {
-		return err
+		return "", err
 	}
 	p.Took += time.Since(began)
-	p.Containers = append(p.Containers, created.ContainerId)
-	return nil
+	return created.ContainerId, nil
 }
 
 func (p *Pod) sandboxConfig() *cri.PodSandboxConfig {

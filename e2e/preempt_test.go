@@ -7,8 +7,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"jettison/e2e/guestapi"
@@ -22,6 +24,12 @@ func (n *node) known(pod *v1.Pod, number int, priority int32) *v1.Pod {
 	grace := int64(2)
 	pod.UID = types.UID(fmt.Sprintf("10000000-0000-4000-8000-%012d", number))
 	pod.Spec.Priority, pod.Spec.TerminationGracePeriodSeconds = &priority, &grace
+	return n.put(pod)
+}
+
+// put sends a pod object to the agent.
+func (n *node) put(pod *v1.Pod) *v1.Pod {
+	n.t.Helper()
 	if _, err := n.API().PutPods(n.ctx, []*v1.Pod{pod}); err != nil {
 		n.t.Fatal(err)
 	}
@@ -104,6 +112,89 @@ func TestPromiseACriticalPodPreemptsTheFewest(t *testing.T) {
 	evicted := n.state().Evicted
 	if len(evicted) != 1 || evicted[0].Signal != "preempted" || evicted[0].Reason != "Preempting" || evicted[0].Pod.Name != "big" {
 		t.Errorf("records of evictions = %+v, want the one preempted pod", evicted)
+	}
+}
+
+// attemptOf returns a critical pod that a DaemonSet creates in place of its last one, which was
+// rejected: with another name and UID.
+func (n *node) attemptOf(set string, number int, request int64) *v1.Pod {
+	n.t.Helper()
+	pod, controller := vm.NewPod(fmt.Sprintf("%s-%05d", set, number), fmt.Sprint(request), "", "sleep"), true
+	pod.OwnerReferences = []metav1.OwnerReference{
+		{APIVersion: "apps/v1", Kind: "DaemonSet", Name: set, UID: "30000000-0000-4000-8000-000000000001", Controller: &controller},
+	}
+	return n.known(pod, 100+number, 2_000_000_000)
+}
+
+// A node is full of pods of low priority. A DaemonSet replaces its rejected critical pod every
+// second by one of another name and UID. All attempts together cost the two victims that the first
+// one needs, and the attempt after their deaths runs.
+func TestRenamedAttemptsCostNoFurtherVictim(t *testing.T) {
+	n := startNode(t)
+	n.startAgent(config(""))
+	n.agentLogs("runtime events connected", 1)
+	const count, orderly = 6, 8 * time.Second
+	size := n.room() / count
+	var low []*vm.Pod
+	for i := range count {
+		pod := n.known(vm.NewPod(fmt.Sprint("low-", i), fmt.Sprint(size), "", fmt.Sprintf("on-sigterm -after %v /beat/sigterm + sleep", orderly)), i, 0)
+		grace := int64(30)
+		pod.Spec.TerminationGracePeriodSeconds = &grace
+		p := n.run(n.put(pod))
+		p.Expected = vm.Any // the agent chooses the two
+		low = append(low, p)
+	}
+	n.until("the node is full", func() error {
+		if room := n.room(); room >= size/2 {
+			return fmt.Errorf("room for %d bytes", room)
+		}
+		return nil
+	})
+
+	var run *vm.Pod
+	var freed, attempted time.Time
+	rejected, limit := 0, time.Now().Add(3*time.Minute)
+	for run == nil && time.Now().Before(limit) {
+		if freed.IsZero() && n.deadOf(low) >= 2 {
+			freed = time.Now()
+		}
+		attempted = time.Now()
+		pod := n.attemptOf("critical", rejected, size+size/2)
+		p, err := n.Run(n.ctx, pod)
+		if err == nil {
+			run = p
+			break
+		}
+		if !strings.Contains(err.Error(), "OutOfmemory") {
+			t.Fatalf("start of attempt %d = %v, want OutOfmemory", rejected, err)
+		}
+		rejected++
+		if err := n.API().DeletePod(n.ctx, string(pod.UID)); err != nil { // as the controller does
+			t.Fatal(err)
+		}
+		time.Sleep(time.Until(attempted.Add(time.Second)))
+	}
+	if run == nil {
+		t.Errorf("none of %d attempts runs", rejected)
+	} else if late := attempted.Sub(freed); freed.IsZero() || late > 10*time.Second || rejected < 3 {
+		t.Errorf("attempt %d began to run %v after the victims' deaths, want at least 3 rejected ones and at most 10 s", rejected, late)
+	}
+	t.Logf("%d attempts were rejected, the next one began %v after the victims' deaths", rejected, attempted.Sub(freed))
+	n.until("nothing stays reserved", func() error {
+		if s := n.state(); len(s.Gate.Reserved) > 0 {
+			return fmt.Errorf("reserved = %+v", s.Gate.Reserved)
+		}
+		return nil
+	})
+	time.Sleep(orderly + 2*time.Second) // a further victim would be dead then
+	if dead := n.deadOf(low); dead != 2 {
+		t.Errorf("%d pods died for the critical pod, want 2", dead)
+	}
+	if s := n.state(); s.Gate.Preempted != 1 || len(s.Evicted) != 2 {
+		t.Errorf("%d preemptions with records %+v, want one preemption of two pods", s.Gate.Preempted, s.Evicted)
+	}
+	if room, want := n.room(), 2*size-(size+size/2); room < want {
+		t.Errorf("room for %d bytes beside the critical pod, want %d", room, want)
 	}
 }
 

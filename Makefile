@@ -6,6 +6,8 @@ KERNEL ?= 6.12
 COUNT ?= 1
 RUN ?= .
 KUBE ?=
+RUNTIME ?= containerd
+CRIO ?=
 CLUSTERS ?= 2000
 TIMELINES ?= 1000
 OVERLAY ?= containerd
@@ -55,8 +57,8 @@ test: ## install missing packages, build, vet, lint, unit tests, one VM scenario
 	$(call step,promises on a cluster,$(MAKE) -s promises-cluster)
 	$(call step,smoke test on kernel 6.1,$(MAKE) -s smoke)
 
-e2e: deps scrapes ## run every VM scenario: make e2e [KERNEL=6.1] [COUNT=10] [RUN=regexp]
-	JETTISON_KERNEL=$(KERNEL) go test ./e2e -count=$(COUNT) -parallel 2 -run '$(RUN)' -v -timeout 600m
+e2e: deps scrapes ## run every VM scenario: make e2e [KERNEL=6.1] [COUNT=10] [RUN=regexp] [RUNTIME=crio CRIO=folder of crio, conmon and pinns]
+	JETTISON_KERNEL=$(KERNEL) JETTISON_RUNTIME=$(RUNTIME) JETTISON_CRIO=$(abspath $(CRIO)) go test ./e2e -count=$(COUNT) -parallel 2 -run '$(RUN)' -v -timeout 600m
 
 soak: deps ## live through churn, leaks, full disks, restarts and clock steps for hours: make soak [HOURS=2] [KERNEL=6.1]
 	JETTISON_HOURS=$(HOURS) JETTISON_KERNEL=$(KERNEL) go test ./e2e -count=1 -run '^TestSoak$$' -v -timeout 48h

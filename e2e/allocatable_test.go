@@ -24,12 +24,7 @@ func (n *node) limitsOf(guaranteed, burstable *vm.Pod, reserved int64) limited {
 	}
 	most := n.number("cat /proc/sys/kernel/pid_max /proc/sys/kernel/threads-max | sort -n | head -n 1")
 	root := strings.Split(guaranteed.Cgroup, "/")[0]
-	container := func(p *vm.Pod) string {
-		if strings.HasSuffix(p.Cgroup, ".slice") {
-			return p.Cgroup + "/cri-containerd-" + p.Containers[0] + ".scope"
-		}
-		return p.Cgroup + "/" + p.Containers[0]
-	}
+	container := func(p *vm.Pod) string { return p.ContainerCgroup(p.Containers[0]) }
 	return limited{
 		root + "/memory.max": strconv.FormatInt(m.Total-reserved, 10),
 		root + "/pids.max":   strconv.FormatUint(most-100, 10),

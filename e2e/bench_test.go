@@ -69,7 +69,7 @@ func BenchmarkAtRest(b *testing.B) {
 		n.holding(vm.NewPod("pod"+strconv.Itoa(i), "32Mi", "", "alloc -size 16Mi"), 16*mib)
 	}
 	agent := n.mainProcess(n.agent.Pod)
-	containerd := strings.TrimSpace(n.shell("cat /run/containerd.pid"))
+	containerd := strings.TrimSpace(n.shell("echo " + n.RuntimePID()))
 	ticks := func(pid string) float64 { // utime and stime, fields 14 and 15, in hundredths of a second (proc_pid_stat(5))
 		f := strings.Fields(n.shell("cat /proc/" + pid + "/stat"))
 		user, err1 := strconv.ParseFloat(f[13], 64)

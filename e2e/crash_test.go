@@ -317,11 +317,11 @@ func (c *crashes) quiet(silent bool) {
 
 func (c *crashes) killRuntime() {
 	c.quiet(true)
-	if err := c.StopContainerd(c.ctx); err != nil {
+	if err := c.StopRuntime(c.ctx); err != nil {
 		c.t.Fatal(err)
 	}
 	c.continueAgent()
-	if err := c.StartContainerd(c.ctx); err != nil {
+	if err := c.StartRuntime(c.ctx); err != nil {
 		c.t.Fatal(err)
 	}
 	c.quiet(false)

@@ -14,6 +14,7 @@ import (
 // is not OOM-killed. The runtime is a fake: an emulated node cannot start 10,000 containers in
 // time, and listing all of them takes seconds.
 func TestTenThousandDeadContainersFitTheAgentsMemory(t *testing.T) {
+	needsContainerd(t, "the fake runtime serves in a folder that the overlay for containerd mounts")
 	const dir, enough = "/run/containerd/dead", 100
 	n := startNodeWith(t, vm.Options{MiB: 2048}) // the fake uses hundreds of megabytes, too
 	read := n.serves(dir, "./internal/node/garbage", "TestServesDeadContainers")

@@ -9,7 +9,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"jettison/e2e/guestapi"
 	"jettison/e2e/vm"
 )
 
@@ -166,11 +165,11 @@ func TestPodWithManyFilesFillsTheDisk(t *testing.T) {
 func TestImagefsOnADiskOfItsOwn(t *testing.T) {
 	n := startNodeWith(t, vm.Options{ImageMiB: 768})
 	n.ownImageDisk()
-	before, nodefs := n.disk(guestapi.ImageRoot), n.disk(rootDir)
+	before, nodefs := n.disk(n.Runtime.Root), n.disk(rootDir)
 	n.startAgent(config("evictionHard: {memory.available: 100Mi, nodefs.available: %dMi, imagefs.available: %dMi}",
 		nodefs.available/mib-1200, before.available/mib-250))
 	n.dedicatedImageFs()
-	before = n.disk(guestapi.ImageRoot) // with the agent's image on it
+	before = n.disk(n.Runtime.Root) // with the agent's image on it
 	n.writing("volume", "fill -allocate -size 900Mi /data/file", "file")
 	n.run(vm.NewPod("modest", "", "", "fill -allocate -size 30Mi /file"))
 	layer := n.run(vm.NewPod("layer", "", "", "fill -allocate -rate 60Mi -size 400Mi /file"))
@@ -179,7 +178,7 @@ func TestImagefsOnADiskOfItsOwn(t *testing.T) {
 	if message, _ := line.Fields["message"].(string); !strings.HasPrefix(message, "The node was low on resource: ephemeral-storage. Threshold quantity: ") {
 		t.Errorf("eviction message = %q, want the kubelet's", message)
 	}
-	n.awaitFileSystem(guestapi.ImageRoot, disk{available: before.available - 60*mib})
+	n.awaitFileSystem(n.Runtime.Root, disk{available: before.available - 60*mib})
 	n.expectConditionCycle("DiskPressure", line)
 }
 
@@ -187,8 +186,8 @@ func TestImagefsOnADiskOfItsOwn(t *testing.T) {
 func (n *node) ownImageDisk() {
 	n.t.Helper()
 	n.shell("mkdir -p " + rootDir)
-	if a, b := n.shell("stat -c %d "+rootDir), n.shell("stat -c %d "+guestapi.ImageRoot); a == b {
-		n.t.Fatalf("%s and %s are both on device %s", rootDir, guestapi.ImageRoot, a)
+	if a, b := n.shell("stat -c %d "+rootDir), n.shell("stat -c %d "+n.Runtime.Root); a == b {
+		n.t.Fatalf("%s and %s are both on device %s", rootDir, n.Runtime.Root, a)
 	}
 }
 
@@ -200,7 +199,7 @@ func (n *node) dedicatedImageFs() {
 	for _, f := range []struct {
 		dir      string
 		capacity *uint64
-	}{{rootDir, s.Node.Fs.CapacityBytes}, {guestapi.ImageRoot, s.Node.Runtime.ImageFs.CapacityBytes}} {
+	}{{rootDir, s.Node.Fs.CapacityBytes}, {n.Runtime.Root, s.Node.Runtime.ImageFs.CapacityBytes}} {
 		want := 1024 * n.number("df -k "+f.dir+" | awk 'NR==2 {print $2}'")
 		if f.capacity == nil || *f.capacity != want {
 			n.t.Fatalf("agent reports %[2]v bytes for the file system of %[1]s, guest has %[3]d", f.dir, f.capacity, want)
@@ -215,7 +214,7 @@ func TestTheDisksFill(t *testing.T) {
 	n.startAgent("", "--dry-run")
 	n.dedicatedImageFs()
 	type figures struct{ root, image disk }
-	now := func() figures { return figures{n.disk(rootDir), n.disk(guestapi.ImageRoot)} }
+	now := func() figures { return figures{n.disk(rootDir), n.disk(n.Runtime.Root)} }
 	// The runtime writes its own logs and tables, and frees the previous pod's files later.
 	const slack, slackInodes = 8 * mib, 64
 	for _, c := range []struct {
@@ -244,7 +243,7 @@ func TestTheDisksFill(t *testing.T) {
 			t.Fatal(err)
 		}
 		n.awaitFileSystem(rootDir, disk{before.root.available - slack, before.root.inodesFree - slackInodes})
-		n.awaitFileSystem(guestapi.ImageRoot, disk{before.image.available - slack, before.image.inodesFree - slackInodes})
+		n.awaitFileSystem(n.Runtime.Root, disk{before.image.available - slack, before.image.inodesFree - slackInodes})
 		t.Logf("%s: %.1f s to fill, back after %.1f s", c.name, took.Seconds(), time.Since(began).Seconds())
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/google/uuid"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"jettison/e2e/guestapi"
 	"jettison/e2e/vm"
 )
 
@@ -76,7 +75,7 @@ func (g *garbage) sandbox(name string, attempt uint32) *gcPod {
 // container runs a container by hand; without arguments it ends immediately.
 func (g *garbage) container(p *gcPod, name string, attempt uint32, image string, volume string, args ...string) (string, error) {
 	c := &cri.ContainerConfig{
-		Metadata: &cri.ContainerMetadata{Name: name, Attempt: attempt}, Image: &cri.ImageSpec{Image: image}, Args: args,
+		Metadata: &cri.ContainerMetadata{Name: name, Attempt: attempt}, Image: &cri.ImageSpec{Image: image, UserSpecifiedImage: image}, Args: args,
 		LogPath: fmt.Sprintf("%s/%d.log", name, attempt), Labels: p.config.Labels, Linux: &cri.LinuxContainerConfig{},
 	}
 	if volume != "" {
@@ -272,8 +271,8 @@ func TestGarbageGoes(t *testing.T) {
 		e.running = append(e.running, g.mustRun(again, image, 0, gcTag(image), "sleep"))
 	}
 	g.ended(len(e.running))
-	g.finishes(e, 20, "$(cat /run/containerd.pid)", "1")
-	if err := g.StartContainerd(g.ctx); err != nil {
+	g.finishes(e, 20, g.RuntimePID(), "1")
+	if err := g.StartRuntime(g.ctx); err != nil {
 		t.Fatal(err)
 	}
 	g.finished(e)
@@ -308,7 +307,7 @@ func (g *garbage) left(e *expected) {
 	for _, entry := range e.foreign {
 		g.shell("test -e /var/log/pods/" + entry)
 	}
-	g.shell("test -e /var/log/pods/my_app_logs/precious && test -e /etc/passwd && test -e /etc/containerd/config.toml")
+	g.shell("test -e /var/log/pods/my_app_logs/precious && test -e /etc/passwd && test -e /lib/modules/load")
 	for i := range e.logs {
 		g.shell("! test -e /var/log/pods/" + e.logs[i] + " && ! test -e /sys/fs/cgroup/" + e.cgroups[i])
 	}
@@ -324,7 +323,7 @@ func (g *garbage) finishes(e *expected, attempt uint32, process, code string) {
 		e.dead[0] = g.mustRun(e.crashing, "main", attempt+i, vm.ImageWorkload)
 	}
 	g.ended(len(e.running))
-	const dir = "/var/lib/containerd/io.containerd.grpc.v1.cri/containers"
+	dir := g.Runtime.Containers
 	// 17 are dead, 16 are removed; the process is killed after the third.
 	script := `before=$(ls ` + dir + ` | wc -l); /usr/local/bin/jettison gc --yes -o json > /run/gc.json 2> /run/gc.err & gc=$!
 		while [ $(ls ` + dir + ` | wc -l) -gt $((before - 3)) ] && kill -0 $gc; do :; done; kill -9 ` + process + `; wait $gc; echo $?`
@@ -383,10 +382,10 @@ func TestGarbageStopsAtTheLowMark(t *testing.T) {
 	names := numbered("unused", 12)
 	g.importImages(names, 6*mib)
 	p := g.run(vm.NewPod("bystander", "", "", "sleep"))
-	capacity := 1024 * int64(g.number("df -k "+guestapi.ImageRoot+" | awk 'NR==2 {print $2}'"))
-	usage := func() int64 { return 100 - g.disk(guestapi.ImageRoot).available*100/capacity }
+	capacity := 1024 * int64(g.number("df -k "+g.Runtime.Root+" | awk 'NR==2 {print $2}'"))
+	usage := func() int64 { return 100 - g.disk(g.Runtime.Root).available*100/capacity }
 	// All images together use about 150 MiB of 738.
-	g.shell(fmt.Sprintf("busybox fallocate -l %d %s/ballast", g.disk(guestapi.ImageRoot).available-capacity*12/100, guestapi.ImageRoot))
+	g.shell(fmt.Sprintf("busybox fallocate -l %d %s/ballast", g.disk(g.Runtime.Root).available-capacity*12/100, g.Runtime.Root))
 	if now := usage(); now < 85 {
 		t.Fatalf("the disk is %d%% full before the pass, want it at the high threshold", now)
 	}
@@ -431,9 +430,9 @@ imageMinimumGCAge: 1s
 imageGCPeriod: 24h`))
 	g.until("the agent knows the images", func() error { return g.reads("/var/lib/jettison/images.json", "firstDetected") })
 	p := g.run(vm.NewPod("bystander", "", "", "fill -size 20Mi /file")) // it uses some of that disk
-	capacity := 1024 * int64(g.number("df -k "+guestapi.ImageRoot+" | awk 'NR==2 {print $2}'"))
-	short := func() bool { return g.disk(guestapi.ImageRoot).available*100 < 15*capacity }
-	g.shell(fmt.Sprintf("busybox fallocate -l %d %s/ballast", g.disk(guestapi.ImageRoot).available-capacity*13/100, guestapi.ImageRoot))
+	capacity := 1024 * int64(g.number("df -k "+g.Runtime.Root+" | awk 'NR==2 {print $2}'"))
+	short := func() bool { return g.disk(g.Runtime.Root).available*100 < 15*capacity }
+	g.shell(fmt.Sprintf("busybox fallocate -l %d %s/ballast", g.disk(g.Runtime.Root).available-capacity*13/100, g.Runtime.Root))
 	if !short() {
 		t.Fatal("the disk is not below its threshold, want it short")
 	}

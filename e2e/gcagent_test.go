@@ -36,10 +36,10 @@ func TestAnAgentThatIsKilledInAPassFinishesIt(t *testing.T) {
 		return ended
 	}
 	g.startAgent(config(settings))
-	const dir = "/var/lib/containerd/io.containerd.grpc.v1.cri/containers"
-	// The folder has the dead containers, the running one next to them, and the agent's.
+	dir := g.Runtime.Containers
+	entries := int(g.number("ls " + dir + " | wc -l"))
 	g.shell(fmt.Sprintf(`end=$(($(date +%%s) + 120)); while [ $(ls %s | wc -l) -gt %d ]; do [ $(date +%%s) -lt $end ] || exit 1; done; kill -9 %s`,
-		dir, dead+2-3, g.mainProcess(g.agent.Pod)))
+		dir, entries-3, g.mainProcess(g.agent.Pod)))
 	left := len(containers())
 	t.Logf("killed when %d of %d containers were left", left, dead)
 	if left < 2 || left > dead-3 {

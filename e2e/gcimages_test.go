@@ -103,7 +103,9 @@ func (g *garbage) importImages(names []string, own int) {
 // pin pins an image in the runtime.
 func (g *garbage) pin(image string) {
 	g.t.Helper()
-	g.shell("ctr -n k8s.io images label " + gcTag(image) + " io.cri-containerd.pinned=pinned")
+	if err := g.PinImage(g.ctx, gcTag(image)); err != nil {
+		g.t.Fatal(err)
+	}
 	g.until(image+" is pinned", func() error {
 		all, err := g.Inventory(g.ctx)
 		for _, i := range all.Images {

@@ -24,7 +24,7 @@ func TestANodeDiesWithItsProcess(t *testing.T) {
 	}
 	t.Parallel()
 	if os.Getenv(childVariable) != "" {
-		n, err := vm.Boot(t.Context(), vm.Options{Kernel: os.Getenv("JETTISON_KERNEL")})
+		n, err := vm.Boot(t.Context(), vm.Options{Kernel: os.Getenv("JETTISON_KERNEL"), CRIO: crioFolder(t)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,7 +80,7 @@ func TestTwoNodesRunSideBySide(t *testing.T) {
 	var nodes [2]*vm.Node
 	for i := range nodes {
 		var err error
-		if nodes[i], err = vm.Boot(t.Context(), vm.Options{Kernel: os.Getenv("JETTISON_KERNEL")}); err != nil {
+		if nodes[i], err = vm.Boot(t.Context(), vm.Options{Kernel: os.Getenv("JETTISON_KERNEL"), CRIO: crioFolder(t)}); err != nil {
 			t.Fatal(err)
 		}
 		defer nodes[i].Close()

@@ -70,6 +70,7 @@ func TestHostileStatusesFitTheAgentsMemory(t *testing.T) {
 // is a fake: an emulated node cannot start 110 pods in time. The pods' cgroups are real, with a
 // process each.
 func TestTenHostilePodsOf110FitTheAgentsMemory(t *testing.T) {
+	needsContainerd(t, "the fake runtime serves in a folder that the overlay for containerd mounts")
 	const dir = "/run/containerd/hostile"
 	n := startNodeWith(t, vm.Options{MiB: 2048}) // the fake uses hundreds of megabytes, too
 	read := n.serves(dir, "./internal/agent/podlister", "TestServesAHostileNode")

@@ -9,13 +9,13 @@ import (
 	"jettison/e2e/vm"
 )
 
-// runtimeIsStopped asserts that containerd is stopped, as HangRuntime left it, by the kernel's
+// runtimeIsStopped asserts that the runtime is stopped, as HangRuntime left it, by the kernel's
 // state (proc_pid_stat(5)).
 func (n *node) runtimeIsStopped() {
 	n.t.Helper()
-	stat := n.shell("cat /proc/$(cat /run/containerd.pid)/stat")
+	stat := n.shell("cat /proc/" + n.RuntimePID() + "/stat")
 	if state := strings.Fields(stat[strings.LastIndex(stat, ")")+1:])[0]; state != "T" {
-		n.t.Fatalf("containerd is in state %s, want T (stopped)", state)
+		n.t.Fatalf("the runtime is in state %s, want T (stopped)", state)
 	}
 }
 
@@ -37,8 +37,8 @@ func (n *node) leakAtFullSpeed(meanwhile func()) (*vm.Pod, guestapi.Sample) {
 	return p, stop()
 }
 
-// containerd is stopped while a pod leaks. The memory comes back as with a working runtime. When
-// containerd continues, the agent cleans up the pod's leftovers. The agent is not slower
+// The runtime is stopped while a pod leaks. The memory comes back as with a working runtime. When
+// the runtime continues, the agent cleans up the pod's leftovers. The agent is not slower
 // afterwards.
 func TestAHungRuntimeDoesNotKeepTheMemory(t *testing.T) {
 	n := startNode(t)

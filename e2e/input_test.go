@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"jettison/e2e/guestapi"
 )
 
 // On a node that does not meet its requirements the agent prints one line with the problem, its
@@ -19,6 +21,10 @@ func TestPromiseBadNodesGetAClearError(t *testing.T) {
 	}
 	n.shell("mkdir -p /tmp/ro /tmp/none && mount -t cgroup2 -o ro cgroup2 /tmp/ro")
 	n.shell("/sbin/init dead-socket /run/dead.sock")
+	other := "/run/containerd/containerd.sock.ttrpc"
+	if n.Runtime == guestapi.CRIO {
+		other = "/run/nri/nri.sock"
+	}
 	for _, c := range []struct{ name, line, want string }{
 		{"an ordinary user", "su nobody -c '/usr/local/bin/jettison" + config("h", "") + "'",
 			"/sys/fs/cgroup: user 65534 cannot kill pods: run the agent as root (docs/operate/privileges.md), or with --dry-run"},
@@ -26,8 +32,8 @@ func TestPromiseBadNodesGetAClearError(t *testing.T) {
 			"container runtime unix:///run/none.sock: no answer within 2s: no such socket: start the runtime, or set containerRuntimeEndpoint"},
 		{"a socket that nobody listens on", config("b", "containerRuntimeEndpoint: unix:///run/dead.sock\n"),
 			"container runtime unix:///run/dead.sock: no answer within 2s: nothing listens on that socket: start the runtime, or set containerRuntimeEndpoint"},
-		{"a service that is no CRI", config("c", "containerRuntimeEndpoint: unix:///run/containerd/containerd.sock.ttrpc\n"),
-			"container runtime unix:///run/containerd/containerd.sock.ttrpc: no answer within 2s: the socket accepts connections but does not answer in CRI v1"},
+		{"a service that is no CRI", config("c", "containerRuntimeEndpoint: unix://"+other+"\n"),
+			"container runtime unix://" + other + ": no answer within 2s: the socket accepts connections but does not answer in CRI v1"},
 		{"cgroupfs mounted read-only", config("e", "") + " --cgroup-mount /tmp/ro",
 			"/tmp/ro: mounted read-only, pods cannot be killed: run the agent privileged (docs/operate/privileges.md), or with --dry-run"},
 		{"no cgroup v2 there", config("f", "") + " --cgroup-mount /tmp/none", "/tmp/none: not a cgroup v2 hierarchy"},

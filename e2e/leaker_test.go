@@ -115,10 +115,10 @@ func TestPromiseADryRunKillsNothing(t *testing.T) {
 func TestPromiseARestartOfTheRuntimeIsSurvived(t *testing.T) {
 	n := startNode(t)
 	n.startAgent("")
-	if err := n.StopContainerd(n.ctx); err != nil {
+	if err := n.StopRuntime(n.ctx); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.StartContainerd(n.ctx); err != nil {
+	if err := n.StartRuntime(n.ctx); err != nil {
 		t.Fatal(err)
 	}
 	leaker := leakerBesideOthers(n)
@@ -133,11 +133,11 @@ func TestTheRuntimeIsDownAndTheLeakerGoesAllTheSame(t *testing.T) {
 	n := startNode(t)
 	n.startAgent("")
 	leaker := leakerBesideOthers(n)
-	if err := n.StopContainerd(n.ctx); err != nil {
+	if err := n.StopRuntime(n.ctx); err != nil {
 		t.Fatal(err)
 	}
 	n.until("the leaker has no process left", func() error { return n.reads("/sys/fs/cgroup/"+leaker.Cgroup+"/cgroup.events", "populated 0") })
-	if err := n.StartContainerd(n.ctx); err != nil {
+	if err := n.StartRuntime(n.ctx); err != nil {
 		t.Fatal(err)
 	}
 	n.dies(leaker)

@@ -55,7 +55,7 @@ func startNodeWith(t testing.TB, o vm.Options) *node {
 	}
 	ctx := t.Context()
 	began := time.Now()
-	o.Kernel = os.Getenv("JETTISON_KERNEL")
+	o.Kernel, o.CRIO = os.Getenv("JETTISON_KERNEL"), crioFolder(t)
 	o.Say = func(format string, args ...any) {
 		t.Logf("%6.1f s  "+format, append([]any{time.Since(began).Seconds()}, args...)...)
 	}
@@ -63,7 +63,7 @@ func startNodeWith(t testing.TB, o vm.Options) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &node{Node: machine, t: t, ctx: ctx, overlay: vm.OverlayContainerd}
+	n := &node{Node: machine, t: t, ctx: ctx, overlay: machine.Overlay()}
 	if strings.HasPrefix(t.Name(), "TestLeastPrivilege") {
 		n.overlay = vm.OverlayLeastPrivilege
 	}
@@ -81,11 +81,37 @@ func startNodeWith(t testing.TB, o vm.Options) *node {
 	return n
 }
 
+// crioFolder returns the folder with CRI-O's programs if the tests run with CRI-O, else "".
+func crioFolder(t testing.TB) string {
+	t.Helper()
+	switch name := os.Getenv("JETTISON_RUNTIME"); name {
+	case "", "containerd":
+		return ""
+	case "crio":
+		folder := os.Getenv("JETTISON_CRIO")
+		if folder == "" {
+			t.Fatal("CRIO is empty: run make e2e RUNTIME=crio CRIO=FOLDER, a folder with crio, conmon and pinns")
+		}
+		return folder
+	default:
+		t.Fatalf("RUNTIME = %q, want containerd or crio", name)
+		return ""
+	}
+}
+
+// needsContainerd skips a test on another runtime.
+func needsContainerd(t testing.TB, why string) {
+	t.Helper()
+	if crioFolder(t) != "" {
+		t.Skip("not with CRI-O: " + why)
+	}
+}
+
 func (n *node) showLogs() {
 	if n.agent != nil {
 		n.t.Log("agent's log:\n" + n.Tail(n.agent.LogPath("agent"), 40))
 	}
-	n.t.Log("containerd's log:\n" + n.Tail("/var/log/containerd.log", 60))
+	n.t.Log("the runtime's log:\n" + n.Tail(n.Runtime.Log(), 60))
 	n.t.Log("serial console:\n" + n.Console())
 }
 
@@ -250,5 +276,5 @@ func (n *node) agentLog() []vm.LogLine {
 // mainProcess returns the guest's id of the first process of a pod's first container.
 func (n *node) mainProcess(p *vm.Pod) string {
 	n.t.Helper()
-	return strings.Fields(n.shell("cat /sys/fs/cgroup/" + p.Cgroup + "/*" + p.Containers[0] + "*/cgroup.procs"))[0] // a scope, with systemd
+	return strings.Fields(n.shell("cat /sys/fs/cgroup/" + p.ContainerCgroup(p.Containers[0]) + "/cgroup.procs"))[0]
 }

@@ -201,6 +201,7 @@ func must(lines []vm.LogLine, err error) []vm.LogLine {
 // The agent without `privileged`: its self-test passes every step, and it lacks only the kernel's
 // log. Each kind of shortage and of garbage ends as with the base.
 func TestLeastPrivilege(t *testing.T) {
+	needsContainerd(t, "the overlay least-privilege mounts containerd's folder")
 	t.Run("rungs", func(t *testing.T) {
 		n := startNode(t)
 		n.startAgent("")

@@ -143,7 +143,7 @@ func TestPodsComeAndGoUnderTheAgent(t *testing.T) {
 func TestAStaticPodUnknownToTheRuntimeLives(t *testing.T) {
 	n := startNode(t)
 	n.startAgent("")
-	if err := n.StopContainerd(n.ctx); err != nil {
+	if err := n.StopRuntime(n.ctx); err != nil {
 		t.Fatal(err)
 	}
 	// Made by hand, without the runtime: a cgroup, and a process in it that allocates memory.
@@ -168,7 +168,7 @@ func TestAStaticPodUnknownToTheRuntimeLives(t *testing.T) {
 	if err := n.reads(static, "populated 1"); err != nil {
 		t.Error("static pod does not live: ", err)
 	}
-	if err := n.StartContainerd(n.ctx); err != nil {
+	if err := n.StartRuntime(n.ctx); err != nil {
 		t.Fatal(err)
 	}
 	n.agentLogs("evicted", 1)

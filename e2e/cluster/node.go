@@ -83,7 +83,7 @@ func leave(c *Cluster, machine *vm.Node) {
 	}
 	if c.t.Failed() {
 		c.t.Log("kubelet's log:\n" + machine.KubeletLog(40))
-		c.t.Log("containerd's log:\n" + machine.Tail("/var/log/containerd.log", 20))
+		c.t.Log("the runtime's log:\n" + machine.Tail(machine.Runtime.Log(), 20))
 		c.t.Log("serial console:\n" + machine.Console())
 	}
 }

@@ -1,10 +1,10 @@
 // Command guest is /sbin/init of the test node. As process 1 it mounts the file systems, loads the
 // modules, configures the network and then only reaps. Its child, the service, does the work: it
-// starts containerd, and the harness on the host uses it to run commands, read files and connect to
-// sockets (package guestapi).
+// starts the container runtime, and the harness on the host uses it to run commands, read files and
+// connect to sockets (package guestapi).
 //
 // On a node with systemd, units run "guest setup" for modules and network and "guest serve-only"
-// for the service, and systemd starts containerd.
+// for the service, and systemd starts the runtime.
 package main
 
 import (
@@ -18,8 +18,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"jettison/e2e/guestapi"
 )
 
 func main() {
@@ -135,16 +133,17 @@ func setUp() error {
 const imageDisk = "/dev/vdb"
 
 // mountImageDisk mounts the second disk, if the node has one, as the runtime's root. It must run
-// before containerd starts.
+// before the runtime starts.
 func mountImageDisk() error {
 	if _, err := os.Stat(imageDisk); errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	if err := os.MkdirAll(guestapi.ImageRoot, 0o711); err != nil {
+	root := installedRuntime().Root
+	if err := os.MkdirAll(root, 0o711); err != nil {
 		return err
 	}
-	if err := unix.Mount(imageDisk, guestapi.ImageRoot, "ext4", 0, ""); err != nil {
-		return fmt.Errorf("mount %s: %w", guestapi.ImageRoot, err)
+	if err := unix.Mount(imageDisk, root, "ext4", 0, ""); err != nil {
+		return fmt.Errorf("mount %s: %w", root, err)
 	}
 	return nil
 }

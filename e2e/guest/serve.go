@@ -21,26 +21,30 @@ import (
 	"jettison/e2e/guestapi"
 )
 
-// serve starts containerd if requested, the two socket forwarders and the HTTP service. It returns
-// only on an error.
+// serve starts the runtime if requested, the two socket forwarders, the registry and the HTTP
+// service. It returns only on an error.
 func serve(runtime bool) error {
 	// The service must survive an OOM kill on the node to keep it observable.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("-1000"), 0o644)
 	_ = unix.Mlockall(unix.MCL_CURRENT | unix.MCL_FUTURE | unix.MCL_ONFAULT)
 	if runtime {
-		if _, err := startContainerd(); err != nil {
+		if _, err := startRuntime(); err != nil {
 			return err
 		}
 	}
-	for port, socket := range map[int]string{guestapi.PortCRI: guestapi.CRISocket, guestapi.PortAgent: guestapi.AgentSocket} {
+	for port, socket := range map[int]string{guestapi.PortCRI: installedRuntime().Socket, guestapi.PortAgent: guestapi.AgentSocket} {
 		if err := forward(port, socket); err != nil {
 			return err
 		}
 	}
-	s := &service{sampler: newSampler()}
+	s := &service{sampler: newSampler(), registry: newRegistry()}
+	if err := s.registry.listen(guestapi.Registry); err != nil {
+		return err
+	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /exec", s.exec)
-	mux.HandleFunc("POST /containerd", s.containerd)
+	mux.HandleFunc("POST /runtime", s.runtime)
+	mux.HandleFunc("POST /registry", s.offer)
 	mux.HandleFunc("GET /file", s.readFile)
 	mux.HandleFunc("PUT /file", s.writeFile)
 	mux.HandleFunc("GET /memory", s.memory)
@@ -55,7 +59,10 @@ func serve(runtime bool) error {
 	return http.Serve(l, mux)
 }
 
-type service struct{ sampler *sampler }
+type service struct {
+	sampler  *sampler
+	registry *registry
+}
 
 func reply(w http.ResponseWriter, value any, err error) {
 	if err != nil {
@@ -132,17 +139,26 @@ func detach(argv []string, output string) (pid int, err error) {
 	return cmd.Process.Pid, nil
 }
 
-func startContainerd() (pid int, err error) { // its process id is in /run/containerd.pid
-	pid, err = detach([]string{"/usr/local/bin/containerd", "--log-level", "info"}, "/var/log/containerd.log")
+// installedRuntime returns the runtime whose program is on the disk.
+func installedRuntime() guestapi.Runtime {
+	if _, err := os.Stat(guestapi.CRIO.Program()); err == nil {
+		return guestapi.CRIO
+	}
+	return guestapi.Containerd
+}
+
+func startRuntime() (pid int, err error) {
+	r := installedRuntime()
+	pid, err = detach([]string{r.Program(), "--log-level", "info"}, r.Log())
 	if err == nil {
-		err = os.WriteFile("/run/containerd.pid", []byte(strconv.Itoa(pid)), 0o644)
+		err = os.WriteFile(r.PIDFile(), []byte(strconv.Itoa(pid)), 0o644)
 	}
 	return pid, err
 }
 
-// containerd starts the runtime again after the harness has killed it, as a service manager would.
-func (s *service) containerd(w http.ResponseWriter, _ *http.Request) {
-	pid, err := startContainerd()
+// runtime starts the runtime again after the harness has killed it, as a service manager would.
+func (s *service) runtime(w http.ResponseWriter, _ *http.Request) {
+	pid, err := startRuntime()
 	reply(w, guestapi.ExecResult{PID: pid}, err)
 }
 

@@ -8,20 +8,41 @@ import "time"
 // Ports inside the guest. QEMU forwards a free loopback port of the host to each.
 const (
 	PortControl = 7000 // the init's own HTTP service, below
-	PortCRI     = 7001 // raw bytes to and from CRISocket
+	PortCRI     = 7001 // raw bytes to and from the runtime's socket
 	PortAgent   = 7002 // raw bytes to and from AgentSocket
 )
 
-// Sockets behind the forwarded ports. AgentSocket is api.DefaultSocket, repeated here so that the
-// guest's init does not link the Kubernetes types.
-const (
-	CRISocket   = "/run/containerd/containerd.sock"
-	AgentSocket = "/run/jettison/jettison.sock"
+// AgentSocket is api.DefaultSocket, repeated here so that the guest's init does not link the
+// Kubernetes types.
+const AgentSocket = "/run/jettison/jettison.sock"
+
+// Runtime describes a container runtime that the node can run.
+type Runtime struct {
+	Name   string // of its program and of its systemd unit
+	Socket string // of its CRI
+	// Root is the folder of images and writable layers: on the root disk, or on a separate disk.
+	Root string
+	// Containers is a folder with an entry for each container, and constantly many others.
+	Containers string
+}
+
+// The runtimes.
+var (
+	Containerd = Runtime{"containerd", "/run/containerd/containerd.sock", "/var/lib/containerd", "/var/lib/containerd/io.containerd.grpc.v1.cri/containers"}
+	CRIO       = Runtime{"crio", "/run/crio/crio.sock", "/var/lib/containers/storage", "/var/lib/containers/storage/overlay-containers"}
 )
 
-// ImageRoot is the runtime's folder of images and writable layers: on the root disk, or on a
-// separate disk.
-const ImageRoot = "/var/lib/containerd"
+// Program returns the path of the runtime's program.
+func (r Runtime) Program() string { return "/usr/local/bin/" + r.Name }
+
+// Log returns the file with the runtime's output.
+func (r Runtime) Log() string { return "/var/log/" + r.Name + ".log" }
+
+// PIDFile returns the file with the runtime's process id, on a node without systemd.
+func (r Runtime) PIDFile() string { return "/run/" + r.Name + ".pid" }
+
+// Registry is the address at which the guest serves image tars to its runtime, read-only.
+const Registry = "127.0.0.1:7003"
 
 // ExecRequest runs one command in the guest and waits for it (POST /exec).
 type ExecRequest struct {
@@ -118,4 +139,10 @@ type Sample struct {
 	MaxOff     int64    `json:"maxOff"`            // bytes by which an estimate was off when one of them was read
 	WallOffset int64    `json:"wallOffset"`        // CLOCK_REALTIME - CLOCK_MONOTONIC
 	Refused    []string `json:"refused,omitempty"` // refused calls of mlockall and SCHED_FIFO, with the errors
+}
+
+// Offer has the names of the images of a tar that the guest's registry serves from now on (POST
+// /registry?path=TAR).
+type Offer struct {
+	Images []string `json:"images"`
 }

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"jettison/e2e/build"
+	"jettison/e2e/guestapi"
 )
 
 // Agent is the agent running on a node, in the pod that its DaemonSet would create.
@@ -26,8 +27,17 @@ type Agent struct {
 // Overlays of deploy that a node can run.
 const (
 	OverlayContainerd     = "containerd"
+	OverlayCRIO           = "crio"
 	OverlayLeastPrivilege = "least-privilege"
 )
+
+// Overlay returns the overlay for the node's runtime.
+func (n *Node) Overlay() string {
+	if n.Runtime == guestapi.CRIO {
+		return OverlayCRIO
+	}
+	return OverlayContainerd
+}
 
 // AgentPod builds the pod of an overlay of deploy, with further arguments for the agent.
 func AgentPod(ctx context.Context, overlay string, args ...string) (*v1.Pod, error) {
@@ -87,7 +97,7 @@ func daemonSet(ctx context.Context, overlay string) (*appsv1.DaemonSet, error) {
 // StartAgent imports the agent's image, writes its config (none if empty) and starts its pod, or
 // has the kubelet start it.
 func (n *Node) StartAgent(ctx context.Context, config string, args ...string) (*Agent, error) {
-	return n.StartAgentAs(ctx, OverlayContainerd, config, args...)
+	return n.StartAgentAs(ctx, n.Overlay(), config, args...)
 }
 
 // StartAgentAs works as StartAgent with another overlay.
@@ -102,7 +112,7 @@ func (n *Node) StartAgentAs(ctx context.Context, overlay, config string, args ..
 // StartAgentFrom works as StartAgent with another agent binary, for example of another version: a
 // file of the guest.
 func (n *Node) StartAgentFrom(ctx context.Context, program, config string, args ...string) (*Agent, error) {
-	object, err := AgentPod(ctx, OverlayContainerd, append([]string{"--log-format=json"}, args...)...)
+	object, err := AgentPod(ctx, n.Overlay(), append([]string{"--log-format=json"}, args...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +157,7 @@ func (n *Node) startAgent(ctx context.Context, object *v1.Pod, config string) (*
 func (a *Agent) Exec(ctx context.Context, argv ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*callDeadline)
 	defer cancel()
-	res, err := a.node.runtime.ExecSync(ctx, &cri.ExecSyncRequest{ContainerId: a.Containers[0], Cmd: argv, Timeout: int64(callDeadline / time.Second)})
+	res, err := a.node.client.ExecSync(ctx, &cri.ExecSyncRequest{ContainerId: a.Containers[0], Cmd: argv, Timeout: int64(callDeadline / time.Second)})
 	if err == nil && res.ExitCode != 0 {
 		err = fmt.Errorf("exit code %d: %s", res.ExitCode, build.Tail(strings.TrimSpace(string(res.Stderr)), 2000))
 	}

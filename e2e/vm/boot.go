@@ -37,6 +37,9 @@ type Options struct {
 	CPUs int
 	// Systemd boots a Debian with systemd as process 1 and as the runtime's cgroup driver.
 	Systemd bool
+	// CRIO is a folder with the programs of CRI-O (crioPrograms), which the node then runs instead of
+	// containerd. Empty: containerd.
+	CRIO    string
 	Kubelet bool // puts a kubelet on the disk, for StartKubelet; building it takes minutes, once
 	// ImageMiB gives the runtime its own disk of this size, so that imagefs differs from nodefs; 0:
 	// none.
@@ -58,12 +61,13 @@ type Options struct {
 // Node is a running test node.
 type Node struct {
 	Kernel   string // the guest's kernel version, as packaged
-	systemd  bool   // process 1 and the cgroup driver
+	Runtime  guestapi.Runtime
+	systemd  bool // process 1 and the cgroup driver
 	say      Say
 	http     *http.Client
 	address  map[int]string // a port of the guest (guestapi) to host:port on this machine
 	conn     *grpc.ClientConn
-	runtime  cri.RuntimeServiceClient
+	client   cri.RuntimeServiceClient
 	images   cri.ImageServiceClient
 	console  *console
 	kill     context.CancelFunc
@@ -115,6 +119,11 @@ func prepare(ctx context.Context, o Options) (*parts, *image, error) {
 	if err := p.runtimeTools(ctx, o.Say); err != nil {
 		return nil, nil, err
 	}
+	if o.CRIO != "" {
+		if err := p.crio(o.CRIO); err != nil {
+			return nil, nil, err
+		}
+	}
 	if o.Systemd {
 		if err := p.distribution(ctx, o.Say); err != nil {
 			return nil, nil, err
@@ -162,7 +171,7 @@ func Boot(ctx context.Context, o Options) (*Node, error) {
 	start := time.Now()
 	var n *Node
 	for try := 0; ; try++ {
-		n = &Node{Kernel: parts.kernelVersion, systemd: o.Systemd, say: o.Say, podPids: o.PodPids, http: &http.Client{}, address: map[int]string{}, console: newConsole()}
+		n = &Node{Kernel: parts.kernelVersion, Runtime: parts.engine, systemd: o.Systemd, say: o.Say, podPids: o.PodPids, http: &http.Client{}, address: map[int]string{}, console: newConsole()}
 		if err = n.powerOn(ctx, o, image); err == nil {
 			break
 		}
@@ -181,15 +190,17 @@ func Boot(ctx context.Context, o Options) (*Node, error) {
 	n.capacity = memory.Total
 	o.Say("kernel %s is up after %.1f s", n.Kernel, time.Since(start).Seconds())
 	if err := n.connect(ctx); err != nil {
+		log := n.Tail(n.Runtime.Log(), 40)
 		n.Close()
-		return nil, fmt.Errorf("boot node: %w\n%s", err, n.Console())
+		return nil, fmt.Errorf("boot node: %w\n%s\n%s", err, log, n.Console())
 	}
-	o.Say("containerd answers after %.1f s", time.Since(start).Seconds())
+	o.Say(n.Runtime.Name+" answers after %.1f s", time.Since(start).Seconds())
 	n.options, n.image = o, image
 	for _, tar := range []string{"pause.tar", "workload.tar"} {
 		if err := n.Import(ctx, "/images/"+tar); err != nil {
+			log := n.Tail(n.Runtime.Log(), 40)
 			n.Close()
-			return nil, fmt.Errorf("boot node: %w", err)
+			return nil, fmt.Errorf("boot node: %w\n%s", err, log)
 		}
 	}
 	o.Say("node is ready after %.1f s", time.Since(start).Seconds())
@@ -285,7 +296,7 @@ func (n *Node) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n.conn, n.runtime, n.images = conn, cri.NewRuntimeServiceClient(conn), cri.NewImageServiceClient(conn)
+	n.conn, n.client, n.images = conn, cri.NewRuntimeServiceClient(conn), cri.NewImageServiceClient(conn)
 	return n.WaitRuntime(ctx)
 }
 
@@ -294,7 +305,7 @@ func (n *Node) WaitRuntime(ctx context.Context) error {
 	return n.Eventually(ctx, runtimeDeadline, "the runtime answers", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
-		_, err := n.runtime.Version(ctx, &cri.VersionRequest{})
+		_, err := n.client.Version(ctx, &cri.VersionRequest{})
 		return err
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"jettison/e2e/build"
+	"jettison/e2e/guestapi"
 )
 
 // The root disk is sparse. It has inodes for pods with many files.
@@ -97,7 +98,11 @@ StandardOutput=tty
 TTYPath=/dev/ttyS0
 Environment=PATH=/usr/local/bin:/usr/local/sbin:/usr/bin:/usr/sbin:/bin:/sbin HOME=/root
 `,
-	"etc/systemd/system/containerd.service": `[Unit]
+}
+
+// runtimeUnit is the systemd unit of a runtime.
+func runtimeUnit(r guestapi.Runtime) string {
+	return `[Unit]
 After=guest-setup.service dbus.service
 Requires=guest-setup.service
 [Service]
@@ -105,17 +110,16 @@ Type=notify
 Delegate=yes
 KillMode=process
 OOMScoreAdjust=-999
-ExecStart=/bin/sh -c 'exec /usr/local/bin/containerd >> /var/log/containerd.log 2>&1'
+ExecStart=/bin/sh -c 'exec ` + r.Program() + ` >> ` + r.Log() + ` 2>&1'
 Environment=PATH=/usr/local/bin:/usr/local/sbin:/usr/bin:/usr/sbin:/bin:/sbin
-`,
+`
 }
 
 // systemdLinks start the units above and keep a login prompt off the console.
 var systemdLinks = map[string]string{
-	"etc/systemd/system/multi-user.target.wants/guest.service":      "../guest.service",
-	"etc/systemd/system/multi-user.target.wants/containerd.service": "../containerd.service",
-	"etc/systemd/system/default.target":                             "/lib/systemd/system/multi-user.target",
-	"etc/systemd/system/serial-getty@ttyS0.service":                 "/dev/null",
+	"etc/systemd/system/multi-user.target.wants/guest.service": "../guest.service",
+	"etc/systemd/system/default.target":                        "/lib/systemd/system/multi-user.target",
+	"etc/systemd/system/serial-getty@ttyS0.service":            "/dev/null",
 }
 
 // build packs the root disk and the initramfs, or returns those packed earlier from identical
@@ -123,7 +127,7 @@ var systemdLinks = map[string]string{
 func (p *parts) build(ctx context.Context, say Say) (*image, error) {
 	tools := slices.Sorted(maps.Values(p.tools))
 	inputs := append(slices.Concat(tools, slices.Sorted(maps.Values(p.images))), p.guest, p.workload, p.agent)
-	words := []string{p.kernelVersion, diskSize, diskInodes, initramfsScript, fmt.Sprint(rootFiles, systemdFiles, systemdLinks, ownLinks), containerdConfig(p.systemd != ""), podNetwork, busyboxPrograms, p.systemd, fmt.Sprint(diskModules, nodeModules)}
+	words := []string{p.kernelVersion, diskSize, diskInodes, initramfsScript, fmt.Sprint(rootFiles, systemdFiles, systemdLinks, ownLinks, p.runtimeFiles()), runtimeUnit(p.engine), podNetwork, busyboxPrograms, p.systemd, fmt.Sprint(diskModules, nodeModules)}
 	key, err := build.Digest(words, inputs)
 	if err != nil {
 		return nil, err
@@ -201,13 +205,16 @@ func (p *parts) rootDisk(ctx context.Context, tree *moduleTree, dir string) erro
 			return err
 		}
 	}
-	for _, d := range []string{"proc", "sys", "dev", "run", "tmp", "root", "bin", "sbin", "var/log", "usr/local/bin", "lib/modules", "images"} {
+	for _, d := range []string{"proc", "sys", "dev", "run", "tmp", "root", "bin", "sbin", "var/log", "var/tmp", "usr/local/bin", "lib/modules", "images"} {
 		if err := os.MkdirAll(filepath.Join(root, d), 0o755); err != nil {
 			return err
 		}
 	}
-	common := map[string]string{"etc/containerd/config.toml": containerdConfig(p.systemd != ""), "etc/cni/net.d/10-pods.conflist": podNetwork}
-	if err := writeFiles(root, files, common); err != nil {
+	common := map[string]string{"etc/cni/net.d/10-pods.conflist": podNetwork}
+	if p.systemd != "" {
+		common["etc/systemd/system/"+p.engine.Name+".service"] = runtimeUnit(p.engine)
+	}
+	if err := writeFiles(root, files, p.runtimeFiles(), common); err != nil {
 		return err
 	}
 	order, err := tree.unpack(nodeModules, filepath.Join(root, "lib/modules"))
@@ -223,7 +230,8 @@ func (p *parts) rootDisk(ctx context.Context, tree *moduleTree, dir string) erro
 	if err := p.programs(root, init); err != nil {
 		return err
 	}
-	links := systemdLinks
+	links := maps.Clone(systemdLinks)
+	links["etc/systemd/system/multi-user.target.wants/"+p.engine.Name+".service"] = "../" + p.engine.Name + ".service"
 	if p.systemd == "" {
 		links = maps.Clone(ownLinks)
 		for name := range strings.FieldsSeq(busyboxPrograms) {
@@ -240,7 +248,7 @@ func (p *parts) rootDisk(ctx context.Context, tree *moduleTree, dir string) erro
 var ownLinks = map[string]string{"var/run": "/run"}
 
 // busyboxPrograms are the names under which the guest's shell lines and programs call busybox.
-const busyboxPrograms = "sh cat chmod ls mkdir rmdir rm kill dmesg ps mount umount dd mv su sed wc grep"
+const busyboxPrograms = "sh cat chmod ls mkdir rmdir rm kill dmesg ps mount umount dd mv su sed wc grep nsenter"
 
 // programs puts the node's programs and its image tars on the root disk. init is the path of the
 // guest's own init.

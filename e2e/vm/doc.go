@@ -1,11 +1,12 @@
-// Package vm runs the test node: a throw-away Linux machine in QEMU with containerd, built from
-// distribution packages and Go modules (package build) and driven from the host over loopback. It
+// Package vm runs the test node: a throw-away Linux machine in QEMU with containerd or CRI-O, built
+// from distribution packages and Go modules (package build) and driven from the host over loopback. It
 // acts as the kubelet for the runtime (pod cgroups, oom_score_adj, labels), and depends only on the
 // agent's image and its DaemonSet manifest.
 //
 //	parts.go    parts of a node: kernel, containerd, runc, busybox, the guest's own programs
 //	modules.go  kernel modules and their load order
 //	disk.go     the root disk and the initramfs
+//	crio.go     CRI-O instead of containerd, from a folder of ready programs
 //	boot.go     starting and ending QEMU
 //	power.go    a persistent disk, and a power cut
 //	guest.go    commands, files and memory figures of the guest

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
 	"jettison/e2e/guestapi"
 )
 
@@ -117,12 +119,45 @@ func (n *Node) Upload(ctx context.Context, from, to string) error {
 	return n.call(ctx, "PUT", "/file?path="+url.QueryEscape(to), io.Reader(f), nil)
 }
 
-// Import loads an image tar of the guest into the runtime.
+// Import loads an image tar of the guest into the runtime. CRI-O imports no tar: it pulls the images
+// from the guest's registry.
 func (n *Node) Import(ctx context.Context, tar string) error {
+	if n.Runtime == guestapi.CRIO {
+		return n.pull(ctx, tar)
+	}
 	res, err := n.exec(ctx, guestapi.ExecRequest{Argv: []string{"ctr", "-n", "k8s.io", "images", "import", tar}, Limit: importDeadline})
 	if err == nil && res.Code != 0 {
 		err = fmt.Errorf("guest: import of %s ended with %d: %s%s", tar, res.Code, res.Stderr, res.Stdout)
 	}
+	return err
+}
+
+func (n *Node) pull(ctx context.Context, tar string) error {
+	ctx, cancel := context.WithTimeout(ctx, importDeadline)
+	defer cancel()
+	var offer guestapi.Offer
+	if err := n.call(ctx, "POST", "/registry?path="+url.QueryEscape(tar), nil, &offer); err != nil {
+		return err
+	}
+	for _, name := range offer.Images {
+		if _, err := n.images.PullImage(ctx, &cri.PullImageRequest{Image: imageSpec(name)}); err != nil {
+			return fmt.Errorf("pull %s of %s: %w", name, tar, err)
+		}
+	}
+	return nil
+}
+
+// PinImage pins an image in the runtime, which then lists it as pinned and rejects its removal.
+func (n *Node) PinImage(ctx context.Context, name string) error {
+	if n.Runtime != guestapi.CRIO {
+		_, err := n.Shell(ctx, "ctr -n k8s.io images label "+name+" io.cri-containerd.pinned=pinned")
+		return err
+	}
+	settings := fmt.Sprintf("[crio.image]\npinned_images = [%q]\n", name)
+	if err := n.WriteFile(ctx, "/etc/crio/crio.conf.d/pinned.conf", []byte(settings)); err != nil {
+		return err
+	}
+	_, err := n.Shell(ctx, "kill -HUP "+n.RuntimePID())
 	return err
 }
 

@@ -11,46 +11,46 @@ import (
 	"strings"
 )
 
-// StopContainerd kills the runtime with SIGKILL and waits until it has ended. Its shims and their
-// containers keep running.
-func (n *Node) StopContainerd(ctx context.Context) error {
-	if _, err := n.Shell(ctx, "kill -9 $(cat /run/containerd.pid)"); err != nil {
+// StopRuntime kills the runtime with SIGKILL and waits until it has ended. Its shims or monitors and
+// their containers keep running.
+func (n *Node) StopRuntime(ctx context.Context) error {
+	if _, err := n.Shell(ctx, "kill -9 "+n.RuntimePID()); err != nil {
 		return err
 	}
-	return n.Eventually(ctx, callDeadline, "containerd is gone", func(ctx context.Context) error {
-		res, err := n.Exec(ctx, "/bin/sh", "-c", "kill -0 $(cat /run/containerd.pid)")
+	return n.Eventually(ctx, callDeadline, "the runtime is gone", func(ctx context.Context) error {
+		res, err := n.Exec(ctx, "/bin/sh", "-c", "kill -0 "+n.RuntimePID())
 		if err == nil && res.Code == 0 {
-			err = errors.New("containerd still runs")
+			err = errors.New("the runtime still runs")
 		}
 		return err
 	})
 }
 
-// StartContainerd starts the runtime again, as a service manager would, and waits until it answers.
-func (n *Node) StartContainerd(ctx context.Context) error {
-	if err := n.call(ctx, "POST", "/containerd", nil, nil); err != nil {
+// StartRuntime starts the runtime again, as a service manager would, and waits until it answers.
+func (n *Node) StartRuntime(ctx context.Context) error {
+	if err := n.call(ctx, "POST", "/runtime", nil, nil); err != nil {
 		return err
 	}
 	return n.WaitRuntime(ctx)
 }
 
-// runtimePID returns the shell expression for containerd's process id.
-func (n *Node) runtimePID() string {
+// RuntimePID returns the shell expression for the runtime's process id.
+func (n *Node) RuntimePID() string {
 	if n.systemd {
-		return "$(systemctl show --property MainPID --value containerd)"
+		return "$(systemctl show --property MainPID --value " + n.Runtime.Name + ")"
 	}
-	return "$(cat /run/containerd.pid)"
+	return "$(cat " + n.Runtime.PIDFile() + ")"
 }
 
 // HangRuntime stops the runtime's process: its socket accepts connections and never answers.
 func (n *Node) HangRuntime(ctx context.Context) error {
-	_, err := n.Shell(ctx, "kill -STOP "+n.runtimePID())
+	_, err := n.Shell(ctx, "kill -STOP "+n.RuntimePID())
 	return err
 }
 
 // ResumeRuntime continues a runtime that HangRuntime stopped, and waits until it answers.
 func (n *Node) ResumeRuntime(ctx context.Context) error {
-	if _, err := n.Shell(ctx, "kill -CONT "+n.runtimePID()); err != nil {
+	if _, err := n.Shell(ctx, "kill -CONT "+n.RuntimePID()); err != nil {
 		return err
 	}
 	return n.WaitRuntime(ctx)

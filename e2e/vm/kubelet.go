@@ -219,7 +219,7 @@ func (n *Node) StopKubelet(ctx context.Context) error {
 func (p *Pod) find(ctx context.Context) error {
 	labels := map[string]string{"io.kubernetes.pod.name": p.Object.Name, "io.kubernetes.pod.namespace": p.Object.Namespace}
 	ready := &cri.PodSandboxStateValue{State: cri.PodSandboxState_SANDBOX_READY}
-	sandboxes, err := p.node.runtime.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{LabelSelector: labels, State: ready}})
+	sandboxes, err := p.node.client.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{LabelSelector: labels, State: ready}})
 	if err != nil {
 		return err
 	}
@@ -230,7 +230,7 @@ func (p *Pod) find(ctx context.Context) error {
 	p.Object.UID = types.UID(sandboxes.Items[0].Metadata.Uid)
 	p.Cgroup = strings.TrimPrefix(cgroupPath(p.QOS, p.Object.UID, p.node.systemd), "/")
 	running := &cri.ContainerStateValue{State: cri.ContainerState_CONTAINER_RUNNING}
-	containers, err := p.node.runtime.ListContainers(ctx, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{PodSandboxId: p.Sandbox, State: running}})
+	containers, err := p.node.client.ListContainers(ctx, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{PodSandboxId: p.Sandbox, State: running}})
 	if err != nil {
 		return err
 	}

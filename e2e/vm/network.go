@@ -11,7 +11,7 @@ import (
 // NetworkReady returns nil if the runtime can give pods their own network, or the reason why it
 // cannot.
 func (n *Node) NetworkReady(ctx context.Context) error {
-	res, err := n.runtime.Status(ctx, &cri.StatusRequest{})
+	res, err := n.client.Status(ctx, &cri.StatusRequest{})
 	if err != nil {
 		return err
 	}
@@ -28,7 +28,7 @@ func (n *Node) NetworkReady(ctx context.Context) error {
 
 // IP returns the address of a pod with its own network.
 func (p *Pod) IP(ctx context.Context) (string, error) {
-	res, err := p.node.runtime.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: p.Sandbox})
+	res, err := p.node.client.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: p.Sandbox})
 	if err != nil {
 		return "", err
 	}

@@ -15,6 +15,7 @@ import (
 
 	"jettison/deploy/oci"
 	"jettison/e2e/build"
+	"jettison/e2e/guestapi"
 )
 
 // Versions of the node's programs.
@@ -42,8 +43,9 @@ const (
 type parts struct {
 	kernelVersion string
 	vmlinuz       string
-	modules       string            // lib/modules/VERSION
-	tools         map[string]string // program name to path: containerd, its shim, ctr, runc, busybox, CNI plugins, perhaps kubelet
+	modules       string // lib/modules/VERSION
+	engine        guestapi.Runtime
+	tools         map[string]string // program name to path: the runtime, runc, busybox, CNI plugins, perhaps kubelet
 	guest         string            // the guest's init
 	systemd       string            // tar of a distribution with systemd; empty: the guest's init is process 1
 	workload      string
@@ -135,7 +137,7 @@ var cniPlugins = []string{"ptp", "host-local"}
 
 // runtimeTools builds containerd, runc and the CNI plugins, and finds busybox.
 func (p *parts) runtimeTools(ctx context.Context, say Say) error {
-	p.tools = map[string]string{}
+	p.engine, p.tools = guestapi.Containerd, map[string]string{}
 	const containerd = "github.com/containerd/containerd/v2/cmd/"
 	dir, err := goInstall(ctx, "containerd", containerdVersion, say, []string{"CGO_ENABLED=0"}, []string{"-ldflags=-s -w"},
 		containerd+"containerd", containerd+"containerd-shim-runc-v2", containerd+"ctr")

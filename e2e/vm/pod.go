@@ -17,6 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"jettison/e2e/guestapi"
 )
 
 // Pod is a pod that the harness runs on a node in place of the kubelet.
@@ -149,7 +151,7 @@ func (n *Node) Run(ctx context.Context, object *v1.Pod) (*Pod, error) {
 func (n *Node) nextAttempt(ctx context.Context, uid types.UID) (attempt uint32, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callDeadline)
 	defer cancel()
-	list, err := n.runtime.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{
+	list, err := n.client.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{
 		Filter: &cri.PodSandboxFilter{LabelSelector: map[string]string{"io.kubernetes.pod.uid": string(uid)}},
 	})
 	for _, s := range list.GetItems() {
@@ -172,7 +174,7 @@ func (p *Pod) run(ctx context.Context) error {
 	}
 	config := p.sandboxConfig()
 	began := time.Now()
-	sandbox, err := n.runtime.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: config})
+	sandbox, err := n.client.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: config})
 	if err != nil {
 		return err
 	}
@@ -215,7 +217,12 @@ func (p *Pod) RestartContainer(ctx context.Context, index int) error {
 func (p *Pod) startContainer(ctx context.Context, config *cri.ContainerConfig) (id string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, podDeadline)
 	defer cancel()
-	began, runtime := time.Now(), p.node.runtime
+	config := p.container(c)
+	// CRI-O expects the log's folder, as a kubelet makes it; containerd makes it if it is missing.
+	if _, err := p.node.Shell(ctx, "mkdir -p "+path.Dir(p.LogPath(c.Name))); err != nil {
+		return err
+	}
+	began, runtime := time.Now(), p.node.client
 	created, err := runtime.CreateContainer(ctx, &cri.CreateContainerRequest{
 		PodSandboxId: p.Sandbox, SandboxConfig: p.sandboxConfig(), Config: config,
 	})
@@ -294,6 +301,11 @@ func (p *Pod) limit(ctx context.Context) error {
 	return err
 }
 
+// imageSpec names an image as a kubelet does. CRI-O rejects a container without the second field.
+func imageSpec(name string) *cri.ImageSpec {
+	return &cri.ImageSpec{Image: name, UserSpecifiedImage: name}
+}
+
 var runtimeDefault = &cri.SecurityProfile{ProfileType: cri.SecurityProfile_RuntimeDefault}
 
 func (p *Pod) logDir() string {
@@ -354,7 +366,7 @@ func (p *Pod) container(c v1.Container) *cri.ContainerConfig {
 	}
 	return &cri.ContainerConfig{
 		Metadata: &cri.ContainerMetadata{Name: c.Name, Attempt: p.attempt},
-		Image:    &cri.ImageSpec{Image: c.Image},
+		Image:    imageSpec(c.Image),
 		Command:  c.Command, Args: args, Envs: env, Mounts: mounts, LogPath: c.Name + "/0.log",
 		Labels: map[string]string{
 			"io.kubernetes.container.name": c.Name, "io.kubernetes.pod.name": p.Object.Name,
@@ -407,11 +419,25 @@ func restrict(to *cri.LinuxContainerSecurityContext, by *v1.SecurityContext) {
 // LogPath returns the guest's path of the log of a container of the pod.
 func (p *Pod) LogPath(container string) string { return path.Join(p.logDir(), container, "0.log") }
 
+// ContainerCgroup returns the cgroup of a container of the pod, below /sys/fs/cgroup.
+func (p *Pod) ContainerCgroup(id string) string {
+	crio := p.node.Runtime == guestapi.CRIO
+	switch {
+	case crio && p.node.systemd:
+		return p.Cgroup + "/crio-" + id + ".scope"
+	case crio:
+		return p.Cgroup + "/crio-" + id
+	case p.node.systemd:
+		return p.Cgroup + "/cri-containerd-" + id + ".scope"
+	}
+	return p.Cgroup + "/" + id
+}
+
 // States reads the state of each container from the runtime.
 func (p *Pod) States(ctx context.Context) ([]*cri.ContainerStatus, error) {
 	var out []*cri.ContainerStatus
 	for _, id := range p.Containers {
-		res, err := p.node.runtime.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: id})
+		res, err := p.node.client.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: id})
 		if err != nil {
 			return nil, err
 		}
@@ -496,7 +522,7 @@ func (p *Pod) WaitDead(ctx context.Context) error {
 		if alive {
 			return errors.New("the pod's cgroup has processes")
 		}
-		res, err := p.node.runtime.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: p.Sandbox})
+		res, err := p.node.client.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: p.Sandbox})
 		if status.Code(err) == codes.NotFound {
 			return nil
 		}
@@ -519,10 +545,10 @@ func (p *Pod) Remove(ctx context.Context) error {
 	// After a kill from outside, containerd may report a container as running for a while and
 	// reject its removal.
 	if err := p.node.Eventually(ctx, callDeadline, p.String()+" is removed", func(ctx context.Context) error {
-		if _, err := p.node.runtime.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: p.Sandbox}); err != nil {
+		if _, err := p.node.client.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: p.Sandbox}); err != nil {
 			return err
 		}
-		_, err := p.node.runtime.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: p.Sandbox})
+		_, err := p.node.client.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: p.Sandbox})
 		return err
 	}); err != nil {
 		return err

@@ -3,6 +3,7 @@ package vm
 import (
 	"context"
 	"fmt"
+	"path"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -12,10 +13,15 @@ import (
 func (n *Node) RunContainer(ctx context.Context, sandbox string, in *cri.PodSandboxConfig, c *cri.ContainerConfig) (id string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callDeadline)
 	defer cancel()
-	created, err := n.runtime.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: sandbox, SandboxConfig: in, Config: c})
+	if dir := in.GetLogDirectory(); dir != "" {
+		if _, err := n.Shell(ctx, "mkdir -p "+path.Dir(path.Join(dir, c.GetLogPath()))); err != nil {
+			return "", err
+		}
+	}
+	created, err := n.client.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: sandbox, SandboxConfig: in, Config: c})
 	if err == nil {
 		id = created.ContainerId
-		_, err = n.runtime.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: id})
+		_, err = n.client.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: id})
 	}
 	if err != nil {
 		return "", fmt.Errorf("run container %s of pod %s: %w", c.GetMetadata().GetName(), in.GetMetadata().GetName(), err)
@@ -27,7 +33,7 @@ func (n *Node) RunContainer(ctx context.Context, sandbox string, in *cri.PodSand
 func (n *Node) RunSandbox(ctx context.Context, config *cri.PodSandboxConfig) (id string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callDeadline)
 	defer cancel()
-	res, err := n.runtime.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: config})
+	res, err := n.client.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: config})
 	return res.GetPodSandboxId(), err
 }
 
@@ -35,7 +41,7 @@ func (n *Node) RunSandbox(ctx context.Context, config *cri.PodSandboxConfig) (id
 func (n *Node) StopSandbox(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, callDeadline)
 	defer cancel()
-	_, err := n.runtime.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: id})
+	_, err := n.client.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: id})
 	return err
 }
 
@@ -50,11 +56,11 @@ type Inventory struct {
 func (n *Node) Inventory(ctx context.Context) (out Inventory, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callDeadline)
 	defer cancel()
-	sandboxes, err := n.runtime.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
+	sandboxes, err := n.client.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
 	if err != nil {
 		return out, err
 	}
-	containers, err := n.runtime.ListContainers(ctx, &cri.ListContainersRequest{})
+	containers, err := n.client.ListContainers(ctx, &cri.ListContainersRequest{})
 	if err != nil {
 		return out, err
 	}

@@ -39,7 +39,7 @@ func TestSoak(t *testing.T) {
 	}
 	s := startSoak(t)
 	tab := newTable(fmt.Sprintf("%d cycles of %v, kernel %s", cycles, soakCycle, s.Kernel), "cycle", "RssAnon MB", "RSS MB",
-		"goroutines", "descriptors", "CPU s/min", "of containerd's CPU", "pods", "refused", "leaks", "disks filled")
+		"goroutines", "descriptors", "CPU s/min", "of the runtime's CPU", "pods", "refused", "leaks", "disks filled")
 	var used []soakUse
 	for i := range cycles {
 		used = append(used, s.cycle())
@@ -56,7 +56,7 @@ func TestSoak(t *testing.T) {
 		first, last float64
 	}{
 		{"RssAnon", first.anon, last.anon}, {"goroutines", first.goroutines, last.goroutines},
-		{"descriptors", first.descriptors, last.descriptors}, {"CPU time as a part of containerd's", first.share, last.share},
+		{"descriptors", first.descriptors, last.descriptors}, {"CPU time as a part of the runtime's", first.share, last.share},
 	} {
 		if c.last > c.first*soakGrowth {
 			t.Errorf("%s grew from %.4g in the second cycle to %.4g in the last one, want at most %.0f %% more",
@@ -142,7 +142,7 @@ func (s *soak) cycle() (sum soakUse) {
 	return sum
 }
 
-func (s *soak) runtimePID() int { return s.pid(s.shell("cat /run/containerd.pid")) }
+func (s *soak) runtimePID() int { return s.pid(s.shell("echo " + s.RuntimePID())) }
 
 // cpu returns the CPU seconds that a process has used.
 func (s *soak) cpu(pid int) float64 {
@@ -164,10 +164,10 @@ func (s *soak) begin(minute int, ends func()) {
 		s.shell(fmt.Sprint("kill -HUP ", s.agentPID))
 	case 4:
 		ends()
-		if err := s.StopContainerd(s.ctx); err != nil {
+		if err := s.StopRuntime(s.ctx); err != nil {
 			s.t.Fatal(err)
 		}
-		if err := s.StartContainerd(s.ctx); err != nil {
+		if err := s.StartRuntime(s.ctx); err != nil {
 			s.t.Fatal(err)
 		}
 	case 6:

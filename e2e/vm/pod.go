@@ -217,10 +217,9 @@ func (p *Pod) RestartContainer(ctx context.Context, index int) error {
 func (p *Pod) startContainer(ctx context.Context, config *cri.ContainerConfig) (id string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, podDeadline)
 	defer cancel()
-	config := p.container(c)
 	// CRI-O expects the log's folder, as a kubelet makes it; containerd makes it if it is missing.
-	if _, err := p.node.Shell(ctx, "mkdir -p "+path.Dir(p.LogPath(c.Name))); err != nil {
-		return err
+	if _, err := p.node.Shell(ctx, "mkdir -p "+path.Dir(p.LogPath(config.Metadata.Name))); err != nil {
+		return "", err
 	}
 	began, runtime := time.Now(), p.node.client
 	created, err := runtime.CreateContainer(ctx, &cri.CreateContainerRequest{

@@ -187,6 +187,26 @@ func TestAVolumeInMemory(t *testing.T) {
 	})
 }
 
+// A tmpfs without a size counts nothing, so its files are counted.
+func TestAVolumeInMemoryWithoutASize(t *testing.T) {
+	inOwnMounts(t, func() {
+		root := t.TempDir()
+		s, found := volumesOf(t, root, "a/one")
+		at := filepath.Join(root, "pods", "a", "volumes", emptyDirPlugin, "one")
+		if err := unix.Mount("tmpfs", at, "tmpfs", 0, "size=0"); err != nil {
+			t.Errorf("mount a file system on the volume: %v, want it mounted", err)
+			return
+		}
+		hosttest.Write(t, 50000, at, "file")
+		p := fillVolume(t, s, found)
+		const used = 13 * 4096
+		e := p.EphemeralStorage
+		if v := e.Volumes[0]; !v.Memory || v.UsedBytes != used || e.UsedBytes.V != 0 || e.MemoryVolumesBytes.V != used || p.Memory.FreedBytes.V.Max != 1<<30-used {
+			t.Errorf("usage with a volume in memory = %+v, freed %+v, want %d bytes in memory", e, p.Memory.FreedBytes, used)
+		}
+	})
+}
+
 // A volume of huge pages uses no disk, and a pod's memory figures do not count it.
 func TestAVolumeOfHugePages(t *testing.T) {
 	inOwnMounts(t, func() {

@@ -43,7 +43,8 @@ func (s *storageWalker) volumes(ctx context.Context, uid, pod string, out *stora
 
 func byName(a, b stats.VolumeStats) int { return cmp.Compare(a.Name, b.Name) }
 
-// volume measures one volume, by the file system's own count (tmpfs, project quotas) or by a walk.
+// volume measures one volume, by the file system's own count (tmpfs with a size, project quotas) or
+// by a walk.
 // On a node whose root is a tmpfs, a volume on disk is a directory of that tmpfs, which is walked.
 func (s *storageWalker) volume(ctx context.Context, uid, dir string,
 	counted map[quota.Project]bool) (v stats.VolumeStats, err error) {
@@ -59,7 +60,7 @@ func (s *storageWalker) volume(ctx context.Context, uid, dir string,
 	v.Time = time.Now()
 	v.HugePages = fs.Type == unix.HUGETLBFS_MAGIC
 	v.Memory = v.HugePages || fs.Type == unix.TMPFS_MAGIC && hostroot.IsMountRoot(fd)
-	if v.Memory && !v.HugePages { // a hugetlbfs without a size counts nothing
+	if v.Memory && !v.HugePages && fs.Blocks > 0 { // without a size, the file system counts nothing
 		stats := hostroot.FsStats(&fs)
 		v.UsedBytes, v.InodesUsed = stats.UsedBytes.V, stats.InodesUsed.V
 		return v, nil

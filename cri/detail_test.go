@@ -273,6 +273,63 @@ func TestReportedChangesRefreshDetails(t *testing.T) {
 	}
 }
 
+// Containers that change before each List, or that an object contradicts all the time, delay no other refresh
+// for long.
+func TestRepeatedChangesDelayNoOtherRefresh(t *testing.T) {
+	r := critest.Start(t)
+	changed := map[string]bool{}
+	for i := range 2*refreshMax + 1 {
+		id := fmt.Sprint("c", i)
+		r.Containers = append(r.Containers, &runtimev1.Container{Id: id, State: runtimev1.ContainerState_CONTAINER_RUNNING})
+		r.Info[id] = `{"runtimeSpec":{"linux":{"resources":{"memory":{"limit":4096}}}}}`
+		if i < 2*refreshMax {
+			changed[id] = true
+		}
+	}
+	l := NewLister(dial(t, r.Endpoint()))
+	start := time.Unix(1e6, 0)
+	now := start
+	l.now = func() time.Time { return now }
+	if _, err := l.List(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.Change(func() {
+		for id := range r.Info {
+			r.Info[id] = `{"runtimeSpec":{"linux":{"resources":{"memory":{"limit":8192}}}}}`
+		}
+	})
+	for _, c := range []struct {
+		after   time.Duration
+		changed int
+		other   bool
+	}{{10 * time.Second, refreshMax, false}, {20 * time.Second, 2 * refreshMax, false}, {5 * time.Minute, 2 * refreshMax, true}} {
+		for now.Sub(start) < c.after {
+			now = now.Add(10 * time.Second)
+			l.SetEvents(false, changed)
+			got, err := l.List(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if now.Sub(start) < c.after {
+				continue
+			}
+			n, other := 0, false
+			for _, one := range got.Containers {
+				if *one.MemoryLimit == 8192 {
+					if changed[one.ID] {
+						n++
+					} else {
+						other = true
+					}
+				}
+			}
+			if n != c.changed || other != c.other {
+				t.Errorf("after %v, %d changed containers were read again and another one %v, want %d and %v", c.after, n, other, c.changed, c.other)
+			}
+		}
+	}
+}
+
 // The details of a sandbox are refreshed when they are ten minutes old, and not before.
 func TestSandboxDetailsAreRefreshedRarely(t *testing.T) {
 	r := critest.Start(t)

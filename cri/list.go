@@ -64,7 +64,7 @@ type remembered[D any] struct {
 
 // statusRequest is a pending request for a status.
 type statusRequest struct {
-	lastRequest time.Time // of this status; zero: never, or a change was reported
+	lastRequest time.Time // of this status, earlier if a change was reported; zero: never
 	urgent      bool      // no details are known, or only details of another state
 	do          func(ctx context.Context, limit time.Duration) error
 }
@@ -75,8 +75,8 @@ func NewLister(c *Client) *Lister {
 }
 
 // SetEvents sets whether the runtime reports each change of its objects, and the containers
-// changed since the last List. If changes are reported, List refreshes the details of changed
-// containers first, and those of other containers only every five minutes.
+// changed since the last List. List refreshes the details of changed containers as if they were due
+// already. If changes are reported, it refreshes those of other containers only every five minutes.
 func (l *Lister) SetEvents(reported bool, changed map[string]bool) {
 	l.changesReported = reported
 	for id := range changed {
@@ -212,8 +212,8 @@ func (k *remembered[D]) appendDue(asks []statusRequest, state ContainerState, al
 		return asks
 	}
 	asked := k.asked
-	if k.changed {
-		asked = time.Time{}
+	if k.changed { // first, but not before objects that wait long because others change all the time
+		asked = asked.Add(-old)
 	}
 	return append(asks, statusRequest{asked, urgent, func(ctx context.Context,
 		limit time.Duration) error {

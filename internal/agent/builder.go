@@ -96,7 +96,7 @@ func newBuilder(o Options, s *sources.Sources, ring *eventlog.Ring) *builder {
 		OnManifests: func() { b.named.OnManifests() },
 		OnDoubt:     func(time.Time) { b.named.OnManifestDoubt() },
 	})
-	b.named = garbage.NewNamed(b.objects.All, o.Config.StaticPodPath != "")
+	b.named = garbage.NewNamed(b.objects.Provided, o.Config.StaticPodPath != "")
 	b.lister = podlister.New(s.Client, b.objects.Store().SetRuntime)
 	return b
 }

@@ -103,11 +103,7 @@ func (b *builder) startLimits(l *loop) {
 		Factor: c.MemoryThrottlingFactor,
 		Left:   b.before.left, Node: l.nodeShares,
 		Self: strings.Trim(l.looks.Reader().Self(), "/"), Kubelet: b.kubeletNow,
-		Objects: func() ([]*v1.Pod, map[string]bool) {
-			s := b.objects.Store().Snapshot()
-			return s.Objects, s.Members
-		},
-		Tell: b.systemdTeller(), Log: b.log,
+		Objects: b.objects.Provided, Tell: b.systemdTeller(), Log: b.log,
 	})
 	b.onCloseErr(l.upkeep.limits.Close)
 }

@@ -198,6 +198,13 @@ func (o *Objects) FillPodCount(now time.Time, count *api.PodCount) {
 // All returns the current objects of the store.
 func (o *Objects) All() []*v1.Pod { return o.store.Snapshot().Objects }
 
+// Provided returns the current objects of the store, and the UIDs of those that only members of the
+// socket's group provided. For any goroutine.
+func (o *Objects) Provided() (all []*v1.Pod, members map[string]bool) {
+	s := o.store.Snapshot()
+	return s.Objects, s.Members
+}
+
 // Object returns the object with a UID; nil: none.
 func (o *Objects) Object(uid string) *v1.Pod {
 	for _, p := range o.All() {

@@ -76,6 +76,9 @@ type Known struct {
 	// Synced reports that Pods is complete: every client and manifest was read. While it is false no
 	// pod counts as gone.
 	Synced bool
+	// Claimed are the UIDs of pods whose end only members of the socket's group report. It counts once
+	// the pod has been quiet for PodGoneAfter, because a member may not collect another pod's garbage.
+	Claimed map[string]bool
 	// EvictedSandboxes are the IDs of the sandboxes that a pod had when this agent evicted it, by pod
 	// UID, where known. A pod with another ready sandbox was restarted, regardless of Pods.
 	EvictedSandboxes map[string][]string

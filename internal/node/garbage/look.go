@@ -80,6 +80,7 @@ func (c *Collector) view(ctx context.Context, what Kind, trigger reclaim.Trigger
 	} else {
 		c.quiet.update(v.time, c.uptime(), v.look)
 	}
+	v.known.Pods = c.quiet.confirm(v.time, &v.known, c.o.PodGoneAfter)
 	c.quiet.count(v.time, v.known.Pods, c.o.PodGoneAfter)
 	v.look.Pods = reclaim.Phases(v.time, v.look, c.quiet.since, v.known.Pods, c.o.PodGoneAfter)
 	for uid := range v.known.restarted(v.look) {

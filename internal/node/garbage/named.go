@@ -20,7 +20,7 @@ const manifestErrorMax = time.Hour
 // Named provides the named pods to the Collector's goroutine, which cannot reach the loop's state.
 // It is safe for concurrent use.
 type Named struct {
-	objects   func() []*v1.Pod
+	objects   func() (all []*v1.Pod, members map[string]bool)
 	manifests bool // there may be static manifests
 	// pods evicted and cleaned up, by UID; the map is never modified
 	evicted         atomic.Pointer[map[string]evictedPod]
@@ -51,27 +51,31 @@ func (e *evictedPod) isRestarted(p *read.Pod) bool {
 		})
 }
 
-// NewNamed returns a Named. objects returns the pods that clients and manifests name now; it may be
-// called at any time, and its result must not be modified. manifests means that there is a
-// directory of static manifests: until it was read no pod counts as gone.
-func NewNamed(objects func() []*v1.Pod, manifests bool) *Named {
+// NewNamed returns a Named. objects returns the pods that clients and manifests name now, and the
+// UIDs of those that only members of the socket's group name; it may be called at any time, and its
+// results must not be modified. manifests means that there is a directory of static manifests: until
+// it was read no pod counts as gone.
+func NewNamed(objects func() (all []*v1.Pod, members map[string]bool), manifests bool) *Named {
 	return &Named{objects: objects, manifests: manifests, uptime: bootid.Uptime}
 }
 
 // Known returns the named pods; it implements Options.Known.
 func (n *Named) Known() Known {
 	out := Known{Pods: map[string]reclaim.Phase{}, Synced: n.synced(),
-		EvictedSandboxes: map[string][]string{}}
+		Claimed: map[string]bool{}, EvictedSandboxes: map[string][]string{}}
 	var evicted map[string]evictedPod
 	if m := n.evicted.Load(); m != nil {
 		evicted = *m
 	}
-	for _, p := range n.objects() {
-		phase := PhaseOf(p)
-		if e, was := evicted[string(p.UID)]; was { // its object may not show the eviction yet
-			phase, out.EvictedSandboxes[string(p.UID)] = reclaim.Evicted, e.sandboxes
+	objects, members := n.objects()
+	for _, p := range objects {
+		uid, phase := string(p.UID), PhaseOf(p)
+		if e, was := evicted[uid]; was { // its object may not show the eviction yet
+			phase, out.EvictedSandboxes[uid] = reclaim.Evicted, e.sandboxes
+		} else if members[uid] && phase != reclaim.Active {
+			out.Claimed[uid] = true
 		}
-		out.Pods[string(p.UID)] = phase
+		out.Pods[uid] = phase
 	}
 	return out
 }

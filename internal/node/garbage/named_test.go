@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"jettison/cri"
 	"jettison/internal/agent/objects/podstore"
@@ -23,7 +24,7 @@ func object(uid string, phase v1.PodPhase, reason string) *v1.Pod {
 // The phase named by a client counts, and the agent's own eviction takes precedence until the pod is restarted.
 func TestNamedPods(t *testing.T) {
 	objects := []*v1.Pod{object(uidA, v1.PodRunning, ""), object(uidB, v1.PodFailed, "DeadlineExceeded")}
-	n := NewNamed(func() []*v1.Pod { return objects }, false)
+	n := NewNamed(func() ([]*v1.Pod, map[string]bool) { return objects, nil }, false)
 	now := time.Now()
 	want := func(what string, pods map[string]reclaim.Phase) {
 		t.Helper()
@@ -88,7 +89,7 @@ func TestAPodThatIsBackBeforeItsCleanUpEnded(t *testing.T) {
 		"none was known, and one is younger": {nil, pod(nil, at("t", true, time.Second)), reclaim.Active},
 		"none was known, and one is older":   {nil, pod(nil, at("t", true, -time.Second)), reclaim.Evicted},
 	} {
-		n := NewNamed(func() []*v1.Pod { return []*v1.Pod{object(uidA, v1.PodRunning, "")} }, false)
+		n := NewNamed(func() ([]*v1.Pod, map[string]bool) { return []*v1.Pod{object(uidA, v1.PodRunning, "")}, nil }, false)
 		n.onEvicted(began, uidA, c.sandboxes) // at the end of the cleanup, after the restart
 		n.onPods(c.now)
 		if got := n.Known().Pods[uidA]; got != c.want {
@@ -100,7 +101,7 @@ func TestAPodThatIsBackBeforeItsCleanUpEnded(t *testing.T) {
 // No pod counts as gone before all manifests were read, or within an hour after a manifest was
 // unreadable.
 func TestManifestsAreWaitedFor(t *testing.T) {
-	n := NewNamed(func() []*v1.Pod { return nil }, true)
+	n := NewNamed(func() ([]*v1.Pod, map[string]bool) { return nil, nil }, true)
 	up := time.Second // shortly after the boot
 	n.uptime = func() time.Duration { return up }
 	if n.synced() {
@@ -132,9 +133,58 @@ func TestAnEvictedPodOfAClientIsKnownAsOne(t *testing.T) {
 		if _, _, err := store.Put(strings.NewReader(pod), false, podstore.ByRoot); err != nil {
 			t.Fatal(err)
 		}
-		known := NewNamed(func() []*v1.Pod { return store.Snapshot().Objects }, false).Known()
+		known := NewNamed(func() ([]*v1.Pod, map[string]bool) { return store.Snapshot().Objects, nil }, false).Known()
 		if got, named := known.Pods[uidA]; !named || got != want {
 			t.Errorf("%s: phase = %v, want %v", status, got, want)
 		}
+	}
+}
+
+// A member of the socket's group may report the end of any pod. While the pod is alive, for example between two
+// starts of a container, nothing of it is removed. Once it has been quiet, its end counts.
+func TestAMemberEndsNoLivingPod(t *testing.T) {
+	for phase, trigger := range map[reclaim.Phase]reclaim.Trigger{
+		reclaim.Gone: reclaim.Periodic, reclaim.Evicted: reclaim.Periodic, reclaim.Terminated: reclaim.DiskPressure,
+	} {
+		n := newNode(t)
+		n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: phase}, Claimed: map[string]bool{uidA: true}, Synced: true})
+		n.sandbox("s", uidA, true, time.Hour)
+		n.container("crashed", "s", uidA, exited, 2*time.Minute, "")
+		n.want(n.pass(Containers, trigger))
+		n.sleep(time.Hour)
+		n.want(n.pass(Containers, trigger))
+		n.r.Change(func() { n.r.Sandboxes[0].State = runtimev1.PodSandboxState_SANDBOX_NOTREADY })
+		n.want(n.pass(Containers, trigger))
+		n.sleep(n.o.PodGoneAfter)
+		again := false
+		n.r.Answer["ContainerStatus"] = func(m any) any {
+			if !again { // after the plan
+				again = true
+				n.r.Sandboxes = append(n.r.Sandboxes, &runtimev1.PodSandbox{Id: "t", Metadata: &runtimev1.PodSandboxMetadata{Uid: uidA}, CreatedAt: n.clock.UnixNano()})
+			}
+			return m
+		}
+		if r := n.pass(Containers, trigger); !again {
+			t.Errorf("%v: a quiet pod has no step: %+v", phase, r.Done)
+		} else {
+			n.want(r)
+		}
+		n.r.Change(func() { n.r.Sandboxes = n.r.Sandboxes[:1] })
+		n.sleep(time.Minute)
+		n.pass(Containers, trigger)
+		n.sleep(n.o.PodGoneAfter)
+		n.want(n.pass(Containers, trigger), "container crashed", "sandbox s")
+	}
+}
+
+// Only the end of a pod that members alone report is a claim, and not one that the agent evicted.
+func TestClaims(t *testing.T) {
+	pods := []*v1.Pod{object(uidA, v1.PodFailed, ""), object(uidB, v1.PodRunning, ""), object("c", v1.PodFailed, ""), object("d", v1.PodFailed, "")}
+	n := NewNamed(func() ([]*v1.Pod, map[string]bool) {
+		return pods, map[string]bool{uidA: true, uidB: true, "c": true}
+	}, false)
+	n.onEvicted(time.Now(), "c", nil)
+	if got := n.Known().Claimed; !maps.Equal(got, map[string]bool{uidA: true}) {
+		t.Errorf("claimed ends = %v, want that of %s", got, uidA)
 	}
 }

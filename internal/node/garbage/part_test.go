@@ -20,7 +20,7 @@ import (
 func newTestPart(change func(*PartOptions)) (*Part, *bytes.Buffer) {
 	log := new(bytes.Buffer)
 	o := PartOptions{
-		Log: logthrottle.New(slog.New(slog.NewTextHandler(log, nil))), Named: NewNamed(func() []*v1.Pod { return nil }, false), Kubelet: func() bool { return false },
+		Log: logthrottle.New(slog.New(slog.NewTextHandler(log, nil))), Named: NewNamed(func() ([]*v1.Pod, map[string]bool) { return nil, nil }, false), Kubelet: func() bool { return false },
 	}
 	if change != nil {
 		change(&o)
@@ -122,7 +122,7 @@ func TestAPartCollects(t *testing.T) {
 	n.container("c", "s", uidA, exited, time.Hour, "")
 	p, log := newTestPart(func(o *PartOptions) { o.Mode = config.ModeAct })
 	p.o.Named.onEvicted(time.Now(), uidA, nil)
-	p.o.Named.objects = func() []*v1.Pod { return []*v1.Pod{object(uidA, v1.PodRunning, "")} }
+	p.o.Named.objects = func() ([]*v1.Pod, map[string]bool) { return []*v1.Pod{object(uidA, v1.PodRunning, "")}, nil }
 	o := n.o
 	o.Known, o.Mode = func() Known { t.Error("Known of the options called, want the Part's"); return Known{} }, config.ModeObserve
 	n.Close() // releases the lock, so that the Part can write its state

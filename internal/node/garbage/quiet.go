@@ -1,6 +1,7 @@
 package garbage
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -83,6 +84,21 @@ func (p *quietPod) keep(before quietPod) {
 	if p.Since.Sub(before.Since).Abs() < same {
 		p.Since = before.Since
 	}
+}
+
+// confirm returns the named pods. A pod whose end is only claimed is active until it has been quiet
+// for a period.
+func (q *quiet) confirm(now time.Time, k *Known, after time.Duration) map[string]reclaim.Phase {
+	if len(k.Claimed) == 0 {
+		return k.Pods
+	}
+	out := maps.Clone(k.Pods)
+	for uid := range k.Claimed {
+		if since, ok := q.since[uid]; !ok || now.Sub(since) < after {
+			out[uid] = reclaim.Active
+		}
+	}
+	return out
 }
 
 // count counts the quiet, unnamed pods that do not count as gone yet.

@@ -76,13 +76,13 @@ func (x *run) phaseConflict(s *reclaim.Step) string {
 }
 
 // isRestarted reports whether the pod of a step is alive again, if the step depends on the pod
-// being unnamed, or evicted by this agent. A pod that a client reports as gone is not checked. With
+// being quiet, or evicted by this agent. A pod that root reports as gone is not checked. With
 // unlisted ready sandboxes the pod may be alive.
 func (x *run) isRestarted(s *reclaim.Step, now *view) bool {
 	if now.partial && x.needsRestartCheck(s) {
 		return true
 	}
-	if _, named := x.v.known.Pods[s.PodUID]; s.Reason == reclaim.PodGone && !named {
+	if x.needsQuiet(s) {
 		return isAlive(now.look, s.PodUID)
 	}
 	return s.Reason == reclaim.PodEvicted && x.v.known.restarted(now.look)[s.PodUID]
@@ -90,9 +90,21 @@ func (x *run) isRestarted(s *reclaim.Step, now *view) bool {
 
 // needsRestartCheck reports whether isRestarted must be called for a step.
 func (x *run) needsRestartCheck(s *reclaim.Step) bool {
-	_, named := x.v.known.Pods[s.PodUID]
-	return s.Reason == reclaim.PodGone && !named || s.Reason == reclaim.PodEvicted &&
+	return x.needsQuiet(s) || s.Reason == reclaim.PodEvicted &&
 		x.v.known.EvictedSandboxes[s.PodUID] != nil
+}
+
+// needsQuiet reports whether a step depends on its pod being quiet: no object names the pod, or its
+// end is only claimed.
+func (x *run) needsQuiet(s *reclaim.Step) bool {
+	_, named := x.v.known.Pods[s.PodUID]
+	switch s.Reason {
+	case reclaim.PodGone:
+		return !named || x.v.known.Claimed[s.PodUID]
+	case reclaim.PodEvicted, reclaim.PodTerminated:
+		return x.v.known.Claimed[s.PodUID]
+	}
+	return false
 }
 
 // isAlive reports whether the runtime lists a ready sandbox or a running container of a pod. A

@@ -24,10 +24,10 @@ func (l *loop) deschedule(ctx context.Context, now time.Time, met []eviction.Met
 			func() { l.log.Warn("some pods could not be measured", api.EventSource.Attr(), "error", err) })
 	}
 	policy := c.Eviction().Policy
+	objects := l.objects.Store().Snapshot()
 	victims := part.Plan(now, c.Config, &nodedescheduler.Input{
-		Pods: l.pods.All(), Objects: l.objects.Pods(), PodObjects: l.objects.All(), Summary: l.looks.Summary(),
-		Policy: &policy,
-		Self:   l.looks.Reader().Self(),
+		Pods: l.pods.All(), Objects: objects.Pods, PodObjects: objects.Objects, Members: objects.Members,
+		Summary: l.looks.Summary(), Policy: &policy, Self: l.looks.Reader().Self(),
 	}, acts)
 	for i := range victims {
 		part.RecordEviction(now, victims[i].Pod.PodRef, l.evictions.Deschedule(ctx, now, &victims[i]))

@@ -1,6 +1,7 @@
 package nodedescheduler
 
 import (
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -19,9 +20,12 @@ const seenAnnotation = "kubernetes.io/config.seen"
 
 // Input is the input of a plan: the available data about the node's pods.
 type Input struct {
-	Pods            read.Index
-	Objects         map[string]*eviction.Pod // by UID; nil: none available
-	PodObjects      []*v1.Pod                // the complete objects
+	Pods       read.Index
+	Objects    map[string]*eviction.Pod // by UID; nil: none available
+	PodObjects []*v1.Pod                // the complete objects
+	// UIDs of the objects that only members of the socket's group provided. They can protect their
+	// pods, but cannot make them victims.
+	Members         map[string]bool
 	Summary         *stats.Summary
 	Policy          *eviction.Policy
 	Self            string          // cgroup of this process; empty: unknown
@@ -47,12 +51,12 @@ func (s *Input) Look() nodedeschedule.Look {
 		if u := used[uid]; u != nil {
 			pod.Memory = u.Memory.WorkingSetBytes
 			if u.Self {
-				_, pod.Protected = s.Policy.PriorityAndProtection(u, s.Objects[uid])
+				pod.Protected = s.protected(u)
 			}
 		}
 		if object := whole[uid]; object != nil && object.Namespace == p.PodRef.Namespace &&
 			object.Name == p.PodRef.Name {
-			addObjectData(&pod, object)
+			addObjectData(&pod, object, s.Members[uid])
 		}
 		out.Pods = append(out.Pods, pod)
 	}
@@ -73,9 +77,8 @@ func (s *Input) podStats(uid string) (stats.PodStats, *eviction.Pod) {
 // container statuses are not read: a tenant may have any number of them.
 func (s *Input) runtimePod(p *read.Pod) nodedeschedule.Pod {
 	alone := p.FromRuntime(s.Self)
-	_, protected := s.Policy.PriorityAndProtection(&alone, s.Objects[p.PodRef.UID])
 	out := nodedeschedule.Pod{
-		PodReference: p.PodRef, Protected: protected, QOSClass: alone.QOSClass, Since: startTime(p),
+		PodReference: p.PodRef, Protected: s.protected(&alone), QOSClass: alone.QOSClass, Since: startTime(p),
 		Ready: p.Ready(), Owner: p.Sandboxes[0].Owner,
 	}
 	for i := range p.Sandboxes {
@@ -105,6 +108,17 @@ func (s *Input) runtimePod(p *read.Pod) nodedeschedule.Pod {
 	return out
 }
 
+// protected returns why a pod is never a victim; empty if it may be a victim. A priority that only
+// members claim does not replace the protection of an unknown one.
+func (s *Input) protected(pod *stats.PodStats) string {
+	uid := pod.PodRef.UID
+	_, why := s.Policy.PriorityAndProtection(pod, s.Objects[uid])
+	if why == "" && s.Members[uid] {
+		_, why = s.Policy.PriorityAndProtection(pod, nil)
+	}
+	return why
+}
+
 // startTime returns the time at which a kubelet first saw the pod, or else the creation time of
 // its oldest sandbox.
 func startTime(p *read.Pod) (at time.Time) {
@@ -119,17 +133,20 @@ func startTime(p *read.Pod) (at time.Time) {
 	return at
 }
 
-// addObjectData adds data from a pod object that the runtime does not provide.
-func addObjectData(pod *nodedeschedule.Pod, object *v1.Pod) {
+// addObjectData adds data from a pod object that the runtime does not provide. From a member's object
+// it adds only the use of local storage.
+func addObjectData(pod *nodedeschedule.Pod, object *v1.Pod, member bool) {
+	local := slices.ContainsFunc(object.Spec.Volumes,
+		func(v v1.Volume) bool { return v.EmptyDir != nil || v.HostPath != nil })
+	if !member || local {
+		pod.LocalStorage = stats.Some(local)
+	}
+	if member {
+		return
+	}
 	if owner := metav1.GetControllerOf(object); owner != nil {
 		pod.Owner = owner.Kind
 	} else if len(object.OwnerReferences) > 0 {
 		pod.Owner = object.OwnerReferences[0].Kind
-	}
-	pod.LocalStorage = stats.Some(false)
-	for i := range object.Spec.Volumes {
-		if v := &object.Spec.Volumes[i]; v.EmptyDir != nil || v.HostPath != nil {
-			pod.LocalStorage = stats.Some(true)
-		}
 	}
 }

@@ -79,9 +79,10 @@ func (s Settings) set(path string, file cgroup.LimitFile, to Setting) {
 // Budget has the limits of a Plan.
 type Budget struct {
 	// Allocatable is the memory left for pods in bytes, enforced or not. memory.min and memory.low
-	// of all pods together are at most this, and a container without a limit is throttled as if this
-	// were its limit. 0: unknown; then nothing is protected.
+	// of all pods together are at most this without HugePages, and a container without a limit is
+	// throttled as if this were its limit, as in a kubelet. 0: unknown; then nothing is protected.
 	Allocatable uint64
+	HugePages   uint64  // preallocated, in bytes; other memory of pods cannot use them
 	Factor      float64 // memoryThrottlingFactor; 0: nothing is throttled
 	Page        uint64  // bytes
 }
@@ -92,8 +93,8 @@ type Budget struct {
 // mm/page_counter.c effective_protection), so those get the sum of each. The kubelet differs: it
 // gives the cgroup of all pods the sum of both as memory.min
 // (pkg/kubelet/cm/qos_container_manager_linux.go setMemoryQoS, v1.37.2). All pods together get at
-// most node allocatable, Guaranteed ones first: if more than the node's memory is protected, the
-// kernel can only kill. Page cache below memory.min is not reclaimed either, but memory.available
+// most node allocatable without huge pages, Guaranteed ones first: if more than the node's memory is
+// protected, the kernel can only kill. Page cache below memory.min is not reclaimed either, but memory.available
 // counts it as available, as in a kubelet, so no threshold detects this.
 //
 // Containers, and pods with pod-level resources, that may use more than their request are throttled
@@ -104,7 +105,8 @@ func Plan(pods []Pod, b Budget) Settings {
 	if b.Allocatable == 0 {
 		return out
 	}
-	sums, left := map[string]map[cgroup.LimitFile]uint64{}, b.Allocatable
+	sums := map[string]map[cgroup.LimitFile]uint64{}
+	left := b.Allocatable - min(b.HugePages, b.Allocatable)
 	for _, p := range protectable(pods) {
 		file, _ := protectionOf(p.QOSClass)
 		own := uint64(0)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -164,8 +165,8 @@ func (p *Part) Tick(ctx context.Context, now time.Time, kubelet bool, pods read.
 			objects, members := o.Objects()
 			known := Known{Objects: objects, Members: members, Runtime: pods,
 				Capacity: amount(node.Capacity), Self: o.Self}
-			r = r.merge(w.Protect(ctx, known, Budget{Allocatable: amount(node.Left).V, Factor: o.Factor,
-				Page: uint64(os.Getpagesize())}))
+			r = r.merge(w.Protect(ctx, known, Budget{Allocatable: amount(node.Left).V,
+				HugePages: hugePages(node.Capacity), Factor: o.Factor, Page: uint64(os.Getpagesize())}))
 		}
 		if d.protect && r.KubeletFound { // before the loop receives the result
 			r.Restored += w.Undo(ctx, false, true).Restored
@@ -181,6 +182,16 @@ func (p *Part) Tick(ctx context.Context, now time.Time, kubelet bool, pods read.
 func amount(list v1.ResourceList) stats.Opt[uint64] {
 	_, ok := list[v1.ResourceMemory]
 	return stats.Opt[uint64]{V: memory(list), OK: ok}
+}
+
+// hugePages returns the memory in huge pages of all sizes, in bytes.
+func hugePages(capacity v1.ResourceList) (bytes uint64) {
+	for name, q := range capacity {
+		if strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix) {
+			bytes = stats.SaturatingAdd(bytes, uint64(max(q.Value(), 0)))
+		}
+	}
+	return bytes
 }
 
 func (p *Part) startPass(do func() Result) {

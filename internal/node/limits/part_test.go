@@ -43,6 +43,23 @@ func partOf(n *node, known Known, change func(*Options)) (*Part, *bytes.Buffer) 
 	return New(o), &text
 }
 
+// Memory in preallocated huge pages protects no pod: with more protected than the rest, the kernel can only kill.
+func TestHugePagesAreNotProtected(t *testing.T) {
+	n, known, _ := protected(t)
+	p, _ := partOf(n, known, func(o *Options) {
+		o.Node = func() Node {
+			left := list("memory", "7218Mi", "cpu", "4") // 50Mi more than the huge pages
+			return Node{Capacity: list("memory", "8Gi", "hugepages-2Mi", "6Gi", "hugepages-1Gi", "1Gi"), Enforced: left, Left: left}
+		}
+	})
+	p.Tick(t.Context(), time.Now(), false, known.Runtime)
+	r := <-p.Results()
+	p.OnResult(r)
+	if got := n.differs()["kubepods memory.min"]; got != "52428800" || r.Skipped.OverAllocatable == 0 {
+		t.Errorf("memory.min of kubepods = %s, %+v, want 50Mi, and a pod over allocatable", got, r.Skipped)
+	}
+}
+
 // Passes run one at a time, at the period. Their changes are logged. Close restores protection, and
 // limits stay.
 func TestPart(t *testing.T) {

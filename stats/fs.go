@@ -8,7 +8,7 @@ type FsStats struct {
 	Path           string      // the path given to statfs, in the host's view
 	Device         uint64      // st_dev
 	Disk           uint64      // device by which io.stat counts its I/O; 0: unknown
-	AvailableBytes Opt[uint64] // f_bavail: available to unprivileged users
+	AvailableBytes Opt[uint64] // f_bavail: available to unprivileged users; absent without a size
 	CapacityBytes  Opt[uint64] // f_blocks
 	// f_blocks - f_bfree. In a Summary, the value of an image store is the runtime's, if reported.
 	UsedBytes  Opt[uint64]

@@ -250,8 +250,11 @@ func available(at time.Time, limit, used Opt[uint64], reason string) Observation
 const noFs = "no reading from its source; see the source's error"
 
 func bytesOf(fs Opt[FsStats]) Observation {
-	if !fs.OK || !fs.V.AvailableBytes.OK || !fs.V.CapacityBytes.OK {
+	switch {
+	case !fs.OK:
 		return Observation{Reason: noFs}
+	case !fs.V.AvailableBytes.OK || !fs.V.CapacityBytes.OK:
+		return Observation{Reason: "the file system reports no size"}
 	}
 	return Observation{Value: fs.V.AvailableBytes.V, Capacity: fs.V.CapacityBytes.V, Time: fs.V.Time,
 		OK: true}

@@ -215,6 +215,7 @@ func TestObserveGivesTheReasonOfAnAbsentSignal(t *testing.T) {
 		Swap:        stats.NodeSwapStats{Time: now, TotalBytes: stats.Some[uint64](0), FreeBytes: stats.Some[uint64](0)},
 		PIDs:        stats.NodePIDStats{Time: now, Max: stats.Some[uint64](1000), Current: stats.Some[uint64](1200)},
 		Allocatable: stats.AllocatableMemoryStats{Time: now, LimitBytes: stats.Some[uint64](100), WorkingSetBytes: stats.Some[uint64](30)},
+		ContainerFs: stats.Some(hostroot.FsStats(&unix.Statfs_t{Bsize: 4096})),
 		Fs:          stats.Some(stats.FsStats{Time: now, AvailableBytes: stats.Some[uint64](5), CapacityBytes: stats.Some[uint64](10)}),
 	}}
 	for _, c := range []struct {
@@ -230,6 +231,7 @@ func TestObserveGivesTheReasonOfAnAbsentSignal(t *testing.T) {
 		{stats.SignalNodeFsAvailable, true, 5, 10, ""},
 		{stats.SignalNodeFsInodesFree, false, 0, 0, "no fixed number of inodes"},
 		{stats.SignalImageFsAvailable, false, 0, 0, "no reading"},
+		{stats.SignalContainerFsAvailable, false, 0, 0, "no size"},
 		{"x.available", false, 0, 0, "unknown signal"},
 	} {
 		o := s.Observe(now, c.signal, stats.MemoryAvailableLower)

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"jettison/stats"
 	"jettison/stats/read/hosttest"
 )
 
@@ -43,6 +44,16 @@ func TestTheHostsRootIsNotLeft(t *testing.T) {
 	}
 	if fs, err := host.StatFs("/up"); err != nil || fs.CapacityBytes.V == 0 {
 		t.Errorf("file system of the root = %+v, error %v", fs, err)
+	}
+}
+
+// A file system without a size (ramfs, tmpfs with size=0) reports 0 of 0 bytes. It is not full.
+func TestAFileSystemWithoutASize(t *testing.T) {
+	if fs := FsStats(&unix.Statfs_t{Bsize: 4096, Files: 10, Ffree: 4}); fs.CapacityBytes.OK || fs.AvailableBytes.OK || fs.UsedBytes.OK || fs.InodesUsed.V != 6 {
+		t.Errorf("figures of a file system without a size = %+v, want no bytes", fs)
+	}
+	if fs := FsStats(&unix.Statfs_t{Bsize: 4096, Blocks: 10}); fs.AvailableBytes != stats.Some[uint64](0) || fs.UsedBytes.V != 40960 {
+		t.Errorf("figures of a full file system = %+v, want 0 available", fs)
 	}
 }
 

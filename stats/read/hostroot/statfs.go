@@ -79,15 +79,17 @@ func (h *Root) deviceIn(path string) uint64 {
 }
 
 // FsStats converts a statfs answer. A file system that counts no inodes (btrfs, some network
-// ones) reports 0 of 0.
+// ones) or no bytes (ramfs, a tmpfs without a size) reports 0 of 0.
 func FsStats(fs *unix.Statfs_t) stats.FsStats {
 	unit := uint64(fs.Frsize)
 	if unit == 0 {
 		unit = uint64(fs.Bsize)
 	}
-	out := stats.FsStats{AvailableBytes: stats.Some(fs.Bavail * unit),
-		CapacityBytes: stats.Some(fs.Blocks * unit),
-		UsedBytes:     stats.Some((fs.Blocks - min(fs.Bfree, fs.Blocks)) * unit)}
+	var out stats.FsStats
+	if fs.Blocks > 0 {
+		out.AvailableBytes, out.CapacityBytes, out.UsedBytes = stats.Some(fs.Bavail*unit),
+			stats.Some(fs.Blocks*unit), stats.Some((fs.Blocks-min(fs.Bfree, fs.Blocks))*unit)
+	}
 	if fs.Files > 0 {
 		out.InodesFree, out.Inodes, out.InodesUsed = stats.Some(fs.Ffree), stats.Some(fs.Files),
 			stats.Some(fs.Files-min(fs.Ffree, fs.Files))

@@ -207,6 +207,28 @@ func TestAVolumeInMemoryWithoutASize(t *testing.T) {
 	})
 }
 
+// A volume that is a bind mount of a directory of a tmpfs counts its own files, not those of the whole tmpfs.
+func TestAVolumeThatIsAPartOfATmpfs(t *testing.T) {
+	inOwnMounts(t, func() {
+		root, memory := t.TempDir(), t.TempDir()
+		s, found := volumesOf(t, root, "a/one")
+		hosttest.Write(t, 50000, root, "pods/a/volumes", emptyDirPlugin, "one/under the mount")
+		err := unix.Mount("tmpfs", memory, "tmpfs", 0, "size=8m")
+		hosttest.Write(t, 1<<20, memory, "another", "file")
+		hosttest.Write(t, 50000, memory, "part", "file")
+		at := filepath.Join(root, "pods", "a", "volumes", emptyDirPlugin, "one")
+		if err = errors.Join(err, unix.Mount(filepath.Join(memory, "part"), at, "", unix.MS_BIND, "")); err != nil {
+			t.Errorf("mount a part of a tmpfs: %v, want it mounted", err)
+			return
+		}
+		const used = 13 * 4096
+		e := fillVolume(t, s, found).EphemeralStorage
+		if v := e.Volumes[0]; !v.Memory || v.UsedBytes != used || e.UsedBytes.V != 0 || e.MemoryVolumesBytes.V != used {
+			t.Errorf("usage with a part of a tmpfs = %+v, want %d bytes in memory", e, used)
+		}
+	})
+}
+
 // A volume of huge pages uses no disk, and a pod's memory figures do not count it.
 func TestAVolumeOfHugePages(t *testing.T) {
 	inOwnMounts(t, func() {

@@ -43,9 +43,9 @@ func (s *storageWalker) volumes(ctx context.Context, uid, pod string, out *stora
 
 func byName(a, b stats.VolumeStats) int { return cmp.Compare(a.Name, b.Name) }
 
-// volume measures one volume, by the file system's own count (tmpfs with a size, project quotas) or
-// by a walk.
-// On a node whose root is a tmpfs, a volume on disk is a directory of that tmpfs, which is walked.
+// volume measures one volume, by the file system's own count (a whole tmpfs with a size, project
+// quotas) or by a walk. On a node whose root is a tmpfs, a volume on disk is a directory of that
+// tmpfs, which is walked.
 func (s *storageWalker) volume(ctx context.Context, uid, dir string,
 	counted map[quota.Project]bool) (v stats.VolumeStats, err error) {
 	fd, err := s.host.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW)
@@ -60,7 +60,8 @@ func (s *storageWalker) volume(ctx context.Context, uid, dir string,
 	v.Time = time.Now()
 	v.HugePages = fs.Type == unix.HUGETLBFS_MAGIC
 	v.Memory = v.HugePages || fs.Type == unix.TMPFS_MAGIC && hostroot.IsMountRoot(fd)
-	if v.Memory && !v.HugePages && fs.Blocks > 0 { // without a size, the file system counts nothing
+	// Without a size, a tmpfs counts nothing. Mounted in part, it counts the files of others too.
+	if v.Memory && !v.HugePages && fs.Blocks > 0 && hostroot.IsTmpfsRoot(fd) {
 		stats := hostroot.FsStats(&fs)
 		v.UsedBytes, v.InodesUsed = stats.UsedBytes.V, stats.InodesUsed.V
 		return v, nil

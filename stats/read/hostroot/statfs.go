@@ -113,6 +113,13 @@ func IsMountRoot(fd int) bool {
 	return err == nil && st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0
 }
 
+// IsTmpfsRoot reports whether a descriptor on a tmpfs is its root directory, which is its first inode
+// (v5.14, v6.12 mm/shmem.c shmem_reserve_inode).
+func IsTmpfsRoot(fd int) bool {
+	var st unix.Stat_t
+	return ignoringEINTR(func() error { return unix.Fstat(fd, &st) }) == nil && st.Ino == 1
+}
+
 func ignoringEINTR(call func() error) error {
 	for {
 		if err := call(); err != unix.EINTR {

@@ -24,6 +24,8 @@ type ProcKiller struct {
 	// Ended: once it is true, no process is signalled any more: processes listed later are not the
 	// caller's to kill. nil: never.
 	Ended *atomic.Bool
+	// Spare reports whether a child of the group is not to be killed. nil: none.
+	Spare func(name []byte, child *Group) bool
 
 	walker          Walker
 	buf             [4096]byte
@@ -159,6 +161,9 @@ func (g *Group) Thaw() (thawed bool, err error) {
 
 // group signals the processes of one group, batch by batch.
 func (k *ProcKiller) group(g *Group) bool {
+	if name := k.walker.Child(); k.Spare != nil && name != nil && k.Spare(name, g) {
+		return true
+	}
 	for k.err == nil && time.Now().Before(k.deadline) {
 		k.n, k.next = 0, 0
 		err := k.list(g, k.collect)

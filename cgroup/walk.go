@@ -14,8 +14,18 @@ const walkDepth = 32
 // Walker visits a group and its descendants. It reuses its buffers, about 20 KiB, so that a
 // walk allocates nothing. Use it from one goroutine at a time; the zero value is ready.
 type Walker struct {
+	// Shallow: visit only the top and its children.
+	Shallow bool
+
 	levels [walkDepth]level
+	child  []byte // of Child
 }
+
+// Child returns the name of the top's child that the visited group is, or is below of; "" for the
+// top. It is valid until visit returns.
+func (w *Walker) Child() []byte { return w.child }
+
+var itself = []byte(".") // allocated once
 
 // level is one directory on the path from the top to the current group.
 type level struct {
@@ -46,16 +56,26 @@ func (w *Walker) Walk(g *Group, visit func(*Group) bool) (deep bool) {
 		if fd < 0 {
 			return true
 		}
-		depth++
+		switch depth++; depth {
+		case 0:
+			w.child = nil
+		case 1:
+			w.child = name
+		}
 		l.group, l.rest = Group{path: g.path, dir: fd}, nil
 		return visit(&l.group)
 	}
-	if !enter(g.dir, []byte(".")) {
+	if !enter(g.dir, itself) {
 		return deep
 	}
 	for depth >= 0 {
 		l := &w.levels[depth]
 		if len(l.rest) == 0 {
+			if w.Shallow && depth == 1 {
+				l.group.Close()
+				depth--
+				continue
+			}
 			n, err := entries(l.group.dir, l.buf[:])
 			if err != nil || n == 0 { // the end, or the group was removed
 				l.group.Close()

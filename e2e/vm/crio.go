@@ -66,8 +66,8 @@ func (p *parts) runtimeFiles() map[string]string {
 }
 
 // crioConfig leaves everything at CRI-O's default that the node does not require. The node has no
-// nft and no iptables, without which CRI-O maps no ports of the host. The monitors are in the pods'
-// cgroups: OpenShift's setting, and the only one with the driver cgroupfs.
+// nft and no iptables, without which CRI-O maps no ports of the host. With the
+// systemd driver, the monitors are in the pods' slices, as on OpenShift.
 func crioConfig(systemd bool) string {
 	manager := "cgroupfs"
 	if systemd {

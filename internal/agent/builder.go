@@ -283,7 +283,7 @@ func (b *builder) startKiller() (pin func(*stats.PodStats) (*kill.Victim, error)
 	if b.o.DryRun {
 		return func(p *stats.PodStats) (*kill.Victim, error) { return kill.Pin(b.s.FS, p) }
 	}
-	killer := kill.New(kill.Options{FS: b.s.FS, Ladder: b.o.Ladder, Held: b.s.Reader.DupCgroup})
+	killer := kill.New(kill.Options{FS: b.s.FS, Ladder: b.o.Ladder, Held: b.s.Reader.DupCgroup, Proc: b.o.ProcMount})
 	for _, err := range killer.Refused() {
 		b.log.Warn("self-protection incomplete", "error", err)
 	}

@@ -150,7 +150,5 @@ func (v *Victim) killAgain() {
 	if v.singles.again == nil {
 		v.singles.again = cgroup.NewProcKiller()
 	}
-	by := v.singles.again
-	by.Unfrozen, by.Ended = v.progress.heldUp.Load(), &v.life.gone
-	_, _ = v.singles.kill(by)
+	_, _ = v.singles.kill(v.oneByOne(v.singles.again))
 }

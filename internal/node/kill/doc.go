@@ -9,6 +9,7 @@
 //	life.go            part of Victim: alive, dead, closed, and its users
 //	pinned.go          parts of Victim: cgroup and processes opened before the kill
 //	killfile.go        parts of Victim: cgroup.kill, and the kill process by process
+//	monitors.go        part of Victim: the runtime's monitors, which the kill spares
 //	replies.go         part of Victim: answers of the threads that kill
 //	progress.go        part of Victim: state of the kill
 //	freeing.go         part of Victim: state shared by the threads that free memory

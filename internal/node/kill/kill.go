@@ -133,7 +133,7 @@ func (v *Victim) write(buf []byte) error {
 	if v.life.over() { // closed: no caller checks whether the cgroup is empty
 		return os.ErrClosed
 	}
-	err := v.file.write()
+	err := v.writeFile()
 	v.steps.add(CgroupKill.String(), 0, err)
 	v.progress.wrote(err)
 	return err
@@ -150,7 +150,25 @@ func (v *Victim) rewrite(buf []byte) {
 	if v.file.err != nil || v.life.over() || v.file.isEmpty(buf) || v.life.dead() {
 		return
 	}
-	v.steps.call(stepAgain, v.file.write())
+	v.steps.call(stepAgain, v.writeFile())
+}
+
+// writeFile kills through cgroup.kill: the whole pod, or all but the runtime's monitors. v.file.mu is
+// held.
+func (v *Victim) writeFile() error {
+	if v.file.monitors.any.Load() {
+		return v.file.monitors.killOthers(&v.group.kill)
+	}
+	return v.file.write()
+}
+
+// oneByOne prepares a kill process by process.
+func (v *Victim) oneByOne(by *cgroup.ProcKiller) *cgroup.ProcKiller {
+	by.Unfrozen, by.Ended, by.Spare = v.progress.heldUp.Load(), &v.life.gone, nil
+	if v.file.monitors.any.Load() {
+		by.Spare = v.file.monitors.isMonitor
+	}
+	return by
 }
 
 // eachProcess kills process by process, unless another thread does so already or, as in write, no
@@ -167,8 +185,7 @@ func (v *Victim) eachProcess(by *cgroup.ProcKiller) error {
 	if v.life.over() {
 		return os.ErrClosed
 	}
-	by.Unfrozen, by.Ended = v.progress.heldUp.Load(), &v.life.gone
-	n, err := v.singles.kill(by)
+	n, err := v.singles.kill(v.oneByOne(by))
 	v.steps.add(Pidfd.String(), n, err)
 	v.progress.singled(err)
 	return err

@@ -1,6 +1,7 @@
 package kill
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -29,6 +30,7 @@ const (
 type Options struct {
 	FS     *cgroup.FS
 	Ladder Ladder // zero: All
+	Proc   string // the mount of procfs; empty: /proc
 
 	// Held duplicates an open handle of a pod's cgroup into out and returns a descriptor of its
 	// cgroup.kill (-1: none), so that Pin looks up no path. It returns false if no handle is open. Pin
@@ -43,6 +45,7 @@ type Killer struct {
 	fs     *cgroup.FS
 	ladder Ladder
 	held   heldFunc
+	proc   string
 
 	spares     chan *Victim
 	strikes    chan strike     // for the one thread that writes cgroup.kill
@@ -71,7 +74,7 @@ func New(o Options) *Killer {
 		o.Ladder = All
 	}
 	k := &Killer{
-		fs: o.FS, ladder: o.Ladder, held: o.Held, spares: make(chan *Victim, spares),
+		fs: o.FS, ladder: o.Ladder, held: o.Held, proc: cmp.Or(o.Proc, "/proc"), spares: make(chan *Victim, spares),
 		jobs: make(chan *Victim, maxDying), background: make(chan assignment, maxTasks),
 		strikes: make(chan strike, maxWaiting), errands: make(chan errand, 2*maxWaiting),
 		done: make(chan struct{}), exited: make(chan struct{}, maxThreads+1+helpers),
@@ -195,7 +198,7 @@ func (k *Killer) Pin(pod *stats.PodStats) (*Victim, error) {
 	default:
 		v = newVictim()
 	}
-	v.killer, v.ladder = k, k.ladder
+	v.killer, v.ladder, v.file.monitors.proc = k, k.ladder, k.proc
 	if err := v.attach(k.fs, pod); err != nil {
 		return nil, err
 	}

@@ -16,8 +16,10 @@ import (
 type killFile struct {
 	mu    sync.Mutex
 	group *cgroup.Group // pinnedGroup.kill
-	fd    int           // -1: not open, err holds the reason
-	err   error
+	// monitors are spared. Any thread may use it.
+	monitors monitors
+	fd       int // -1: not open, err holds the reason
+	err      error
 }
 
 func (f *killFile) init(g *cgroup.Group) { f.group, f.fd = g, -1 }

@@ -1,6 +1,7 @@
 package kill
 
 import (
+	"bytes"
 	"runtime"
 	"time"
 
@@ -118,13 +119,14 @@ type helper struct {
 	next    int       // index of the pinned process that confirm expects
 	pid     func(int) // add or confirm
 	list    func(*cgroup.Group) bool
+	look    func(*cgroup.Group) bool
 	add     func(int)
 	confirm func(int)
 }
 
 func newHelper(k *Killer) *helper {
 	h := &helper{k: k, each: cgroup.NewProcKiller()}
-	h.list, h.add, h.confirm = h.listGroup, h.openPidfd, h.mark
+	h.list, h.look, h.add, h.confirm = h.listGroup, h.lookAtGroup, h.openPidfd, h.mark
 	return h
 }
 
@@ -150,6 +152,7 @@ func (h *helper) pidfds() {
 	if h.v.life.over() {
 		return // processes listed now are not the victim's
 	}
+	h.lookForMonitors()
 	h.until, h.next = time.Now().Add(pidfdLimit), 0
 	h.pid = h.add
 	h.walker.Walk(&h.v.group.each, h.list)
@@ -159,7 +162,9 @@ func (h *helper) pidfds() {
 }
 
 func (h *helper) listGroup(g *cgroup.Group) bool {
-	_ = g.Procs(h.buf[:], h.pid)
+	if !bytes.HasPrefix(h.walker.Child(), monitorPrefix) { // later rounds kill what is none
+		_ = g.Procs(h.buf[:], h.pid)
+	}
 	return time.Now().Before(h.until)
 }
 

@@ -16,7 +16,8 @@ const (
 	sweepMax   = time.Second
 )
 
-// WaitEmpty blocks until the kernel reports that no process of the victim is left. It repeats a
+// WaitEmpty blocks until the kernel reports that no process of the victim is left, except for monitors
+// of the runtime. It repeats a
 // pending kill with backoff, because a process killed in the middle of a fork may complete it, and
 // a process may be moved into the cgroup. While the victim uses CPU time, its tasks are exiting, and
 // WaitEmpty waits up to dyingMost times limit: hundreds of processes exit slowly on a small node, all
@@ -47,6 +48,9 @@ func (v *Victim) awaitEmpty(ctx context.Context, limit time.Duration) error {
 		err := v.group.wait.WaitEmpty(ctx, min(wait, left))
 		if err == nil || ctx.Err() != nil {
 			return err
+		}
+		if v.file.monitors.any.Load() && v.file.monitors.othersEmpty(&v.group.wait) {
+			return nil // the monitors end with their containers
 		}
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			v.steps.call(stepWait, err)

@@ -69,21 +69,25 @@ func (t *table[K, T]) replace(n int, all iter.Seq[T]) {
 
 // nodeFeed returns the store of the node watch.
 func (m *Mirror) nodeFeed() *kubefeed.Feed[*v1.Node] {
-	remove := func(name string) {
-		delete(m.nodes, name)
-		delete(m.beatAt, name)
-	}
 	return feedOf(m, table[string, *v1.Node]{
 		name: "a node", source: &m.nodeSource, objects: m.nodes, key: (*v1.Node).GetName,
-		put: m.putNode, set: func(n *v1.Node) { m.setNode(m.trimmer.node(n)) }, remove: remove,
-		trim: m.trimmer.node,
-		drop: func(n *v1.Node) {
-			if stored := m.nodes[n.Name]; stored != nil && stored.UID == n.UID {
-				remove(n.Name)
-				m.notify()
-			}
-		},
+		put: m.putNode, set: func(n *v1.Node) { m.setNode(m.trimmer.node(n)) },
+		remove: m.deleteNode, trim: m.trimmer.node, drop: m.dropNode,
 	})
+}
+
+// deleteNode removes a node of any UID. The lock must be held.
+func (m *Mirror) deleteNode(name string) {
+	delete(m.nodes, name)
+	delete(m.beatAt, name)
+}
+
+// dropNode removes a node with that UID. The lock must be held.
+func (m *Mirror) dropNode(n *v1.Node) {
+	if stored := m.nodes[n.Name]; stored != nil && stored.UID == n.UID {
+		m.deleteNode(n.Name)
+		m.notify()
+	}
 }
 
 // leaseFeed returns the store of the Lease watch. Renewals do not signal Changed.
@@ -96,7 +100,11 @@ func (m *Mirror) leaseFeed() *kubefeed.Feed[*coordination.Lease] {
 		name: "a lease", source: &m.leaseSource, objects: m.leases, key: (*coordination.Lease).GetName,
 		put: m.putLease, set: func(l *coordination.Lease) { m.setLease(m.trimmer.lease(l)) }, remove: remove,
 		trim: m.trimmer.lease,
-		drop: func(l *coordination.Lease) { remove(l.Name) },
+		drop: func(l *coordination.Lease) {
+			if stored := m.leases[l.Name]; stored != nil && stored.UID == l.UID {
+				remove(l.Name)
+			}
+		},
 	})
 }
 

@@ -61,23 +61,49 @@ func (m *Mirror) Pod(uid types.UID) *v1.Pod {
 	return m.pods[uid]
 }
 
-// UpdateNode stores the node of a response to a write, so that the next decision uses it.
-func (m *Mirror) UpdateNode(n *v1.Node) {
+// UpdateNode stores the node of a response, so that the next decision uses it, if the copy still
+// has the node of the decision. Otherwise the watch has reported its deletion, and no later event
+// would remove the node again.
+func (m *Mirror) UpdateNode(decided, n *v1.Node) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.putNode(n)
+	if stored := m.nodes[decided.Name]; stored != nil && stored.UID == decided.UID {
+		m.putNode(n)
+	}
 }
 
-// UpdateLease stores the Lease of a response.
-func (m *Mirror) UpdateLease(l *coordination.Lease) {
+// RemoveNode removes a node that does not exist according to a response: the watch lags.
+func (m *Mirror) RemoveNode(decided *v1.Node) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.dropNode(decided)
+}
+
+// UpdateLease stores the Lease of a response if the copy still has the node and the Lease of the
+// decision. known is that Lease; nil: none.
+func (m *Mirror) UpdateLease(decided *v1.Node, known, l *coordination.Lease) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n, stored := m.nodes[decided.Name], m.leases[l.Name]
+	if n == nil || n.UID != decided.UID || (stored == nil) != (known == nil) ||
+		stored != nil && stored.UID != known.UID {
+		return
+	}
 	m.putLease(l)
 }
 
-// UpdatePod stores the pod of a response to a write.
+// UpdatePod stores the pod of a response to a write if the copy still has the pod.
 func (m *Mirror) UpdatePod(p *v1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.putPod(p)
+	if m.pods[p.UID] != nil {
+		m.putPod(p)
+	}
+}
+
+// RemovePod removes a pod that does not exist according to a response.
+func (m *Mirror) RemovePod(uid types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.dropPod(uid)
 }

@@ -70,6 +70,8 @@ type api struct {
 	expiredBelow int          // watches from an older version get 410
 	watchEnds    int          // increment: all watches end
 	hidden       string       // watches omit the node and the Lease of that name
+	// by kind: watches deliver events that much later, so that answers arrive before them
+	watchLag map[string]time.Duration
 	counted      map[string]int
 	writeLog     []write
 	budget       bool // a disruption budget blocks evictions
@@ -83,6 +85,7 @@ type api struct {
 }
 
 type watchEvent struct {
+	at        time.Time
 	version   int
 	kind      string // nodes, pods, leases
 	eventType string
@@ -148,6 +151,27 @@ func (a *api) nextVersion() string {
 	return strconv.Itoa(a.version)
 }
 
+// addEvent adds an event for the watches, of the current version.
+func (a *api) addEvent(kind, eventType string, object any, name string) {
+	a.log = append(a.log, watchEvent{time.Now(), a.version, kind, eventType, object, name})
+}
+
+// removeNode deletes a node.
+func (a *api) removeNode(name string) {
+	n := a.nodes[name].DeepCopy()
+	delete(a.nodes, name)
+	n.ResourceVersion = a.nextVersion()
+	a.addEvent("nodes", "DELETED", n, name)
+}
+
+// removePod deletes a pod without a grace period.
+func (a *api) removePod(key string) {
+	p := a.pods[key].DeepCopy()
+	delete(a.pods, key)
+	p.ResourceVersion = a.nextVersion()
+	a.addEvent("pods", "DELETED", p, "")
+}
+
 // putNode adds a node or a new version of it.
 func (a *api) putNode(n *v1.Node) {
 	how := "MODIFIED"
@@ -156,7 +180,7 @@ func (a *api) putNode(n *v1.Node) {
 	}
 	n.ResourceVersion = a.nextVersion()
 	a.nodes[n.Name] = n
-	a.log = append(a.log, watchEvent{a.version, "nodes", how, n, n.Name})
+	a.addEvent("nodes", how, n, n.Name)
 }
 
 // visible applies the field selector of the pod watch.
@@ -180,7 +204,7 @@ func (a *api) putPod(p *v1.Pod) {
 		how = "DELETED"
 	}
 	a.pods[key] = p
-	a.log = append(a.log, watchEvent{a.version, "pods", how, p, ""})
+	a.addEvent("pods", how, p, "")
 }
 
 // putLease stores a Lease with the API server's timestamp.
@@ -193,7 +217,7 @@ func (a *api) putLease(l *coordination.Lease) {
 	l.ResourceVersion = a.nextVersion()
 	a.leases[key] = l
 	if l.Namespace == v1.NamespaceNodeLease {
-		a.log = append(a.log, watchEvent{a.version, "leases", how, l, l.Name})
+		a.addEvent("leases", how, l, l.Name)
 	}
 }
 
@@ -376,12 +400,21 @@ func (a *api) watch(w http.ResponseWriter, r *http.Request, kind string) {
 	for {
 		a.mu.Lock()
 		var out []watchEvent
+		var later <-chan time.Time
+		upTo := a.version
 		for _, e := range a.log {
-			if e.version > since && e.kind == kind && (a.hidden == "" || e.name != a.hidden) {
+			if e.version <= since || e.kind != kind {
+				continue
+			}
+			if wait := time.Until(e.at.Add(a.watchLag[kind])); wait > 0 {
+				later, upTo = time.After(wait), e.version-1
+				break
+			}
+			if a.hidden == "" || e.name != a.hidden {
 				out = append(out, e)
 			}
 		}
-		since = max(since, a.version)
+		since = max(since, upTo)
 		changed, ended := a.changed, a.watchEnds != drops
 		a.mu.Unlock()
 		if ended {
@@ -395,6 +428,7 @@ func (a *api) watch(w http.ResponseWriter, r *http.Request, kind string) {
 		w.(http.Flusher).Flush()
 		select {
 		case <-changed:
+		case <-later:
 		case <-r.Context().Done():
 			return
 		}

@@ -9,6 +9,7 @@ import (
 	coordination "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"jettison/cluster/fence"
 	"jettison/cluster/lifecycle"
@@ -249,7 +250,7 @@ func (j *nodeJob) write() *writes.Node {
 // settleNode handles the result of a write to a node.
 func (q *queue) settleNode(j *nodeJob, out writes.NodeResult) {
 	if out.Renewed != nil {
-		q.loop.ctrl.deps.Mirror.UpdateLease(out.Renewed)
+		q.loop.ctrl.deps.Mirror.UpdateLease(j.node, j.lease, out.Renewed)
 		take(q.heldEvents.nodes, j.node.Name)
 		//log: The watch of Leases lags. The node is alive, so the decision is dropped.
 		q.loop.ctrl.deps.Log.Info("node lease renewed, dropping stale decision",
@@ -263,8 +264,16 @@ func (q *queue) settleNode(j *nodeJob, out writes.NodeResult) {
 		})
 		return
 	}
+	if out.Gone {
+		q.loop.ctrl.deps.Mirror.RemoveNode(j.node)
+		take(q.heldEvents.nodes, j.node.Name)
+		//log: The node was deleted while its conditions, labels or taints were written.
+		q.loop.ctrl.deps.Log.Info("node deleted during write", "node", j.node.Name)
+		q.finishNode(j, out)
+		return
+	}
 	if out.Node != nil {
-		q.loop.ctrl.deps.Mirror.UpdateNode(out.Node)
+		q.loop.ctrl.deps.Mirror.UpdateNode(j.node, out.Node)
 	}
 	if j.status != nil && out.Status == nil {
 		q.loop.ctrl.events.record(nodeComponent, take(q.heldEvents.nodes, j.node.Name))
@@ -383,13 +392,17 @@ func (q *queue) nextEvict() task {
 			out, err := l.ctrl.deps.Writer.Evict(ctx, e, n)
 			return func() {
 				q.podsInFlight--
-				if out.ChangedNode != nil {
-					l.ctrl.deps.Mirror.UpdateNode(out.ChangedNode)
+				if out.ChangedNode != nil || out.NodeGone {
+					if out.NodeGone {
+						l.ctrl.deps.Mirror.RemoveNode(n)
+					} else {
+						l.ctrl.deps.Mirror.UpdateNode(n, out.ChangedNode)
+					}
 					l.pods.End(l.clock.now(), e.UID, true)
 					l.schedule.changed = true
 					return
 				}
-				q.updatePod(out)
+				q.updatePod(e.UID, out)
 				l.logEviction(e, err)
 				l.pods.End(l.clock.now(), e.UID, err == nil)
 				l.schedule.changed = l.schedule.changed || err != nil
@@ -420,7 +433,7 @@ func (q *queue) nextMark() task {
 			out, err := l.ctrl.deps.Writer.Mark(ctx, m)
 			return func() {
 				q.podsInFlight--
-				q.updatePod(out)
+				q.updatePod(m.UID, out)
 				l.logMark(m, err)
 				if held := take(q.heldEvents.pods, m.UID); err == nil {
 					l.ctrl.events.record(nodeComponent, held)
@@ -439,9 +452,12 @@ func isReady(n *v1.Node) bool {
 	})
 }
 
-// updatePod stores the pod of a response in the mirror.
-func (q *queue) updatePod(out writes.PodResult) {
-	if out.Pod != nil {
+// updatePod stores the pod of a response in the mirror, or removes it if it is deleted.
+func (q *queue) updatePod(uid types.UID, out writes.PodResult) {
+	switch {
+	case out.Gone:
+		q.loop.ctrl.deps.Mirror.RemovePod(uid)
+	case out.Pod != nil:
 		q.loop.ctrl.deps.Mirror.UpdatePod(out.Pod)
 	}
 }

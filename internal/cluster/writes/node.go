@@ -26,6 +26,7 @@ type Node struct {
 // NodeResult is the result of the writes.
 type NodeResult struct {
 	Node *v1.Node // from the last response; nil: no response
+	Gone bool     // the node of the decision does not exist any more
 	// set if the node renewed its Lease and is not silent: nothing was written
 	Renewed                *coordination.Lease
 	Status, Labels, Taints error // of each requested part
@@ -43,6 +44,7 @@ func (w *Writer) Node(ctx context.Context, n *Node) (out NodeResult) {
 			out.Node, version = node, node.ResourceVersion
 		}
 		if isNotFound(err) {
+			out.Gone = true
 			return nil
 		}
 		return err
@@ -57,7 +59,7 @@ func (w *Writer) Node(ctx context.Context, n *Node) (out NodeResult) {
 			Status: map[string]any{"conditions": n.Status}}
 		out.Status = handle(w.patchNode(ctx, n.Node.Name, types.StrategicMergePatchType, &body, "status"))
 	}
-	if n.WriteTaints {
+	if n.WriteTaints && !out.Gone {
 		out.Taints = errConditionsNotWritten
 		if out.Status == nil {
 			body := object{Metadata: metadata{n.Node.UID, version, nil},
@@ -67,15 +69,18 @@ func (w *Writer) Node(ctx context.Context, n *Node) (out NodeResult) {
 	}
 	// Labels come last. Their patch has no version precondition, and its response may contain
 	// taints that other clients have added since.
-	if len(n.Labels) > 0 {
+	if len(n.Labels) > 0 && !out.Gone {
 		body := object{Metadata: metadata{n.Node.UID, "", n.Labels}}
 		out.Labels = handle(w.patchNode(ctx, n.Node.Name, types.MergePatchType, &body))
 	}
 	if apierrors.IsConflict(out.Status) || apierrors.IsConflict(out.Taints) {
 		ctx, cancel := withTimeout(ctx)
 		defer cancel()
-		if node, err := w.client.CoreV1().Nodes().Get(ctx, n.Node.Name, metav1.GetOptions{}); err == nil {
+		switch node, err := w.client.CoreV1().Nodes().Get(ctx, n.Node.Name, metav1.GetOptions{}); {
+		case err == nil:
 			out.Node = node // for the next decision
+		case isNotFound(err):
+			out.Gone = true
 		}
 	}
 	return out

@@ -23,6 +23,7 @@ type PodResult struct {
 	Gone bool    // no pod with this UID exists any more
 	// the node, if its taints differ from those of the decision: nothing was written
 	ChangedNode *v1.Node
+	NodeGone    bool // the node of the decision does not exist any more: nothing was written
 }
 
 // Reason and message of the condition DisruptionTarget
@@ -45,6 +46,9 @@ func (w *Writer) Mark(ctx context.Context, m *lifecycle.Mark) (PodResult, error)
 // is true for the error.
 func (w *Writer) Evict(ctx context.Context, e *taint.Eviction, known *v1.Node) (PodResult, error) {
 	n, err := w.node(ctx, e.Node)
+	if isNotFound(err) {
+		return PodResult{NodeGone: true}, nil
+	}
 	if err != nil {
 		return PodResult{}, err
 	}
@@ -158,9 +162,11 @@ func (w *Writer) evict(ctx context.Context, e *taint.Eviction) (PodResult, error
 			e.Name, err))
 	}
 	pod, err := w.client.CoreV1().Pods(e.Namespace).Get(limited, e.Name, metav1.GetOptions{})
-	if err != nil || pod.UID != e.UID {
-		// the name may belong to another pod; the watch reports the rest
+	switch {
+	case isNotFound(err), err == nil && pod.UID != e.UID: // the name may belong to another pod
 		return PodResult{Gone: true}, nil
+	case err != nil:
+		return PodResult{}, nil // evicted; the watch reports the rest
 	}
 	return PodResult{Pod: pod}, nil
 }

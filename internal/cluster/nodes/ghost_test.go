@@ -1,0 +1,116 @@
+package nodes
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"jettison/internal/cluster/mirror"
+)
+
+// isPatch reports whether a request patches the taints of a node.
+func isPatch(r *http.Request, node string) bool {
+	return r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/nodes/"+node)
+}
+
+// mirrors reports whether the mirror of a replica has the node.
+func mirrors(r *replica, node string) (found bool) {
+	r.ctrl.deps.Mirror.View(func(v *mirror.View) { found = v.Nodes[node] != nil })
+	return found
+}
+
+// A cloud controller deletes a silent node between the patch of its status and that of its taints.
+// The answer of the first patch does not put the node back into the mirror, whether the watch
+// reports the deletion before or long after that answer, and a node that dies later is tainted.
+func TestDeletedNodeStaysDeleted(t *testing.T) {
+	for name, lag := range map[string]time.Duration{"watch first": 0, "answer first": 30 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := newAPI(t)
+				k := a.cluster(5, -1)
+				patches := 0
+				a.fault = func(_ string, q *http.Request) int {
+					if !isPatch(q, "n1") {
+						return 0
+					}
+					a.change(func() {
+						if patches++; patches == 1 {
+							a.watchLag = map[string]time.Duration{"nodes": lag}
+							a.removeNode("n1")
+						}
+					})
+					if patches == 1 {
+						time.Sleep(500 * time.Millisecond) // the watch is faster than the answer
+					}
+					return 0
+				}
+				r := a.start("a", nil)
+				time.Sleep(15 * time.Second)
+				k.setAlive("n1", false)
+				a.await("node n1 patched", func() bool { return patches > 0 })
+				time.Sleep(20 * time.Second)
+				if patches != 1 {
+					t.Errorf("%d taint patches of the deleted node, want 1", patches)
+				}
+				if mirrors(r, "n1") {
+					t.Error("the deleted node is in the mirror")
+				}
+				time.Sleep(lag)
+				a.change(func() { a.watchLag = nil })
+				k.setAlive("n2", false)
+				time.Sleep(90 * time.Second)
+				a.change(func() {
+					if !a.hasTaint("n2", v1.TaintNodeUnreachable, v1.TaintEffectNoExecute) {
+						t.Error("node n2 has no NoExecute taint 90s after its death")
+					}
+				})
+				k.end()
+				stopAll(r)
+			})
+		})
+	}
+}
+
+// A pod that is deleted between the read of its node and its own writes is not deleted again and
+// again while the watch lags.
+func TestDeletedPodStaysDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t)
+		k := a.cluster(4, -1)
+		removed, later := false, 0
+		a.fault = func(_ string, q *http.Request) int {
+			if strings.Contains(q.URL.Path, "/pods/") {
+				a.change(func() {
+					if removed {
+						later++
+					} else if q.Method == http.MethodDelete {
+						removed, a.watchLag = true, map[string]time.Duration{"pods": 30 * time.Second}
+						a.removePod("d/n1-p0")
+					}
+				})
+			}
+			return 0
+		}
+		r := a.start("a", nil)
+		time.Sleep(15 * time.Second)
+		k.setAlive("n1", false)
+		a.await("pod removed", func() bool { return removed })
+		for range 100 { // changes that make the loop decide again
+			time.Sleep(100 * time.Millisecond)
+			a.change(func() {
+				n := a.nodes["n2"].DeepCopy()
+				n.Spec.Unschedulable = !n.Spec.Unschedulable
+				a.putNode(n)
+			})
+		}
+		if later > 0 {
+			t.Errorf("%d requests for the deleted pod, want none", later)
+		}
+		k.end()
+		stopAll(r)
+	})
+}

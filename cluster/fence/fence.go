@@ -3,6 +3,9 @@
 // deletion of their pods and the detaching of their volumes. Without the taint, both operations
 // wait for a kubelet that does not respond.
 //
+// A check can be wrong, and a wrong answer costs data. So an answer counts for one try, a renewal
+// of the Lease outweighs it, and a rate bounds the loss.
+//
 // The package has no client, no clock and no goroutine. Step receives the nodes and returns the
 // checks and writes; the caller carries them out and reports the results to EndCheck and End.
 package fence
@@ -12,7 +15,9 @@ import (
 	"slices"
 	"time"
 
+	coordination "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"jettison/cluster"
@@ -21,10 +26,27 @@ import (
 // Value is the value of the taints that this package sets. It removes only taints with this value.
 const Value = "jettison"
 
+// Within ratePeriod, at most one in zoneShare nodes of a zone gets the taint, but at least one
+// node.
+const (
+	ratePeriod = time.Hour
+	zoneShare  = 10
+)
+
 // Config holds the settings of a Core.
 type Config struct {
-	Delay       time.Duration // from the transition to Unknown to the first check
+	Delay       time.Duration // from the last sign of life to the first check
 	RetryPeriod time.Duration // from a check that did not confirm the node dead to the next one
+	Interval    time.Duration // between two nodes that get the taint
+}
+
+// Seen is the input of Step: the observed cluster. Step neither changes nor keeps it.
+type Seen struct {
+	Nodes  map[string]*v1.Node
+	Leases map[string]*coordination.Lease // by node name
+	Zone   func(*v1.Node) string
+	// Suspended reports whether the silence of the zone's nodes proves nothing.
+	Suspended func(zone string) bool
 }
 
 // Node identifies the node of an action.
@@ -36,8 +58,10 @@ type Node struct {
 // Actions is the result of Step. Its lists are sorted by name.
 type Actions struct {
 	Check []Node // nodes to check
-	Set   []Node // nodes that get the taint
-	Lift  []Node // nodes that lose the taint
+	// nodes that get the taint. The caller reads the Lease again: a Lease unlike that of Seen is a
+	// sign of life.
+	Set  []Node
+	Lift []Node // nodes that lose the taint
 	// when the caller must call Step again if nothing changes before; always after now; zero: never
 	Next time.Time
 }
@@ -46,25 +70,51 @@ type Actions struct {
 type Core struct {
 	config  Config
 	records map[types.UID]*record
+	// nodes that got the taint within ratePeriod, also from another instance
+	fenced map[types.UID]fenced
+}
+
+// fenced is a node that got the taint.
+type fenced struct {
+	zone string
+	at   time.Time
 }
 
 type record struct {
-	unknownSince  time.Time // the transition for which the check is made
+	unknownSince time.Time // the transition for which the check is made
+	// the Lease that was seen last; hasLease false: none
+	hasLease      bool
+	lease         types.UID
+	renewed       *metav1.MicroTime
+	silentSince   time.Time // when this Lease and transition were first seen
 	checking      bool      // a check is in flight
+	void          bool      // a sign of life arrived since that check began
 	retryAt       time.Time
-	confirmedDead bool
+	confirmedDead bool // by a check that ended since the last step
 	write         cluster.Attempt
 }
 
 // New returns an empty Core.
-func New(c Config) *Core { return &Core{config: c, records: map[types.UID]*record{}} }
+func New(c Config) *Core {
+	return &Core{config: c, records: map[types.UID]*record{}, fenced: map[types.UID]fenced{}}
+}
+
+// step is the state of one Step.
+type step struct {
+	*Core
+	now   time.Time
+	seen  Seen
+	out   *Actions
+	sizes map[string]int // nodes by zone
+}
 
 // Step decides on all nodes. now must not be before that of the last call.
-func (c *Core) Step(now time.Time, nodes map[string]*v1.Node) *Actions {
-	out := &Actions{}
+func (c *Core) Step(now time.Time, seen Seen) *Actions {
+	s := &step{Core: c, now: now, seen: seen, out: &Actions{}, sizes: map[string]int{}}
+	s.updateFenced()
 	kept := make(map[types.UID]bool, len(c.records))
-	for _, name := range slices.Sorted(maps.Keys(nodes)) {
-		if n := nodes[name]; c.evaluate(now, n, out) {
+	for _, name := range slices.Sorted(maps.Keys(seen.Nodes)) {
+		if n := seen.Nodes[name]; s.evaluate(n) {
 			kept[n.UID] = true
 		}
 	}
@@ -73,14 +123,33 @@ func (c *Core) Step(now time.Time, nodes map[string]*v1.Node) *Actions {
 			delete(c.records, uid)
 		}
 	}
-	if !out.Next.IsZero() && !out.Next.After(now) {
-		out.Next = now.Add(1)
+	if !s.out.Next.IsZero() && !s.out.Next.After(now) {
+		s.out.Next = now.Add(1)
 	}
-	return out
+	return s.out
+}
+
+// updateFenced counts the nodes of the zones, and records the nodes with the taint: a new instance
+// continues the rate.
+func (s *step) updateFenced() {
+	for _, n := range s.seen.Nodes {
+		zone := s.seen.Zone(n)
+		s.sizes[zone]++
+		for i := range n.Spec.Taints {
+			if t := &n.Spec.Taints[i]; isOwn(t) && t.TimeAdded != nil {
+				if _, known := s.fenced[n.UID]; !known {
+					s.fenced[n.UID] = fenced{zone, earlier(t.TimeAdded.Time, s.now)}
+				}
+			}
+		}
+	}
+	maps.DeleteFunc(s.fenced, func(_ types.UID, f fenced) bool {
+		return s.now.Sub(f.at) >= ratePeriod
+	})
 }
 
 // evaluate decides on one node and reports whether its record must be kept.
-func (c *Core) evaluate(now time.Time, n *v1.Node, out *Actions) bool {
+func (s *step) evaluate(n *v1.Node) bool {
 	ready := readiness(n)
 	if ready == nil {
 		return false
@@ -90,49 +159,115 @@ func (c *Core) evaluate(now time.Time, n *v1.Node, out *Actions) bool {
 	if !lift && (ready.Status != v1.ConditionUnknown || set) {
 		return false
 	}
-	r := c.records[n.UID]
-	// The node became Unknown again after the last check.
-	if r == nil || !lift && !r.unknownSince.Equal(ready.LastTransitionTime.Time) {
-		r = &record{unknownSince: ready.LastTransitionTime.Time}
-		c.records[n.UID] = r
+	r := s.records[n.UID]
+	if r == nil {
+		r = &record{}
+		s.records[n.UID] = r
 	}
-	switch {
-	case lift || r.confirmedDead:
-		if !r.write.Begin(now) {
-			cluster.Earliest(&out.Next, r.write.Next(now))
-		} else if lift {
-			out.Lift = append(out.Lift, Node{n.Name, n.UID})
+	if lift {
+		if !r.write.Begin(s.now) {
+			cluster.Earliest(&s.out.Next, r.write.Next(s.now))
 		} else {
-			out.Set = append(out.Set, Node{n.Name, n.UID})
+			s.out.Lift = append(s.out.Lift, Node{n.Name, n.UID})
 		}
-	case r.checking:
-	default:
-		due := r.unknownSince.Add(c.config.Delay)
-		if due.Before(r.retryAt) {
-			due = r.retryAt
-		}
-		if due.After(now) {
-			cluster.Earliest(&out.Next, due)
-			break
-		}
-		r.checking = true
-		out.Check = append(out.Check, Node{n.Name, n.UID})
+		return true
 	}
+	r.updateSilence(s.now, ready, s.seen.Leases[n.Name])
+	s.fence(n, r)
 	return true
 }
 
-// EndCheck records the result of a check.
-func (c *Core) EndCheck(now time.Time, uid types.UID, dead bool) {
-	if r := c.records[uid]; r != nil {
-		r.checking, r.confirmedDead, r.retryAt = false, dead, now.Add(c.config.RetryPeriod)
+// updateSilence restarts the delay if the node became Unknown again or its Lease changed.
+func (r *record) updateSilence(now time.Time, ready *v1.NodeCondition, lease *coordination.Lease) {
+	since := ready.LastTransitionTime.Time
+	alive := r.silentSince.IsZero() || !r.unknownSince.Equal(since)
+	r.unknownSince = since
+	if lease != nil {
+		alive = alive || !r.hasLease || r.lease != lease.UID || !r.renewed.Equal(lease.Spec.RenewTime)
+		r.hasLease, r.lease, r.renewed = true, lease.UID, lease.Spec.RenewTime
+	}
+	if alive {
+		r.silentSince, r.confirmedDead, r.void = now, false, r.checking
 	}
 }
 
-// End records the result of a write. After a failure Step decides again once the backoff has
-// passed.
+// fence checks a silent node when it may get the taint, and sets the taint if the check that just
+// ended confirmed the node dead.
+func (s *step) fence(n *v1.Node, r *record) {
+	confirmed := r.confirmedDead
+	r.confirmedDead = false
+	zone := s.seen.Zone(n)
+	next := r.write.Next(s.now)
+	if r.checking || next.IsZero() || s.seen.Suspended(zone) {
+		return
+	}
+	due := r.silentSince.Add(s.config.Delay)
+	for _, at := range []time.Time{r.retryAt, next, s.nextToken(zone)} {
+		if at.After(due) {
+			due = at
+		}
+	}
+	switch {
+	case due.After(s.now):
+		cluster.Earliest(&s.out.Next, due)
+	case confirmed:
+		r.write.Begin(s.now)
+		s.fenced[n.UID] = fenced{zone, s.now}
+		s.out.Set = append(s.out.Set, Node{n.Name, n.UID})
+	default:
+		r.checking = true
+		s.out.Check = append(s.out.Check, Node{n.Name, n.UID})
+	}
+}
+
+// nextToken returns when a node of the zone may get the taint; the zero time: now.
+func (s *step) nextToken(zone string) (at time.Time) {
+	var inZone []time.Time
+	for _, f := range s.fenced {
+		if next := f.at.Add(s.config.Interval); next.After(at) {
+			at = next
+		}
+		if f.zone == zone {
+			inZone = append(inZone, f.at)
+		}
+	}
+	if most := max(1, s.sizes[zone]/zoneShare); len(inZone) >= most {
+		slices.SortFunc(inZone, time.Time.Compare)
+		if next := inZone[len(inZone)-most].Add(ratePeriod); next.After(at) {
+			at = next
+		}
+	}
+	return at
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// EndCheck records the result of a check. The answer counts for the next step only.
+func (c *Core) EndCheck(now time.Time, uid types.UID, dead bool) {
+	r := c.records[uid]
+	if r == nil || !r.checking {
+		return
+	}
+	if r.confirmedDead = dead && !r.void; !r.confirmedDead {
+		r.retryAt = now.Add(c.config.RetryPeriod)
+	}
+	r.checking, r.void = false, false
+}
+
+// End records the result of a write; ok: it was made. Otherwise Step decides again once the backoff
+// has passed, with a new check.
 func (c *Core) End(now time.Time, uid types.UID, ok bool) {
-	if r := c.records[uid]; r != nil {
-		r.write.End(now, ok)
+	r := c.records[uid]
+	if r == nil {
+		return
+	}
+	if r.write.End(now, ok); !ok {
+		delete(c.fenced, uid) // Step adds it again if the node has the taint
 	}
 }
 
@@ -149,8 +284,14 @@ func readiness(n *v1.Node) *v1.NodeCondition {
 func tainted(n *v1.Node) (found, ours bool) {
 	for _, t := range n.Spec.Taints {
 		if t.Key == v1.TaintNodeOutOfService {
-			found, ours = true, ours || t.Value == Value && t.Effect == v1.TaintEffectNoExecute
+			found, ours = true, ours || isOwn(&t)
 		}
 	}
 	return found, ours
+}
+
+// isOwn reports whether this package set the taint.
+func isOwn(t *v1.Taint) bool {
+	return t.Key == v1.TaintNodeOutOfService && t.Value == Value &&
+		t.Effect == v1.TaintEffectNoExecute
 }

@@ -4,21 +4,25 @@ import (
 	"testing"
 	"time"
 
+	coordination "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-func node(status v1.ConditionStatus, since time.Time, taints ...v1.Taint) map[string]*v1.Node {
+func node(status v1.ConditionStatus, since time.Time, taints ...v1.Taint) Seen {
 	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u"}, Spec: v1.NodeSpec{Taints: taints}}
 	n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: status, LastTransitionTime: metav1.Time{Time: since}}}
-	return map[string]*v1.Node{"n": n}
+	return Seen{
+		Nodes: map[string]*v1.Node{"n": n}, Leases: map[string]*coordination.Lease{},
+		Zone: func(*v1.Node) string { return "z" }, Suspended: func(string) bool { return false },
+	}
 }
 
 // A node is checked after the delay, and gets the taint when it is confirmed dead and still silent.
 func TestDeadNodeIsFenced(t *testing.T) {
-	c := New(Config{Delay: time.Minute, RetryPeriod: 30 * time.Second})
+	c := New(Config{Delay: time.Minute, RetryPeriod: 30 * time.Second, Interval: time.Minute})
 	now, silent := start, node(v1.ConditionUnknown, start)
 	if out := c.Step(now, silent); len(out.Check) != 0 || !out.Next.Equal(start.Add(time.Minute)) {
 		t.Fatalf("before the delay: Step returns %+v, want no check and a step after 1m", out)
@@ -40,8 +44,12 @@ func TestDeadNodeIsFenced(t *testing.T) {
 	if out := c.Step(now, node(v1.ConditionTrue, now)); len(out.Set) != 0 {
 		t.Fatalf("taint on a node that is ready again: %+v", out)
 	}
+	if out := c.Step(now, silent); len(out.Set)+len(out.Check) != 0 {
+		t.Fatalf("silent again: Step returns %+v, want a new delay", out)
+	}
+	now = now.Add(time.Minute)
 	if out := c.Step(now, silent); len(out.Set) != 0 || len(out.Check) != 1 {
-		t.Fatalf("silent again: Step returns %+v, want a new check", out)
+		t.Fatalf("after the new delay: Step returns %+v, want a new check", out)
 	}
 	c.EndCheck(now, "u", true)
 	out := c.Step(now, silent)
@@ -52,8 +60,12 @@ func TestDeadNodeIsFenced(t *testing.T) {
 	if out = c.Step(now, silent); len(out.Set) != 0 || out.Next.IsZero() {
 		t.Fatalf("after a failed write: Step returns %+v, want a retry later", out)
 	}
-	if out = c.Step(out.Next, silent); len(out.Set) != 1 {
-		t.Fatalf("after the backoff: Step returns %+v, want the taint", out)
+	if out = c.Step(out.Next, silent); len(out.Set) != 0 || len(out.Check) != 1 {
+		t.Fatalf("after the backoff: Step returns %+v, want a new check", out)
+	}
+	c.EndCheck(now, "u", true)
+	if out = c.Step(now.Add(time.Minute), silent); len(out.Set) != 1 {
+		t.Fatalf("confirmed dead again: Step returns %+v, want the taint", out)
 	}
 	c.End(now, "u", true)
 	mine := v1.Taint{Key: v1.TaintNodeOutOfService, Value: Value, Effect: v1.TaintEffectNoExecute}
@@ -69,6 +81,34 @@ func TestTaintIsLifted(t *testing.T) {
 		out := c.Step(start, node(v1.ConditionTrue, start, v1.Taint{Key: v1.TaintNodeOutOfService, Value: value, Effect: v1.TaintEffectNoExecute}))
 		if len(out.Lift) != want || len(out.Check) != 0 {
 			t.Errorf("ready node with taint value %s: Step returns %+v, want %d lifted", value, out, want)
+		}
+	}
+}
+
+// An answer of a check that began before a sign of life, or that arrives while fencing is
+// suspended, has no effect.
+func TestStaleAnswer(t *testing.T) {
+	for _, how := range []string{"renewed", "suspended", "none"} {
+		c := New(Config{Delay: time.Minute, RetryPeriod: 30 * time.Second, Interval: time.Minute})
+		seen := node(v1.ConditionUnknown, start)
+		c.Step(start, seen)
+		now := start.Add(time.Minute)
+		if out := c.Step(now, seen); len(out.Check) != 1 {
+			t.Fatalf("%s: Step returns %+v, want a check", how, out)
+		}
+		switch how {
+		case "renewed":
+			seen.Leases["n"] = &coordination.Lease{ObjectMeta: metav1.ObjectMeta{UID: "l"}}
+			c.Step(now, seen)
+		case "suspended":
+			seen.Suspended = func(string) bool { return true }
+		}
+		c.EndCheck(now, "u", true)
+		out := c.Step(now, seen)
+		seen.Suspended = func(string) bool { return false }
+		again := c.Step(now, seen)
+		if got := len(out.Set) + len(again.Set); (got == 1) != (how == "none") {
+			t.Errorf("%s: %d nodes get the taint after the answer", how, got)
 		}
 	}
 }

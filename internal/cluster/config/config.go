@@ -61,9 +61,10 @@ type Cluster struct {
 	FenceCommand []string `yaml:"fenceCommand"`
 	FenceURL     string   `yaml:"fenceURL"` // with the same placeholders
 	// from the transition to Unknown to the first check
-	FenceAfter   time.Duration `yaml:"fenceAfter"`
-	FenceEvery   time.Duration `yaml:"fenceEvery"`
-	FenceTimeout time.Duration `yaml:"fenceTimeout"`
+	FenceAfter    time.Duration `yaml:"fenceAfter"`
+	FenceEvery    time.Duration `yaml:"fenceEvery"`
+	FenceInterval time.Duration `yaml:"fenceInterval"` // between two fenced nodes
+	FenceTimeout  time.Duration `yaml:"fenceTimeout"`
 
 	LeaderElect                  bool          `yaml:"leaderElect"`
 	LeaderElectLeaseDuration     time.Duration `yaml:"leaderElectLeaseDuration"`
@@ -99,7 +100,8 @@ func Default() *Cluster {
 		ExcludedNodes:     "taint",
 		ControlPlaneNodes: "count",
 		Mode:              Replace, ReplaceQuiet: 5 * time.Minute, PDBTimeout: 5 * time.Minute,
-		FenceAfter: time.Minute, FenceEvery: 30 * time.Second, FenceTimeout: 10 * time.Second,
+		FenceAfter: time.Minute, FenceEvery: 30 * time.Second, FenceInterval: time.Minute,
+		FenceTimeout: 10 * time.Second,
 		LeaderElect: true, LeaderElectLeaseDuration: 15 * time.Second,
 		LeaderElectRenewDeadline: 10 * time.Second,
 		LeaderElectRetryPeriod:   2 * time.Second, LeaderElectResourceName: "jettison-cluster-nodes",
@@ -118,7 +120,8 @@ func (c *Cluster) check() *strict.FieldError {
 		{"nodeStartupGracePeriod", c.NodeStartupGracePeriod},
 		{"nodeMonitorPeriod", c.NodeMonitorPeriod}, {"replaceQuiet", c.ReplaceQuiet},
 		{"pdbTimeout", c.PDBTimeout},
-		{"fenceAfter", c.FenceAfter}, {"fenceEvery", c.FenceEvery}, {"fenceTimeout", c.FenceTimeout},
+		{"fenceAfter", c.FenceAfter}, {"fenceEvery", c.FenceEvery},
+		{"fenceInterval", c.FenceInterval}, {"fenceTimeout", c.FenceTimeout},
 	} {
 		if d.value <= 0 {
 			return strict.NewFieldError(d.field, fmt.Sprintf("%v is not above 0: want a duration such as 50s", d.value))
@@ -208,8 +211,8 @@ func (c *Cluster) Election() kubeclient.Election {
 
 // Fence returns the settings of fencing; ok is false if no check is configured.
 func (c *Cluster) Fence() (f fence.Config, ok bool) {
-	return fence.Config{Delay: c.FenceAfter, RetryPeriod: c.FenceEvery}, len(c.FenceCommand) > 0 ||
-		c.FenceURL != ""
+	f = fence.Config{Delay: c.FenceAfter, RetryPeriod: c.FenceEvery, Interval: c.FenceInterval}
+	return f, len(c.FenceCommand) > 0 || c.FenceURL != ""
 }
 
 // PDBPeriod returns how long after a pod's deadline disruption budgets are respected; 0: not at

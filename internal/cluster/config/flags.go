@@ -64,6 +64,8 @@ func (c *Cluster) addProgram(set *pflag.FlagSet) {
 		"from node Unknown to the first check")
 	set.DurationVar(&c.FenceEvery, "fence-every", c.FenceEvery,
 		"time between checks of a silent node")
+	set.DurationVar(&c.FenceInterval, "fence-interval", c.FenceInterval,
+		"minimum time between two fenced nodes")
 	set.DurationVar(&c.FenceTimeout, "fence-timeout", c.FenceTimeout,
 		"timeout of a check")
 	set.BoolVar(&c.LeaderElect, "leader-elect", c.LeaderElect, "elect a leader among the replicas")

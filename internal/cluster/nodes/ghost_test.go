@@ -75,8 +75,8 @@ func TestDeletedNodeStaysDeleted(t *testing.T) {
 	}
 }
 
-// A pod that is deleted between the read of its node and its own writes is not deleted again and
-// again while the watch lags.
+// A pod that is deleted between the read of its node and its own writes is not deleted repeatedly
+// while the watch lags.
 func TestDeletedPodStaysDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t)

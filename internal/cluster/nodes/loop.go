@@ -181,7 +181,11 @@ func (l *loop) decide(now time.Time, seen lifecycle.Seen, v *mirror.View) {
 	l.ctrl.metrics.pods.Set(float64(v.PodCount()))
 	var fenced *fence.Actions
 	if l.fence != nil {
-		fenced = l.fence.Step(now, v.Nodes)
+		fenced = l.fence.Step(now, fence.Seen{Nodes: v.Nodes, Leases: v.Leases, Zone: lifecycle.ZoneOf,
+			Suspended: func(zone string) bool {
+				return l.lastActions.Doubt != "" ||
+					l.lastActions.Zones[zone] == lifecycle.FullDisruption
+			}})
 		cluster.Earliest(&l.schedule.due, fenced.Next)
 	}
 	switch l.ctrl.deps.Config.Mode {

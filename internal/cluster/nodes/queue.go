@@ -205,7 +205,7 @@ func (j *nodeJob) followsDisruption() bool {
 
 // write returns the write of a job.
 func (j *nodeJob) write() *writes.Node {
-	out := &writes.Node{Node: j.node, Lease: j.lease}
+	out := &writes.Node{Node: j.node, Lease: j.lease, CheckLease: j.status != nil || j.fence > 0}
 	if j.status != nil {
 		out.Status = j.status.Conditions
 	}
@@ -304,7 +304,7 @@ func (q *queue) finishNode(j *nodeJob, out writes.NodeResult) {
 		l.pods.EndStamp(now, uid, out.Taints == nil)
 	}
 	if j.fence != 0 {
-		l.fence.End(now, uid, out.Taints == nil)
+		l.fence.End(now, uid, out.Node != nil && out.Taints == nil)
 	}
 	if out.Node == nil || out.Status != nil || out.Labels != nil || out.Taints != nil {
 		l.schedule.changed = true

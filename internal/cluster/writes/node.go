@@ -17,6 +17,7 @@ import (
 type Node struct {
 	Node        *v1.Node            // at the decision
 	Lease       *coordination.Lease // at the decision; nil: none
+	CheckLease  bool                // write nothing unless the Lease is still that of the decision
 	Status      []v1.NodeCondition  // changed conditions; empty: no write
 	Taints      []v1.Taint          // the complete list
 	WriteTaints bool                // write Taints
@@ -49,17 +50,19 @@ func (w *Writer) Node(ctx context.Context, n *Node) (out NodeResult) {
 		}
 		return err
 	}
-	if len(n.Status) > 0 {
-		if out.Renewed, out.Status = w.renewedLease(ctx, n); out.Renewed != nil {
+	if n.CheckLease {
+		renewed, err := w.renewedLease(ctx, n)
+		if out.Renewed = renewed; renewed != nil {
 			return out
 		}
+		out.Status, out.Taints = err, err
 	}
 	if len(n.Status) > 0 && out.Status == nil {
 		body := object{Metadata: metadata{n.Node.UID, version, nil},
 			Status: map[string]any{"conditions": n.Status}}
 		out.Status = handle(w.patchNode(ctx, n.Node.Name, types.StrategicMergePatchType, &body, "status"))
 	}
-	if n.WriteTaints && !out.Gone {
+	if n.WriteTaints && !out.Gone && out.Taints == nil {
 		out.Taints = errConditionsNotWritten
 		if out.Status == nil {
 			body := object{Metadata: metadata{n.Node.UID, version, nil},

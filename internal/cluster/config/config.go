@@ -102,7 +102,7 @@ func Default() *Cluster {
 		Mode:              Replace, ReplaceQuiet: 5 * time.Minute, PDBTimeout: 5 * time.Minute,
 		FenceAfter: time.Minute, FenceEvery: 30 * time.Second, FenceInterval: time.Minute,
 		FenceTimeout: 10 * time.Second,
-		LeaderElect: true, LeaderElectLeaseDuration: 15 * time.Second,
+		LeaderElect:  true, LeaderElectLeaseDuration: 15 * time.Second,
 		LeaderElectRenewDeadline: 10 * time.Second,
 		LeaderElectRetryPeriod:   2 * time.Second, LeaderElectResourceName: "jettison-cluster-nodes",
 		LeaderElectResourceNamespace: metav1.NamespaceSystem,
@@ -202,11 +202,15 @@ func (c *Cluster) checkProgram() *strict.FieldError {
 
 // Election returns the settings of leader election.
 func (c *Cluster) Election() kubeclient.Election {
-	return kubeclient.Election{
+	e := kubeclient.Election{
 		Namespace: c.LeaderElectResourceNamespace, Name: c.LeaderElectResourceName,
 		LeaseDuration: c.LeaderElectLeaseDuration,
 		RenewDeadline: c.LeaderElectRenewDeadline, RetryPeriod: c.LeaderElectRetryPeriod,
 	}
+	if c.Mode == Replace { // in other modes, another controller writes taints
+		e.Handover = c.ReplaceQuiet
+	}
+	return e
 }
 
 // Fence returns the settings of fencing; ok is false if no check is configured.

@@ -99,3 +99,14 @@ func TestEachFieldHasFlag(t *testing.T) {
 		}
 	}
 }
+
+// Only mode replace takes over without a wait: in the other modes, another controller writes taints.
+func TestHandover(t *testing.T) {
+	for mode, want := range map[string]time.Duration{Replace: 5 * time.Minute, Fence: 0, Observe: 0} {
+		c := Default()
+		c.Mode = mode
+		if got := c.Election().Handover; got != want {
+			t.Errorf("handover in mode %s = %v, want %v", mode, got, want)
+		}
+	}
+}

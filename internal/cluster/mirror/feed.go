@@ -80,6 +80,7 @@ func (m *Mirror) nodeFeed() *kubefeed.Feed[*v1.Node] {
 func (m *Mirror) deleteNode(name string) {
 	delete(m.nodes, name)
 	delete(m.beatAt, name)
+	delete(m.rivalWrites, name)
 }
 
 // dropNode removes a node with that UID. The lock must be held.
@@ -132,6 +133,7 @@ func (m *Mirror) putNode(n *v1.Node) {
 func (m *Mirror) setNode(n *v1.Node) {
 	previous := m.nodes[n.Name]
 	m.nodes[n.Name] = n
+	m.updateRival(previous, n)
 	if previous == nil || previous.UID != n.UID || !sameHeartbeats(previous, n) {
 		m.beatAt[n.Name] = time.Now()
 	}

@@ -6,6 +6,7 @@
 //	view.go    View: access to the copy
 //	feed.go    stores for the watches
 //	source.go  one watch, and the time up to which it is complete
+//	rival.go   writes of taints by other controllers
 //	trim.go    the fields that are kept
 package mirror
 
@@ -30,7 +31,7 @@ type Options struct {
 	// Probe sends a small request to the API server. While nothing changes, watches are silent: a
 	// successful probe shows that they would report changes.
 	Probe func(context.Context) error
-	// Rivals lists the field managers to keep for Rival.
+	// Rivals lists the field managers for View.Rival.
 	Rivals []string
 	Log    *slog.Logger
 }
@@ -71,8 +72,9 @@ type Mirror struct {
 	leases            map[string]*coordination.Lease
 	beatAt, renewedAt map[string]time.Time // arrival of the current heartbeat and renewal
 	pods              map[types.UID]*v1.Pod
-	podsByNode        map[string][]*v1.Pod // by node name
-	changed           bool                 // see wake
+	podsByNode        map[string][]*v1.Pod  // by node name
+	rivalWrites       map[string]rivalWrite // by node name
+	changed           bool                  // see wake
 	trimmer           trimmer
 }
 
@@ -82,8 +84,8 @@ func New(o Options) *Mirror {
 		o: o, wake: make(chan struct{}, 1), probeNow: make(chan struct{}, 1), nodes: map[string]*v1.Node{},
 		leases: map[string]*coordination.Lease{},
 		beatAt: map[string]time.Time{}, renewedAt: map[string]time.Time{}, pods: map[types.UID]*v1.Pod{},
-		podsByNode: map[string][]*v1.Pod{},
-		trimmer:    trimmer{rivals: o.Rivals, tolerations: map[string][]v1.Toleration{}},
+		podsByNode: map[string][]*v1.Pod{}, rivalWrites: map[string]rivalWrite{},
+		trimmer: trimmer{rivals: o.Rivals, tolerations: map[string][]v1.Toleration{}},
 	}
 	m.nodeSource.name, m.leaseSource.name, m.podSource.name = "nodes", "leases", "pods"
 	return m

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	coordination "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
@@ -59,19 +58,6 @@ func (k *trimmer) node(n *v1.Node) *v1.Node {
 		ProviderID: n.Spec.ProviderID}
 	out.Status = v1.NodeStatus{Conditions: n.Status.Conditions, Addresses: n.Status.Addresses}
 	return out
-}
-
-// Rival returns the field manager among rivals that last wrote taints of the node, and the time of
-// the write; empty: none.
-func Rival(n *v1.Node, rivals []string) (manager string, at time.Time) {
-	for i := range n.ManagedFields {
-		f := &n.ManagedFields[i]
-		if slices.Contains(rivals, f.Manager) && f.Subresource == "" && f.Time != nil &&
-			f.Time.After(at) {
-			manager, at = f.Manager, f.Time.Time
-		}
-	}
-	return manager, at
 }
 
 func (k *trimmer) lease(l *coordination.Lease) *coordination.Lease {

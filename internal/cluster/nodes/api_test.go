@@ -71,11 +71,11 @@ type api struct {
 	watchEnds    int          // increment: all watches end
 	hidden       string       // watches omit the node and the Lease of that name
 	// by kind: watches deliver events that much later, so that answers arrive before them
-	watchLag map[string]time.Duration
-	counted      map[string]int
-	writeLog     []write
-	budget       bool // a disruption budget blocks evictions
-	retryAfter   bool // the response of a blocked eviction asks for a retry after ten seconds
+	watchLag   map[string]time.Duration
+	counted    map[string]int
+	writeLog   []write
+	budget     bool // a disruption budget blocks evictions
+	retryAfter bool // the response of a blocked eviction asks for a retry after ten seconds
 	// fault decides on each request of a client: 0 answers it, -1 hangs until the client gives up,
 	// any other value is the response status.
 	fault func(client string, r *http.Request) int

@@ -55,7 +55,8 @@ type loop struct {
 // runState holds the state about rivals and logged conditions.
 type runState struct {
 	heldReason string // why this replica does not act; empty: it acts
-	acting     bool   // this replica has acted: from then on rivals are only logged
+	// this replica has acted, or the leader before it: from then on rivals are only logged
+	acting     bool
 	logged     map[string]string
 	skewLogged bool // a clock difference was logged
 }
@@ -86,6 +87,7 @@ func newLoop(p *controller) *loop {
 		queries: p.queries,
 		state:   runState{logged: map[string]string{}}, schedule: schedule{changed: true},
 	}
+	l.state.acting = p.leader != nil && p.leader.Acting()
 	if f, ok := c.Fence(); ok && c.Mode != config.Observe {
 		l.fence = fence.New(f)
 	}
@@ -243,8 +245,8 @@ func (l *loop) awaitRival(now time.Time, v *mirror.View) bool {
 		return false
 	}
 	reason, last := "", time.Time{}
-	for name, n := range v.Nodes {
-		if manager, at := mirror.Rival(n, Rivals); at.After(last) && now.Sub(at) < quiet {
+	for name := range v.Nodes {
+		if manager, at := v.Rival(name); at.After(last) && now.Sub(at) < quiet {
 			reason, last = manager+" wrote taints of node "+name, at
 		}
 	}
@@ -252,6 +254,9 @@ func (l *loop) awaitRival(now time.Time, v *mirror.View) bool {
 	switch {
 	case reason == "":
 		l.state.heldReason, l.state.acting = "", true
+		if l.ctrl.leader != nil {
+			l.ctrl.leader.SetActing()
+		}
 		if previous != "" {
 			//log: No other controller wrote node taints within --replace-quiet. This replica acts
 			//  now.

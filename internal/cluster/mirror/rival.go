@@ -1,0 +1,60 @@
+package mirror
+
+import (
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// rivalWrite is the last write of a node's taints by a rival.
+type rivalWrite struct {
+	manager string
+	at      time.Time // on this machine's clock
+}
+
+// Rival returns the field manager among the rivals that last wrote taints of the node, and the time
+// of the write; empty: none.
+func (v *View) Rival(node string) (manager string, at time.Time) {
+	w := v.m.rivalWrites[node]
+	return w.manager, w.at
+}
+
+// updateRival dates the last write of a rival when a node changes. A kubelet may write any entry of
+// managedFields on its node, with any time, but no taints. So an entry counts when the taints
+// change with it, from then on. On a node that is new to the mirror, it counts from its own time,
+// or from now if that is in the future. previous may be nil. The lock must be held.
+func (m *Mirror) updateRival(previous, n *v1.Node) {
+	known := previous != nil && previous.UID == n.UID
+	if known && equality.Semantic.DeepEqual(previous.Spec.Taints, n.Spec.Taints) {
+		return
+	}
+	if !known {
+		delete(m.rivalWrites, n.Name)
+	}
+	now := time.Now()
+	for i := range n.ManagedFields {
+		f := &n.ManagedFields[i]
+		if !slices.Contains(m.o.Rivals, f.Manager) || f.Subresource != "" || f.Time == nil ||
+			known && hasEntry(previous, f) {
+			continue
+		}
+		at := now
+		if !known && f.Time.Time.Before(now) {
+			at = f.Time.Time
+		}
+		if at.After(m.rivalWrites[n.Name].at) {
+			m.rivalWrites[n.Name] = rivalWrite{f.Manager, at}
+		}
+	}
+}
+
+// hasEntry reports whether the node has an entry of the same manager and time.
+func hasEntry(n *v1.Node, f *metav1.ManagedFieldsEntry) bool {
+	return slices.ContainsFunc(n.ManagedFields, func(other metav1.ManagedFieldsEntry) bool {
+		return other.Manager == f.Manager && other.Subresource == f.Subresource &&
+			other.Time.Equal(f.Time)
+	})
+}

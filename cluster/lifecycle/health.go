@@ -56,7 +56,7 @@ func (s *step) evaluate(n *v1.Node) view {
 		r.silentSince = deadline
 	}
 	v.changes = s.unknownConditions(n)
-	v.wentSilent = v.reported == v1.ConditionTrue
+	v.wentSilent = v.reported != ""
 	v.ready = v1.ConditionUnknown
 	return v
 }
@@ -182,6 +182,15 @@ func (s *step) unknownConditions(n *v1.Node) (out []v1.NodeCondition) {
 	}
 	slices.SortFunc(out, func(a, b v1.NodeCondition) int { return cmp.Compare(a.Type, b.Type) })
 	return out
+}
+
+// silent reports whether Ready is or becomes Unknown because the kubelet, which posted a status
+// before, is silent.
+func (v *view) silent() bool {
+	if len(v.changes) > 0 {
+		return v.wentSilent
+	}
+	return v.ready == v1.ConditionUnknown && condition(v.node, v1.NodeReady).Reason == reasonUnknown
 }
 
 // conditions returns the node's conditions with the changes applied. The caller must not modify

@@ -124,6 +124,9 @@ type Taints struct {
 type Mark struct {
 	Node, Namespace, Name string
 	UID                   types.UID
+	// Silent: the mark depends on the silence of the node. The caller makes it after the node's
+	// condition Ready is Unknown.
+	Silent bool
 }
 
 // Actions is the result of Step. Its lists are sorted by name.
@@ -217,7 +220,7 @@ type view struct {
 	// status of Ready after these changes; empty: the node has no condition Ready
 	ready         v1.ConditionStatus
 	reported      v1.ConditionStatus // status of Ready as posted
-	wentSilent    bool               // Ready was True and becomes Unknown
+	wentSilent    bool               // Ready was True or False and becomes Unknown
 	counted       bool               // the node counts in its zone's state
 	statusPending bool               // changes exist and cannot be written now
 }

@@ -122,7 +122,8 @@ func TestFailedMarkIsRetried(t *testing.T) {
 		t.Fatalf("marks of a node that fell silent = %+v, want one", out.Marks)
 	}
 	c.EndMark(at, out.Marks[0], false)
-	all["n000"].Status.Conditions[0].Status = v1.ConditionUnknown
+	ready := &all["n000"].Status.Conditions[0]
+	ready.Status, ready.Reason = v1.ConditionUnknown, reasonUnknown
 	if out = c.Step(at.Add(time.Second), s); len(out.Marks) != 1 {
 		t.Fatalf("marks after a failed write = %+v, want one", out.Marks)
 	}

@@ -13,20 +13,25 @@ const (
 	markMessage = "Node is not ready"
 )
 
-// selectMarks selects the pods of a node to mark as not ready. When the node falls silent, all its
-// pods are selected; later, pods that are new on the node. A kubelet that posts Ready=False also
-// posts its pods' conditions. The pods of a node that is already Unknown at the first step are
-// selected, because the previous instance may have ended before it marked them.
+// selectMarks selects the pods of a node to mark as not ready. All pods of a silent node are
+// selected once, whatever its condition was before: also at the first step, because the previous
+// instance may have ended before it marked them. Until its condition is written, they are selected
+// again. Later, pods that are new on the node are selected. A kubelet that posts Ready=False also
+// posts its pods' conditions.
 func (s *step) selectMarks(v *view) {
 	r := v.record
 	if v.ready == "" || v.ready == v1.ConditionTrue {
-		r.knownPods = nil
+		r.knownPods, r.marksSilence = nil, false
 		clear(r.marks)
 		return
 	}
 	pods := s.seen.Pods(v.node.Name)
-	all := v.wentSilent || r.isNew && v.reported == v1.ConditionUnknown &&
-		condition(v.node, v1.NodeReady).Reason == reasonUnknown
+	silent := v.silent()
+	if r.marksSilence && !silent {
+		clear(r.marks)
+	}
+	all := silent && (!r.marksSilence || v.wentSilent)
+	r.marksSilence = silent
 	present := make(map[types.UID]struct{}, len(pods))
 	for _, p := range pods {
 		_, known := r.knownPods[p.UID]
@@ -69,7 +74,7 @@ func (s *step) writeMarks(v *view) {
 			s.wakeAt(attempt.Next(s.now))
 		default:
 			s.out.Marks = append(s.out.Marks, Mark{Node: v.node.Name, Namespace: p.Namespace, Name: p.Name,
-				UID: p.UID})
+				UID: p.UID, Silent: v.silent()})
 			s.out.Events = append(s.out.Events, cluster.Event{
 				Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: p.UID, Type: v1.EventTypeWarning,
 				Reason: markReason, Message: markMessage,

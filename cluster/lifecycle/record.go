@@ -33,6 +33,8 @@ type record struct {
 	marks  map[types.UID]*cluster.Attempt // pods to mark
 	// pods present while the node was not ready; nil: it is ready
 	knownPods map[types.UID]struct{}
+	// the pods were selected for marks because the node is silent
+	marksSilence bool
 }
 
 // heartbeat is the heartbeat time of a condition and its arrival.

@@ -19,6 +19,7 @@ const (
 	byOne      = "a zone whose rate was 0 goes on, also where that is at 1 a second"
 	byExcluded = "a zone whose nodes are all excluded keeps its rate"
 	byKubelet  = "a start marks no pods of a node that speaks"
+	bySilence  = "a silence marks the pods of a node that was not ready"
 	byAdded    = "deadlines follow TimeAdded"
 	bySwap     = "a taint that is swapped for the other keeps its time"
 	byChange   = "deadlines follow every change of taints or tolerations"
@@ -200,6 +201,8 @@ func (c *comparison) pod(r run, key string) string {
 	case r.what != ready:
 	case r.theirs == "False" && c.line.begun(r.from-c.slack(), r.from) && says(there) != "True":
 		return byKubelet // it may process the pod before or after the node
+	case r.ours == "False" && r.theirs == "True" && c.films[here].turned(nodeIs(node, ready), r.from, "False", "Unknown"):
+		return bySilence
 	case r.ours == "False" && c.line.begun(r.from-c.slack(), r.from) && says(here) == "Unknown":
 		return byRestart // a pod that no side marked before
 	case arrived && c.films[here].changed(nodeIs(node, ready), r.from-c.slack(), r.from+c.slack()):

@@ -114,3 +114,51 @@ func TestDeletedPodStaysDeleted(t *testing.T) {
 		stopAll(r)
 	})
 }
+
+// The pods of a node that reports NotReady are marked when it falls silent, but not if it renews
+// its Lease and only the watch lags.
+func TestMarksOfNotReadyNode(t *testing.T) {
+	for _, how := range []string{"silent", "watch lags"} {
+		t.Run(how, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := newAPI(t)
+				k := a.cluster(4, 3600)
+				r := a.start("a", nil)
+				time.Sleep(15 * time.Second)
+				k.setAlive("n1", false)
+				a.change(func() {
+					n := a.nodes["n1"].DeepCopy()
+					n.Status.Conditions[0].Status = v1.ConditionFalse
+					a.putNode(n)
+				})
+				time.Sleep(time.Second)
+				if how == "watch lags" {
+					a.change(func() { a.hidden = "n1" })
+				}
+				for range 12 {
+					if how == "watch lags" {
+						a.change(func() {
+							l := a.leases[v1.NamespaceNodeLease+"/n1"].DeepCopy()
+							l.Spec.RenewTime.Time, l.ManagedFields[0].Time.Time = time.Now(), time.Now()
+							a.putLease(l)
+						})
+					}
+					time.Sleep(10 * time.Second)
+				}
+				marks := a.writes("condition")
+				if want := map[string]int{"silent": 1}[how]; len(marks) != want {
+					t.Errorf("%d marks, want %d", len(marks), want)
+				}
+				if how == "watch lags" {
+					for _, e := range a.events {
+						if e.Reason == "NodeNotReady" {
+							t.Errorf("event of %s: %s, although its kubelet is alive", e.InvolvedObject.Name, e.Reason)
+						}
+					}
+				}
+				k.end()
+				stopAll(r)
+			})
+		})
+	}
+}

@@ -423,7 +423,7 @@ func (q *queue) nextMark() task {
 			continue
 		}
 		if n := l.ctrl.deps.Mirror.Node(m.Node); l.ctrl.deps.Mirror.Pod(m.UID) == nil || n == nil ||
-			isReady(n) {
+			hasReady(n, v1.ConditionTrue) || m.Silent && !hasReady(n, v1.ConditionUnknown) {
 			l.nodes.EndMark(l.clock.now(), *m, true)
 			take(q.heldEvents.pods, m.UID)
 			continue
@@ -446,9 +446,10 @@ func (q *queue) nextMark() task {
 	return nil
 }
 
-func isReady(n *v1.Node) bool {
+// hasReady reports whether the node's condition Ready has that status.
+func hasReady(n *v1.Node, status v1.ConditionStatus) bool {
 	return slices.ContainsFunc(n.Status.Conditions, func(c v1.NodeCondition) bool {
-		return c.Type == v1.NodeReady && c.Status == v1.ConditionTrue
+		return c.Type == v1.NodeReady && c.Status == status
 	})
 }
 

@@ -1,0 +1,85 @@
+package lifecycle
+
+import (
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// onePod returns the cluster with one ready pod on node n000.
+func onePod(all map[string]*v1.Node) Seen {
+	s, p := seen(all), &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "p", UID: "p"}, Spec: v1.PodSpec{NodeName: "n000"},
+		Status: v1.PodStatus{Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}}}
+	s.Pods = func(node string) []*v1.Pod {
+		if node == p.Spec.NodeName {
+			return []*v1.Pod{p}
+		}
+		return nil
+	}
+	return s
+}
+
+// A kubelet that reports NotReady and then falls silent leaves the same marks and event as one that
+// was ready (kubernetes#112733): they follow from the silence. Each silence marks a pod once.
+func TestNotReadyThenSilent(t *testing.T) {
+	for _, before := range []v1.ConditionStatus{v1.ConditionTrue, v1.ConditionFalse} {
+		c, all := New(defaults()), nodes(3, 0)
+		ready := &all["n000"].Status.Conditions[0]
+		ready.Status = before
+		s := onePod(all)
+		if out := c.Step(start, s); len(out.Marks) != 0 {
+			t.Fatalf("Ready=%s: marks while the kubelet reports = %+v, want none", before, out.Marks)
+		}
+		at := start.Add(51 * time.Second)
+		out := c.Step(at, s)
+		events := 0
+		for _, e := range out.Events {
+			if e.Kind == "Node" && e.Reason == ReasonNotReady && e.Name == "n000" {
+				events++
+			}
+		}
+		if len(out.Marks) != 1 || !out.Marks[0].Silent || events != 1 {
+			t.Errorf("Ready=%s, then silent: marks %+v, %d events, want one of each", before, out.Marks, events)
+			continue
+		}
+		// The status was not written. The caller drops the mark, and the core requests it again.
+		c.EndMark(at, out.Marks[0], true)
+		c.End(at, "n000", all["n000"].UID, WriteStatus, false)
+		at = at.Add(time.Second)
+		if out = c.Step(at, s); len(out.Marks) != 1 {
+			t.Errorf("Ready=%s: marks before the condition is written = %+v, want one", before, out.Marks)
+			continue
+		}
+		c.EndMark(at, out.Marks[0], true)
+		ready.Status, ready.Reason = v1.ConditionUnknown, reasonUnknown
+		if out = c.Step(at.Add(time.Second), s); len(out.Marks) != 0 {
+			t.Errorf("Ready=%s: marks of a pod that was marked in this silence = %+v, want none", before, out.Marks)
+		}
+		restarted := New(defaults())
+		if out = restarted.Step(at.Add(2*time.Second), s); len(out.Marks) != 1 {
+			t.Errorf("Ready=%s: marks after a restart = %+v, want one", before, out.Marks)
+		}
+	}
+}
+
+// Marks that are not written when a silence ends without Ready=True are dropped: the kubelet posts
+// its pods' conditions.
+func TestMarksEndWithTheSilence(t *testing.T) {
+	c, all := New(defaults()), nodes(3, 0)
+	ready := &all["n000"].Status.Conditions[0]
+	ready.Status = v1.ConditionFalse
+	s := onePod(all)
+	c.Step(start, s)
+	at := start.Add(51 * time.Second)
+	out := c.Step(at, s)
+	if len(out.Marks) != 1 {
+		t.Fatalf("marks of a silent node = %+v, want one", out.Marks)
+	}
+	c.EndMark(at, out.Marks[0], false)
+	ready.LastHeartbeatTime.Time = at
+	if out = c.Step(at.Add(time.Second), s); len(out.Marks) != 0 {
+		t.Errorf("marks of a node that reports again = %+v, want none", out.Marks)
+	}
+}

@@ -28,7 +28,7 @@ const (
 func (s *step) evaluate(n *v1.Node) view {
 	r := s.recordOf(n)
 	ready := condition(n, v1.NodeReady)
-	s.updateHeard(n, r, ready, s.seen.Leases[n.Name])
+	s.updateHeard(n, r, ready, s.leaseOf(n))
 	v := view{node: n, zone: ZoneOf(n), record: r, counted: !s.excluded(n)}
 	grace := s.config.NodeStartupGracePeriod
 	if ready != nil {
@@ -59,6 +59,30 @@ func (s *step) evaluate(n *v1.Node) view {
 	v.wentSilent = v.reported != ""
 	v.ready = v1.ConditionUnknown
 	return v
+}
+
+// leaseOf returns the Lease that the node's kubelet renews, or nil.
+func (s *step) leaseOf(n *v1.Node) *coordination.Lease {
+	if l := s.seen.Leases[n.Name]; l != nil && !OfOtherNode(l, n) {
+		return l
+	}
+	return nil
+}
+
+// OfOtherNode reports whether the owner of a Lease is another node of the same name. The kubelet of
+// a deleted node goes on renewing its Lease, which does not keep a new node alive
+// (kubernetes#116485). Upstream accepts each Lease of that name.
+func OfOtherNode(l *coordination.Lease, n *v1.Node) bool {
+	other := false
+	for i := range l.OwnerReferences {
+		if o := &l.OwnerReferences[i]; o.Kind == "Node" {
+			if o.UID == n.UID {
+				return false
+			}
+			other = true
+		}
+	}
+	return other
 }
 
 // silenceStart returns when a node with Ready Unknown fell silent: for a new record at the

@@ -64,6 +64,12 @@ func (k *trimmer) lease(l *coordination.Lease) *coordination.Lease {
 	out := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Name: l.Name, UID: l.UID,
 		ResourceVersion: l.ResourceVersion}}
 	out.Spec.RenewTime = l.Spec.RenewTime
+	for i := range l.OwnerReferences {
+		if o := &l.OwnerReferences[i]; o.Kind == "Node" {
+			out.OwnerReferences = append(out.OwnerReferences, metav1.OwnerReference{Kind: o.Kind,
+				UID: o.UID})
+		}
+	}
 	for i := range l.ManagedFields {
 		if f := &l.ManagedFields[i]; f.Time != nil {
 			out.ManagedFields = append(out.ManagedFields, metav1.ManagedFieldsEntry{Time: f.Time})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"jettison/internal/cluster/mirror"
 )
@@ -155,6 +156,55 @@ func TestMarksOfNotReadyNode(t *testing.T) {
 							t.Errorf("event of %s: %s, although its kubelet is alive", e.InvolvedObject.Name, e.Reason)
 						}
 					}
+				}
+				k.end()
+				stopAll(r)
+			})
+		})
+	}
+}
+
+// The kubelet of a deleted node renews the Lease of its name. A new node of that name, whose kubelet
+// is dead, is tainted, also while the watch of Leases lags. It is not fenced: a machine is alive.
+func TestNewNodeWithOldLease(t *testing.T) {
+	for _, how := range []string{"current", "watch lags"} {
+		t.Run(how, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := newAPI(t)
+				k := a.cluster(12, 3600)
+				r := a.startFencing(func(string) bool { return true })
+				time.Sleep(15 * time.Second)
+				k.setAlive("n1", false)
+				renew := func() {
+					a.change(func() {
+						l := a.leases[v1.NamespaceNodeLease+"/n1"].DeepCopy()
+						l.OwnerReferences = []metav1.OwnerReference{{Kind: "Node", Name: "n1", UID: "u-n1"}}
+						l.Spec.RenewTime.Time, l.ManagedFields[0].Time.Time = time.Now(), time.Now()
+						a.putLease(l)
+					})
+				}
+				renew()
+				a.change(func() {
+					n := a.nodes["n1"].DeepCopy()
+					a.removeNode("n1")
+					n.UID, n.CreationTimestamp = "u-new", metav1.Now()
+					a.putNode(n)
+				})
+				time.Sleep(time.Second)
+				if how == "watch lags" {
+					a.change(func() { a.hidden = "n1" })
+				}
+				for range 30 {
+					renew()
+					time.Sleep(10 * time.Second)
+				}
+				a.change(func() {
+					if !a.hasTaint("n1", v1.TaintNodeUnreachable, v1.TaintEffectNoExecute) {
+						t.Error("the new node has no NoExecute taint after 5m")
+					}
+				})
+				if n := len(a.fenced()); n > 0 {
+					t.Errorf("%d nodes fenced, want none: a kubelet renews the Lease", n)
 				}
 				k.end()
 				stopAll(r)

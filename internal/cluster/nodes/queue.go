@@ -205,7 +205,8 @@ func (j *nodeJob) followsDisruption() bool {
 
 // write returns the write of a job.
 func (j *nodeJob) write() *writes.Node {
-	out := &writes.Node{Node: j.node, Lease: j.lease, CheckLease: j.status != nil || j.fence > 0}
+	out := &writes.Node{Node: j.node, Lease: j.lease, CheckLease: j.status != nil || j.fence > 0,
+		AnyOwner: j.fence > 0} // a Lease of another node shows that a machine is alive
 	if j.status != nil {
 		out.Status = j.status.Conditions
 	}

@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
+
+	"jettison/cluster/lifecycle"
 )
 
 // Node describes the writes to a node, made in the order status, taints, labels.
@@ -18,6 +20,7 @@ type Node struct {
 	Node        *v1.Node            // at the decision
 	Lease       *coordination.Lease // at the decision; nil: none
 	CheckLease  bool                // write nothing unless the Lease is still that of the decision
+	AnyOwner    bool                // for CheckLease: also a Lease of another node of that name
 	Status      []v1.NodeCondition  // changed conditions; empty: no write
 	Taints      []v1.Taint          // the complete list
 	WriteTaints bool                // write Taints
@@ -104,6 +107,7 @@ func (w *Writer) renewedLease(ctx context.Context, n *Node) (*coordination.Lease
 	}
 	for i := range all.Items {
 		if lease := &all.Items[i]; lease.Name == n.Node.Name &&
+			(n.AnyOwner || !lifecycle.OfOtherNode(lease, n.Node)) &&
 			(n.Lease == nil || !lease.Spec.RenewTime.Equal(n.Lease.Spec.RenewTime)) {
 			return lease, nil
 		}

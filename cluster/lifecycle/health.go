@@ -70,7 +70,7 @@ func (s *step) leaseOf(n *v1.Node) *coordination.Lease {
 }
 
 // OfOtherNode reports whether the owner of a Lease is another node of the same name. The kubelet of
-// a deleted node goes on renewing its Lease, which does not keep a new node alive
+// a deleted node still renews its Lease, which does not keep a new node alive
 // (kubernetes#116485). Upstream accepts each Lease of that name.
 func OfOtherNode(l *coordination.Lease, n *v1.Node) bool {
 	other := false

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// The kubelet of a machine whose node was deleted goes on renewing its Lease, which names the
+// The kubelet of a machine whose node was deleted still renews its Lease, which names the
 // deleted node as owner. That Lease does not keep a new node of the name alive
 // (kubernetes#116485).
 func TestLeaseOfAnotherMachine(t *testing.T) {

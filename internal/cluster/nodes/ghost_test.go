@@ -1,6 +1,8 @@
 package nodes
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"strings"
 	"testing"
@@ -74,6 +76,59 @@ func TestDeletedNodeStaysDeleted(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A cloud controller deletes 300 dead nodes as soon as they are Unknown, while writes take some
+// time. No node comes back into the mirror, and a node that dies afterwards is tainted in time.
+func TestDeadNodesAreDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t)
+		const all, dead = 620, 300
+		k := a.cluster(all)
+		random := rand.New(rand.NewPCG(1, 38))
+		a.fault = func(_ string, q *http.Request) int {
+			if q.Method == http.MethodPatch {
+				var wait time.Duration
+				a.change(func() { wait = time.Duration(random.IntN(100)) * time.Millisecond })
+				time.Sleep(wait)
+			}
+			return 0
+		}
+		r := a.start("a", nil)
+		time.Sleep(15 * time.Second)
+		for i := range dead {
+			k.setAlive(fmt.Sprint("n", i), false)
+		}
+		for range 900 { // 90 seconds
+			time.Sleep(100 * time.Millisecond)
+			a.change(func() {
+				for i := range dead {
+					name := fmt.Sprint("n", i)
+					if n := a.nodes[name]; n != nil && n.Status.Conditions[readyIndex(n)].Status == v1.ConditionUnknown {
+						a.removeNode(name)
+					}
+				}
+			})
+		}
+		ghosts := 0
+		for i := range dead {
+			if mirrors(r, fmt.Sprint("n", i)) {
+				ghosts++
+			}
+		}
+		if left := len(a.nodes); ghosts > 0 || left != all-dead {
+			t.Errorf("%d deleted nodes are in the mirror, %d nodes left, want 0 and %d", ghosts, left, all-dead)
+		}
+		k.setAlive("n600", false)
+		time.Sleep(75 * time.Second)
+		a.change(func() {
+			if !a.hasTaint("n600", v1.TaintNodeUnreachable, v1.TaintEffectNoExecute) {
+				t.Error("node n600 has no NoExecute taint 75s after its death")
+			}
+		})
+		k.end()
+		stopAll(r)
+	})
 }
 
 // A pod that is deleted between the read of its node and its own writes is not deleted repeatedly

@@ -72,6 +72,25 @@ func TestPromiseAPodThatResistsGoesAsAWhole(t *testing.T) {
 	n.until("the runtime calls each of its containers killed", func() error { return victim.Ended(n.ctx, 137) })
 }
 
+// The runtime reports how a victim ended, and its log has all that it wrote. CRI-O's monitor of a
+// container does both. With the systemd driver it has a scope in the pod's slice.
+func TestAVictimsExitCodeAndLastLineAreKept(t *testing.T) {
+	n := startNodeWith(t, vm.Options{Systemd: crioFolder(t) != ""})
+	n.startAgent("")
+	n.fillTo(160 * mib)
+	victim := n.run(vm.NewPod("leaker", "", "", "stamp -every 1ms -file /beat/stamp + alloc -rate 20Mi -size 4Gi"))
+	if monitors := n.shell("find /sys/fs/cgroup/" + victim.Cgroup + " -name 'crio-conmon-*'"); crioFolder(t) != "" && monitors == "" {
+		t.Error("no monitor is in the pod's cgroup: this run proves nothing")
+	}
+	n.dies(victim)
+	n.agentLogs("evicted", 1)
+	n.until("the runtime calls the container killed", func() error { return victim.Ended(n.ctx, 137) })
+	written := n.number("cat /run/beats/" + string(victim.Object.UID) + "/stamp")
+	if logged := n.number("tail -n 1 " + victim.LogPath("main") + " | cut -d ' ' -f 4"); logged < written {
+		t.Errorf("last line of the log is of %d ns, want %d or later: the container wrote that", logged, written)
+	}
+}
+
 // Memory on tmpfs counts as the pod's own. If the pod's container holds it, killing the pod frees
 // it.
 func TestATmpfsHogIsEvicted(t *testing.T) {

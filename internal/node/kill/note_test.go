@@ -2,6 +2,7 @@ package kill
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -127,6 +128,25 @@ func TestCrashAtEachPoint(t *testing.T) {
 		if _, noted, err := g.Note(noteCPU); noted || err != nil {
 			t.Errorf("after %d steps: note present = %v, %v, want false", n, noted, err)
 		}
+	}
+}
+
+// systemd takes the controller cpu from a slice without processes. Then nothing is raised any more.
+func TestRestoreWithoutTheCPUController(t *testing.T) {
+	f, p, g := limited(t)
+	before, err := g.CPUSettings(make([]byte, 256))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(g.SetNote(noteCPU, cpuNote(before)), g.RaiseCPU(), os.Remove(f.file("pod", "cpu.max")),
+		os.Remove(f.file("pod", "cpu.weight"))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Restore(f.fs, []string{p.Cgroup}); err != nil {
+		t.Errorf("Restore() = %v, want nil", err)
+	}
+	if _, noted, err := g.Note(noteCPU); noted || err != nil {
+		t.Errorf("note present = %v, %v, want false", noted, err)
 	}
 }
 

@@ -3,7 +3,11 @@ package cri
 import (
 	"context"
 	"fmt"
+	"net"
+	"strings"
+	"time"
 
+	"golang.org/x/sys/unix"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -46,6 +50,27 @@ func (c *Client) Status(ctx context.Context) ([]Condition, error) {
 		}
 	}
 	return out, nil
+}
+
+// PeerPID returns the process that listens on the runtime's socket; 0: unknown. With socket activation
+// it is process 1.
+func (c *Client) PeerPID() (pid int) {
+	conn, err := net.DialTimeout("unix", strings.TrimPrefix(c.link.endpoint, "unix://"), time.Second)
+	if err != nil {
+		return 0
+	}
+	defer conn.Close()
+	raw, err := conn.(*net.UnixConn).SyscallConn()
+	if err != nil {
+		return 0
+	}
+	_ = raw.Control(func(fd uintptr) {
+		peer, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+		if err == nil {
+			pid = int(peer.Pid)
+		}
+	})
+	return pid
 }
 
 // CgroupDriver requests the runtime's cgroup driver: "systemd" or "cgroupfs". It returns

@@ -13,5 +13,6 @@
 //	qos.go        QOSClass
 //	granted.go    Granted: a pod with the resources that its kubelet allocated
 //	podcgroup.go  PodCgroup: UID and QoS class from the name of a pod's cgroup
+//	outside.go    OutsideContainer: a container outside its pod's cgroup; its usage
 //	add.go        SaturatingAdd
 package stats

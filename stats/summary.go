@@ -165,9 +165,11 @@ type PodReference struct {
 // PodStats describes one pod. The fields that the memory view reads come first; the fields of
 // the full look are absent after a memory view.
 type PodStats struct {
-	PodRef     PodReference
-	Cgroup     string   // path below the root of the hierarchy; empty: not found
-	CgroupID   CgroupID // identity of the cgroup that was read; zero: none
+	PodRef   PodReference
+	Cgroup   string   // path below the root of the hierarchy; empty: not found
+	CgroupID CgroupID // identity of the cgroup that was read; zero: none
+	// Outside are the running containers outside Cgroup. The values below include them.
+	Outside    []OutsideContainer
 	QOSClass   QOSClass
 	SandboxIDs []string // of the runtime, newest first
 	StartTime  time.Time

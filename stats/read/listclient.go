@@ -98,7 +98,7 @@ func (c *Reader) Refresh(pods podindex.Index) (heldUp bool) {
 // open. The caller closes both. DupCgroup makes no name lookup and allocates nothing. ok is false
 // if the cgroup is not open.
 func (c *Reader) DupCgroup(p *stats.PodStats, out *cgroup.Group) (file int, ok bool) {
-	for _, k := range c.pods.order {
+	for _, k := range c.pods.all {
 		if k.group == nil || k.Path != p.Cgroup || stats.CgroupID(k.group.ID()) != p.CgroupID {
 			continue
 		}
@@ -168,7 +168,7 @@ func (b *listClient) finish(s *podSet) {
 func (b *listClient) limit(s *podSet) (limit time.Duration, wanted bool) {
 	limit = shortWait
 	var now time.Time
-	for _, k := range s.order {
+	for _, k := range s.all {
 		if !b.needsOpen(k) && !b.needsCheck(k) {
 			continue
 		}
@@ -198,7 +198,7 @@ func (b *listClient) needsCheck(k *podGroup) bool {
 func (b *listClient) queueJobs(s *podSet) {
 	q := &b.lister.req
 	q.list, q.jobs = false, q.jobs[:0]
-	for _, k := range s.order {
+	for _, k := range s.all {
 		if opens := b.needsOpen(k); opens || b.needsCheck(k) {
 			q.jobs = append(q.jobs, job{pod: k, path: k.Path, check: !opens})
 		}

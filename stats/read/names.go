@@ -28,5 +28,9 @@ func OpenHostRoot(path string) (*HostRoot, error) { return hostroot.Open(path) }
 // IsMountRoot reports whether a descriptor is the root of a mount (hostroot.IsMountRoot).
 func IsMountRoot(fd int) bool { return hostroot.IsMountRoot(fd) }
 
+// StartTicks returns when a process started, in clock ticks since boot; proc is a mounted proc file
+// system.
+func StartTicks(proc string, pid int) (uint64, error) { return procfs.StartTicks(proc, pid) }
+
 // OpenProc opens the proc file system mounted at a directory; empty means /proc.
 func OpenProc(mount string) (*Proc, error) { return procfs.Open(mount) }

@@ -13,8 +13,74 @@ import (
 	"jettison/stats"
 )
 
-// readPod reads one pod's cgroup. On an error no value of the pod is set.
+// readPod reads one pod: its cgroup, and the containers outside it. On an error no value of the pod is
+// set.
 func (c *Reader) readPod(now time.Time, k *podGroup, p *stats.PodStats, d depth) error {
+	err := c.readGroup(now, k, p, d)
+	if len(k.outside) == 0 && !k.unlocated {
+		return err
+	}
+	return c.addOutside(now, k, p, d, err)
+}
+
+// addOutside adds the containers outside a pod's cgroup; err is the error of that cgroup. Without a
+// populated cgroup the usage is unknown, also if a process in a shared cgroup is alive. A pod whose
+// processes are not known at all counts as one without a cgroup: only the runtime can kill it.
+func (c *Reader) addOutside(now time.Time, k *podGroup, p *stats.PodStats, d depth, err error) error {
+	missing := errors.Is(err, cgroup.ErrVanished)
+	own, id := p.Cgroup, p.CgroupID
+	measured, shared := err == nil, false
+	outside := make([]stats.OutsideContainer, 0, len(k.outside))
+	for i, o := range k.outside {
+		one := k.listed[i]
+		if o.Path == "" {
+			if unix.Kill(one.Process.PID, 0) != unix.ESRCH {
+				shared, outside = true, append(outside, one)
+			}
+			continue
+		}
+		partErr := c.readGroup(now, o, &c.part, d)
+		if errors.Is(partErr, cgroup.ErrVanished) {
+			continue // the container has exited
+		}
+		one.CgroupID = c.part.CgroupID
+		outside = append(outside, one)
+		switch {
+		case partErr != nil && (err == nil || missing):
+			err, missing = partErr, false
+		case measured:
+			p.Add(&c.part)
+		case missing:
+			measured = true
+			containers := append(p.Containers[:0], c.part.Containers...)
+			*p = c.part
+			p.Containers, p.LocalEvents = containers, stats.Opt[stats.MemoryEvents]{}
+			p.Memory.LimitBytes = stats.Opt[uint64]{}
+		}
+	}
+	alive := measured && p.Populated.V
+	switch {
+	case err != nil && !missing:
+		k.reset(p)
+	case !alive && shared:
+		k.reset(p)
+		p.Populated, err = stats.Some(true), nil
+	case !alive && k.unlocated:
+		k.reset(p)
+		own, id, outside, err = "", stats.CgroupID{}, nil, nil
+	case measured:
+		err = nil
+	}
+	if id == (stats.CgroupID{}) && (len(outside) > 0 || k.unlocated) {
+		own = ""
+	}
+	p.Cgroup, p.CgroupID, p.Outside = own, id, outside
+	return err
+}
+
+// readGroup reads one cgroup, of a pod or of a container outside its pod's. On an error no value is
+// set.
+func (c *Reader) readGroup(now time.Time, k *podGroup, p *stats.PodStats, d depth) error {
 	k.reset(p)
 	if k.Path == "" { // the pod has no known cgroup, and the root must not be read instead
 		return cgroup.ErrVanished
@@ -167,7 +233,11 @@ func (c *Reader) readRest(now time.Time, k *podGroup, p *stats.PodStats) error {
 	p.Written.Devices = devices
 	p.CPU, errs[4] = c.cpuStats(now, g, &k.usage)
 	m.SwapBytes, errs[5] = optional(g.MemorySwapCurrent(c.buf))
-	errs[6] = c.containers(now, k, p)
+	if k.container != "" {
+		errs[6] = c.outsideContainer(now, k, p)
+	} else {
+		errs[6] = c.containers(now, k, p)
+	}
 	return errors.Join(errs[:]...)
 }
 
@@ -244,7 +314,7 @@ func (c *Reader) containers(now time.Time, k *podGroup, p *stats.PodStats) error
 		c.groups.exceed(k.Path)
 	}
 	for _, name := range names {
-		container, err := c.container(now, k, name)
+		container, err := c.container(now, k, k.Path+"/"+name, name)
 		if errors.Is(err, cgroup.ErrVanished) {
 			continue
 		}
@@ -263,10 +333,24 @@ func (c *Reader) containers(now time.Time, k *podGroup, p *stats.PodStats) error
 	return err
 }
 
+// outsideContainer reads the container of a cgroup outside its pod's.
+func (c *Reader) outsideContainer(now time.Time, k *podGroup, p *stats.PodStats) error {
+	one, err := c.container(now, k, k.Path, k.container)
+	if errors.Is(err, cgroup.ErrVanished) {
+		return err
+	}
+	p.Containers, p.Processes = append(p.Containers[:0], one), one.Processes
+	return err
+}
+
 // containerID returns the runtime's ID from the name of a container's cgroup: the name itself with
-// the cgroupfs driver, "cri-containerd-ID.scope" or "crio-ID.scope" with the systemd driver.
+// the cgroupfs driver, "cri-containerd-ID.scope" or "crio-ID.scope" with the systemd driver. With a
+// systemd name and the cgroupfs driver it is "SLICE:cri-containerd:ID".
 // CRI-O's monitor process of a container has a separate cgroup, which keeps its name as ID.
 func containerID(name string) string {
+	if at := strings.LastIndexByte(name, ':'); at >= 0 {
+		return name[at+1:]
+	}
 	unit, isUnit := strings.CutSuffix(name, ".scope")
 	switch {
 	case strings.HasPrefix(unit, "crio-conmon-"):
@@ -278,9 +362,8 @@ func containerID(name string) string {
 }
 
 // container reads one container. A file that cannot be read leaves its own values absent.
-func (c *Reader) container(now time.Time, k *podGroup, name string) (out stats.ContainerStats,
+func (c *Reader) container(now time.Time, k *podGroup, path, name string) (out stats.ContainerStats,
 	err error) {
-	path := k.Path + "/" + name
 	g, err := c.fs.Group(path)
 	if err != nil {
 		return out, err

@@ -22,6 +22,7 @@ type podSet struct {
 	runtimeOnly map[string]*podGroup // by UID: pods that only the runtime knows
 	byUID       map[string]*podGroup // by UID: pods found below a root
 	order       []*podGroup          // all, by UID
+	all         []*podGroup          // order, then the outside groups of all pods
 	round       uint64               // number of lists received
 	changed     bool                 // since order was made
 	names       []byte               // scratch: directory entries
@@ -55,6 +56,14 @@ type podGroup struct {
 	checked     bool   // a check has been done
 	// since when it waits for the lister; zero: it does not wait
 	waitingSince time.Time
+
+	// Containers of the pod that are not below its cgroup: each with its own cgroup, or with a process.
+	outside   []*podGroup
+	owner     *podGroup                // of an outside group: its pod
+	container string                   // of an outside group: the ID
+	process   stats.ProcessID          // of an outside group without a cgroup
+	unlocated bool                     // the processes of a container are not known
+	listed    []stats.OutsideContainer // as found; outside is made of it
 
 	usage             usageSample
 	containers        map[string]usageSample // by name of the cgroup
@@ -114,6 +123,9 @@ func (g *podGroup) close() {
 func (g *podGroup) forget() {
 	g.gone = true
 	g.close()
+	for _, o := range g.outside {
+		o.forget()
+	}
 }
 
 // discover finds the current pods and opens those that are not open.
@@ -133,8 +145,18 @@ func (s *podSet) find(pods podindex.Index, patient bool) error {
 func (s *podSet) join(pods podindex.Index) {
 	s.joinRound++
 	for uid, p := range pods {
-		if g := s.byUID[uid]; (g == nil || g.round != s.round) && p.Ready() {
-			s.addRuntimeOnly(uid, p)
+		g := s.byUID[uid]
+		if (g == nil || g.round != s.round) && (p.Ready() || len(p.Outside) > 0) {
+			g = s.addRuntimeOnly(uid, p)
+		}
+		if g != nil {
+			s.setOutside(g, p)
+		}
+	}
+	for _, o := range s.all[min(len(s.order), len(s.all)):] {
+		// its pod has ended, or another cgroup of the pod has it now
+		if g := o.owner; pods[g.UID] == nil || s.byUID[g.UID] != g && s.runtimeOnly[g.UID] != g {
+			s.setOutside(g, &podindex.Pod{})
 		}
 	}
 	for uid, g := range s.runtimeOnly {
@@ -199,26 +221,62 @@ func (s *podSet) dropMissing(r *podRoot) {
 	}
 }
 
-// addRuntimeOnly adds a pod that was not found below the roots. The cgroup that the runtime reports
-// counts only if its name contains this pod's UID. A sandbox without its own cgroup shares one with
-// other sandboxes (containerd's /k8s.io, a system.slice), and killing that cgroup would kill them
-// all. Without a cgroup the pod is unmeasured.
-func (s *podSet) addRuntimeOnly(uid string, p *podindex.Pod) {
+// podCgroup returns the cgroup that the runtime reports for a pod, if its name contains the pod's
+// UID. A sandbox without its own cgroup shares one with other sandboxes (containerd's /k8s.io, a
+// system.slice), and killing that cgroup would kill them all.
+func podCgroup(uid, reported string) (c stats.PodCgroup, ok bool) {
+	dir, base := path.Split(reported)
+	if base != "" {
+		c, ok = stats.ParsePodCgroup(strings.Trim(dir, "/"), base)
+	}
+	return c, ok && c.UID == uid
+}
+
+// addRuntimeOnly adds a pod that was not found below the roots. Without a cgroup of its own the pod
+// is unmeasured, unless its containers have some.
+func (s *podSet) addRuntimeOnly(uid string, p *podindex.Pod) *podGroup {
 	g := s.runtimeOnly[uid]
 	if g == nil || g.parent != p.Cgroup {
 		if g != nil {
 			g.forget()
 		}
 		g = &podGroup{PodCgroup: stats.PodCgroup{UID: uid}, parent: p.Cgroup}
-		if dir, base := path.Split(p.Cgroup); base != "" {
-			if c, ok := stats.ParsePodCgroup(strings.Trim(dir, "/"), base); ok && c.UID == uid {
-				g.PodCgroup = c
-			}
+		if c, ok := podCgroup(uid, p.Cgroup); ok {
+			g.PodCgroup = c
 		}
 		s.runtimeOnly[uid] = g
 		s.changed = true
 	}
 	g.round = s.joinRound
+	return g
+}
+
+// setOutside sets the containers outside a pod's cgroup. Those that stay keep their descriptors.
+func (s *podSet) setOutside(g *podGroup, p *podindex.Pod) {
+	g.unlocated = p.Unlocated
+	if slices.Equal(g.listed, p.Outside) {
+		return
+	}
+	before := g.outside
+	g.listed, g.outside, s.changed = p.Outside, nil, true
+	for i := range p.Outside {
+		c := &p.Outside[i]
+		at := slices.IndexFunc(before, func(o *podGroup) bool {
+			return o.container == c.ID && o.Path == c.Cgroup && o.process == c.Process
+		})
+		if at >= 0 {
+			g.outside = append(g.outside, before[at])
+			before = slices.Delete(before, at, at+1)
+			continue
+		}
+		g.outside = append(g.outside, &podGroup{
+			PodCgroup: stats.PodCgroup{UID: g.UID, Path: c.Cgroup, QOSClass: g.QOSClass}, owner: g,
+			container: c.ID, process: c.Process,
+		})
+	}
+	for _, o := range before {
+		o.forget()
+	}
 }
 
 func (s *podSet) sort() {
@@ -236,6 +294,10 @@ func (s *podSet) sort() {
 	slices.SortFunc(s.order, func(a, b *podGroup) int {
 		return cmp.Or(cmp.Compare(a.UID, b.UID), cmp.Compare(a.Path, b.Path))
 	})
+	s.all = append(s.all[:0], s.order...)
+	for _, g := range s.order {
+		s.all = append(s.all, g.outside...)
+	}
 }
 
 // reindex maps UIDs to pods. A pod found below two roots (a leftover of the other driver, or of

@@ -35,6 +35,7 @@ type Reader struct {
 	stat   cgroup.MemoryStat
 	detail cgroup.MemoryDetail // one memory.stat in full
 	psi    cgroup.PSIStats
+	part   stats.PodStats // a container outside its pod's cgroup
 	errs   []error
 	groups groupBudget   // of the full look in progress
 	blame  time.Duration // blameLimit, except in tests
@@ -212,7 +213,8 @@ func (c *Reader) identify(known *podindex.Pod, k *podGroup, p *stats.PodStats,
 		// runtime's data counts.
 		p.MemoryRequest = stats.Some(stats.ExactRange(p.Memory.LimitBytes.V))
 	}
-	p.Self = c.self != "" && p.Cgroup != "" && podindex.Within(c.self, p.Cgroup)
+	p.Self = c.self != "" && p.Cgroup != "" && podindex.Within(c.self, p.Cgroup) ||
+		known != nil && known.Self
 }
 
 // UnannouncedPods visits the UIDs of pods that are in the hierarchy but that the runtime has not

@@ -235,7 +235,7 @@ func TestPodsVanish(t *testing.T) {
 	}
 	defer other.Close()
 	k := &podGroup{PodCgroup: stats.PodCgroup{Path: gone.Cgroup, UID: gone.PodRef.UID, QOSClass: gone.QOSClass}}
-	other.pods.order = append(other.pods.order, k)
+	other.pods.order, other.pods.all = append(other.pods.order, k), append(other.pods.all, k)
 	if err := other.readPod(time.Unix(1000, 0), k, &gone, full); !errors.Is(err, cgroup.ErrVanished) || gone.Memory.WorkingSetBytes.OK || gone.Populated.OK {
 		t.Errorf("memory of a removed pod = %+v, error %v", gone.Memory, err)
 	}

@@ -17,6 +17,6 @@ func (p *Pod) FromRuntime(self string) stats.PodStats {
 		}
 	}
 	p.Describe(&out, stats.Opt[uint64]{})
-	out.Self = self != "" && p.Cgroup != "" && Within(self, p.Cgroup)
+	out.Self = p.Self || self != "" && p.Cgroup != "" && Within(self, p.Cgroup)
 	return out
 }

@@ -28,6 +28,12 @@ type Pod struct {
 	Exited      []cri.Container  // exited containers that the runtime still lists
 	Annotations map[string]string
 
+	// Outside are the running containers outside the pod's cgroup. Unlocated: the processes of a
+	// running container are not known. read.OutsideFinder sets both before the Index is shared.
+	// Self: the agent runs in such a container.
+	Outside         []stats.OutsideContainer
+	Unlocated, Self bool
+
 	SandboxIDs []string
 	restarts   map[string]uint64 // highest attempt of each container, by name, including dead ones
 	parts      parts

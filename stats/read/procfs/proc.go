@@ -119,12 +119,57 @@ func (p *Proc) SelfCgroup() (path string, ok bool, err error) {
 	if err != nil {
 		return "", false, err
 	}
+	path, ok, found := parseCgroup(b)
+	if !found {
+		return "", false, fmt.Errorf("parse %s: no cgroup v2 line", name)
+	}
+	return path, ok, nil
+}
+
+// parseCgroup returns the path in the cgroup v2 line of /proc/PID/cgroup. ok is false if the path is
+// relative to a cgroup namespace below the root.
+func parseCgroup(b []byte) (path string, ok, found bool) {
 	for line := range bytes.Lines(b) {
 		if rest, found := bytes.CutPrefix(bytes.TrimSpace(line), []byte("0::/")); found {
-			return string(rest), len(rest) > 0 && !bytes.HasPrefix(rest, []byte("..")), nil
+			return string(rest), len(rest) > 0 && !bytes.HasPrefix(rest, []byte("..")), true
 		}
 	}
-	return "", false, fmt.Errorf("parse %s: no cgroup v2 line", name)
+	return "", false, false
+}
+
+// CgroupOf returns the path of a process's cgroup below the root of the hierarchy, as SelfCgroup does.
+func CgroupOf(proc string, pid int) (path string, ok bool, err error) {
+	b, err := os.ReadFile(fmt.Sprintf("%s/%d/cgroup", proc, pid))
+	if err != nil {
+		return "", false, err
+	}
+	path, ok, _ = parseCgroup(b)
+	return path, ok, nil
+}
+
+// StartTicks returns when a process started, in clock ticks since boot: field 22 of
+// /proc/PID/stat. The name in field 2 may contain spaces and parentheses.
+func StartTicks(proc string, pid int) (uint64, error) {
+	name := fmt.Sprintf("%s/%d/stat", proc, pid)
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return 0, err
+	}
+	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
+	if len(fields) > 19 {
+		if ticks, ok := cgroup.Decimal(fields[19]); ok {
+			return ticks, nil
+		}
+	}
+	return 0, fmt.Errorf("parse %s: %w: no start time", name, ErrMalformed)
+}
+
+// clockTick is the unit of StartTicks: USER_HZ is 100 on every supported architecture.
+const clockTick = 10 * time.Millisecond
+
+// StartedAt converts StartTicks to a time on the node's current clock.
+func StartedAt(boot time.Time, ticks uint64) time.Time {
+	return boot.Add(time.Duration(min(ticks, 1<<40)) * clockTick)
 }
 
 // taskFiles are the files that PIDs reads: the number of tasks, and the two limits.

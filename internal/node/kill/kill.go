@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"time"
 
 	"jettison/cgroup"
 )
@@ -18,6 +17,22 @@ import (
 // write continues while the processes are killed one by one, and after another 20 ms Kill returns.
 // The steps that speed up the death also run in threads of the Killer.
 func (v *Victim) Kill() error {
+	if len(v.group.outside) == 0 {
+		return v.killGroup()
+	}
+	err := v.killOutside()
+	if v.group.known {
+		err = errors.Join(v.killGroup(), err)
+	}
+	if err == nil {
+		v.life.end()
+		v.progress.begin()
+	}
+	return err
+}
+
+// killGroup kills the processes in the pod's cgroup.
+func (v *Victim) killGroup() error {
 	v.replies.mu.Lock()
 	defer v.replies.mu.Unlock()
 	switch {
@@ -74,18 +89,26 @@ func (v *Victim) climb() error {
 }
 
 // Killed reports whether a Kill succeeded or is in progress.
-func (v *Victim) Killed() bool { return v.progress.killed.Load() }
+func (v *Victim) Killed() bool {
+	return v.progress.killed.Load() && v.eachOutside(part.Killed)
+}
 
 // Struck reports whether the kernel carried out a kill: the write of cgroup.kill returned, or all
 // processes were signalled. A kill that is still pending may end when the agent exits.
-func (v *Victim) Struck() bool { return v.progress.struck.Load() != 0 }
+func (v *Victim) Struck() bool {
+	return (v.progress.struck.Load() != 0 || !v.group.known) && v.eachOutside(part.Struck)
+}
 
 // KilledAt returns when the kernel carried out the kill. The calling thread may get CPU time only
 // much later. While a kill is pending in the kernel, KilledAt returns the current time.
-func (v *Victim) KilledAt() Stamp {
-	at := Now()
-	if struck := time.Duration(v.progress.struck.Load()); struck != 0 {
-		at = Stamp{Time: at.Time.Add(struck - at.Monotonic), Monotonic: struck}
+func (v *Victim) KilledAt() (at Stamp) {
+	if v.group.known || len(v.group.outside) == 0 {
+		at = v.progress.struckAt()
+	}
+	for _, p := range v.group.outside {
+		if last := p.KilledAt(); last.Monotonic > at.Monotonic {
+			at = last
+		}
 	}
 	return at
 }

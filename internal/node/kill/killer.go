@@ -202,6 +202,9 @@ func (k *Killer) Pin(pod *stats.PodStats) (*Victim, error) {
 	if err := v.attach(k.fs, pod); err != nil {
 		return nil, err
 	}
+	if err := v.pinOutside(pod, k.Pin); err != nil {
+		return nil, err
+	}
 	if v.group.known && k.ladder.has(Mrelease) && k.reapers > 0 {
 		// The kill does not depend on the pidfds: Pin waits no longer than their limit.
 		_, _ = v.replies.await(k.errand(errand{v, listProcesses}), v.replies.listed, pidfdLimit)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"sync/atomic"
+	"time"
 )
 
 // progress is the state of a victim's kill. Kill and the threads that carry it out write it, and
@@ -44,6 +45,15 @@ func (p *progress) record(to *atomic.Pointer[error], err error) {
 	}
 	reason := err // a copy, so that the parameter is not heap-allocated on success
 	to.Store(&reason)
+}
+
+// struckAt returns when the first kill succeeded; the current time while none did.
+func (p *progress) struckAt() Stamp {
+	at := Now()
+	if struck := time.Duration(p.struck.Load()); struck != 0 {
+		at = Stamp{Time: at.Time.Add(struck - at.Monotonic), Monotonic: struck}
+	}
+	return at
 }
 
 // ErrNotKilled is returned by WaitEmpty if a pending kill failed, so the runtime must kill the

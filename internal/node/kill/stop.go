@@ -44,7 +44,7 @@ func (v *Victim) Stop(ctx context.Context, r Runtime, grace time.Duration) error
 	var runs sync.WaitGroup
 	var runErr error // error of the runtime; read after runs.Wait
 	runs.Go(func() { runErr = s.run(gentle) })
-	if !v.group.known {
+	if !v.known() {
 		if runs.Wait(); runErr != nil {
 			return fmt.Errorf("stop pod %s: %w", v.Pod.UID, runErr)
 		}

@@ -1,8 +1,10 @@
 package kill
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"jettison/cgroup"
@@ -59,7 +61,11 @@ func newVictim() *Victim {
 func Pin(fs *cgroup.FS, pod *stats.PodStats) (*Victim, error) {
 	v := newVictim()
 	v.ladder = All &^ (CPU | Mrelease)
-	if err := v.attach(fs, pod); err != nil {
+	err := v.attach(fs, pod)
+	if err == nil {
+		err = v.pinOutside(pod, func(one *stats.PodStats) (*Victim, error) { return Pin(fs, one) })
+	}
+	if err != nil {
 		return nil, err
 	}
 	return v, nil
@@ -70,7 +76,7 @@ func (v *Victim) attach(fs *cgroup.FS, pod *stats.PodStats) error {
 	v.Pod = pod.PodRef
 	v.sandboxes.start(pod.SandboxIDs, Now())
 	if pod.Cgroup == "" {
-		if len(v.sandboxes.ids) == 0 {
+		if len(v.sandboxes.ids) == 0 && len(pod.Outside) == 0 {
 			return fmt.Errorf("pin pod %s: no cgroup and no sandbox of the pod is known", pod.PodRef.UID)
 		}
 		v.steps.add(stepPin, 0, nil)
@@ -132,7 +138,13 @@ func (v *Victim) closeAll() {
 // Close closes the descriptors once the threads that free memory no longer use them. Only Kill may
 // run concurrently.
 func (v *Victim) Close() {
-	if !v.life.close() || !v.group.known {
+	if !v.life.close() {
+		return
+	}
+	for _, p := range v.group.outside {
+		p.Close()
+	}
+	if !v.group.known {
 		return
 	}
 	v.life.end()
@@ -143,4 +155,16 @@ func (v *Victim) Close() {
 }
 
 // Steps returns a copy of the recorded steps, in order.
-func (v *Victim) Steps() []Step { return v.steps.snapshot() }
+func (v *Victim) Steps() []Step {
+	out := v.steps.snapshot()
+	if len(v.group.outside) == 0 {
+		return out
+	}
+	for _, p := range v.group.outside {
+		if other, ok := p.(*Victim); ok {
+			out = append(out, other.Steps()...)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Step) int { return cmp.Compare(a.At, b.At) })
+	return out
+}

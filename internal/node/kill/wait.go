@@ -27,10 +27,10 @@ const (
 // cgroup it returns nil immediately although the pod may live: Clean kills it then. The CPU limits are
 // restored after WaitEmpty has returned, because the restore may wait for a kernel lock.
 func (v *Victim) WaitEmpty(ctx context.Context, limit time.Duration) error {
-	if !v.group.known {
+	if !v.known() {
 		return nil // Clean kills it
 	}
-	err := v.awaitEmpty(ctx, limit)
+	err := v.waitOutside(ctx, limit, func() error { return v.awaitEmpty(ctx, limit) })
 	if err == nil {
 		v.life.empty(&v.steps)
 		if v.freeing.begun.Load() { // a thread that begins later sees that the victim is dead
@@ -40,7 +40,11 @@ func (v *Victim) WaitEmpty(ctx context.Context, limit time.Duration) error {
 	return err
 }
 
+// awaitEmpty implements WaitEmpty for the pod's cgroup.
 func (v *Victim) awaitEmpty(ctx context.Context, limit time.Duration) error {
+	if !v.group.known {
+		return nil
+	}
 	deadline, end := time.Now().Add(limit), time.Now().Add(dyingMost*limit)
 	exits := exits{at: time.Now()}
 	for wait := sweepFirst; ; wait = retry.Backoff(wait, sweepFirst, sweepMax) {

@@ -1,0 +1,230 @@
+package kill
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"jettison/cgroup"
+	"jettison/stats"
+	"jettison/stats/read"
+)
+
+// part is a container of the victim outside the pod's cgroup. Its methods are those of a Victim.
+type part interface {
+	Kill() error
+	Killed() bool
+	Struck() bool
+	KilledAt() Stamp
+	WaitEmpty(ctx context.Context, limit time.Duration) error
+	Close()
+}
+
+// pinOutside pins the containers outside the pod's cgroup. pin pins a cgroup. A container that has
+// exited is left out. After an error the victim is closed.
+func (v *Victim) pinOutside(pod *stats.PodStats, pin func(*stats.PodStats) (*Victim, error)) error {
+	for i := range pod.Outside {
+		c := &pod.Outside[i]
+		var one part
+		var err error
+		if c.Cgroup != "" {
+			one, err = pin(&stats.PodStats{PodRef: pod.PodRef, Cgroup: c.Cgroup, CgroupID: c.CgroupID})
+		} else {
+			one, err = pinTree(c.Process, v.ladder)
+		}
+		switch {
+		case errors.Is(err, cgroup.ErrVanished), err == unix.ESRCH:
+		case err != nil:
+			v.Close()
+			return fmt.Errorf("pin container %s of pod %s: %w", c.ID, pod.PodRef.UID, err)
+		default:
+			v.group.outside = append(v.group.outside, one)
+		}
+	}
+	return nil
+}
+
+// known reports whether the kernel reports the end of the victim's processes.
+func (v *Victim) known() bool { return v.group.known || len(v.group.outside) > 0 }
+
+// eachOutside reports whether has holds for each container outside the pod's cgroup.
+func (v *Victim) eachOutside(has func(part) bool) bool {
+	for _, p := range v.group.outside {
+		if !has(p) {
+			return false
+		}
+	}
+	return true
+}
+
+// killOutside kills the containers outside the pod's cgroup.
+func (v *Victim) killOutside() error {
+	var errs []error
+	for _, p := range v.group.outside {
+		errs = append(errs, p.Kill())
+	}
+	return errors.Join(errs...)
+}
+
+// waitOutside waits for the containers outside the pod's cgroup and for own, all at the same time.
+func (v *Victim) waitOutside(ctx context.Context, limit time.Duration, own func() error) error {
+	if len(v.group.outside) == 0 {
+		return own()
+	}
+	answers := make(chan error, len(v.group.outside))
+	for _, p := range v.group.outside {
+		go func() { answers <- p.WaitEmpty(ctx, limit) }()
+	}
+	err := own()
+	for range v.group.outside {
+		err = errors.Join(err, <-answers)
+	}
+	return err
+}
+
+// maxTree bounds the processes of a tree.
+const maxTree = 256
+
+// procMount is the proc file system of the agent's PID namespace, in which it sends signals.
+const procMount = "/proc"
+
+// processTree is a process and its descendants. Their cgroup has other processes too, so each is killed by
+// its own pidfd.
+type processTree struct {
+	ladder    Ladder
+	processes []stats.ProcessID
+	progress  progress
+
+	mu  sync.Mutex
+	fds []int // guarded by mu, of which only Kill needs it: it may run concurrently with Close
+}
+
+// pinTree opens pidfds of a process and its descendants. ESRCH: the process has ended, or its PID was
+// reused.
+func pinTree(first stats.ProcessID, ladder Ladder) (*processTree, error) {
+	t := &processTree{ladder: ladder}
+	if err := t.add(first); err != nil {
+		return nil, err
+	}
+	for i := 0; i < len(t.processes) && len(t.processes) < maxTree; i++ {
+		for _, pid := range children(t.processes[i].PID) {
+			start, err := read.StartTicks(procMount, pid)
+			// a reused PID has another parent, or add finds another start time
+			if err == nil && parentOf(pid) == t.processes[i].PID && len(t.processes) < maxTree {
+				_ = t.add(stats.ProcessID{PID: pid, Start: start})
+			}
+		}
+	}
+	return t, nil
+}
+
+// add opens a pidfd and compares the start time afterwards: then the pidfd is that process's.
+func (t *processTree) add(p stats.ProcessID) error {
+	if p.PID <= 1 || p.PID == os.Getpid() {
+		return unix.ESRCH
+	}
+	fd, err := cgroup.OpenPidfd(p.PID)
+	if err != nil {
+		return err
+	}
+	if start, err := read.StartTicks(procMount, p.PID); err != nil || start != p.Start {
+		unix.Close(fd)
+		return unix.ESRCH
+	}
+	t.processes, t.fds = append(t.processes, p), append(t.fds, fd)
+	return nil
+}
+
+// children returns the children of a process, of all its threads; nil if the kernel does not list them
+// (CONFIG_PROC_CHILDREN).
+func children(pid int) (out []int) {
+	tasks := fmt.Sprintf("%s/%d/task", procMount, pid)
+	names, _ := os.ReadDir(tasks)
+	for _, name := range names {
+		b, _ := os.ReadFile(tasks + "/" + name.Name() + "/children")
+		for _, field := range bytes.Fields(b) {
+			if child, err := strconv.Atoi(string(field)); err == nil {
+				out = append(out, child)
+			}
+		}
+	}
+	return out
+}
+
+// parentOf returns the parent of a process; 0: unknown.
+func parentOf(pid int) int {
+	b, _ := os.ReadFile(fmt.Sprintf("%s/%d/stat", procMount, pid))
+	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
+	if len(fields) < 2 {
+		return 0
+	}
+	parent, _ := strconv.Atoi(string(fields[1]))
+	return parent
+}
+
+// Kill sends SIGKILL to each process.
+func (t *processTree) Kill() error {
+	if !t.ladder.has(Pidfd) {
+		return fmt.Errorf("the configured kill steps (%s) lack %s, which a process in a shared cgroup needs",
+			t.ladder, Pidfd)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i, fd := range t.fds {
+		if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && err != unix.ESRCH {
+			return fmt.Errorf("kill process %d: %w", t.processes[i].PID, err)
+		}
+	}
+	t.progress.begin()
+	t.progress.singled(nil)
+	return nil
+}
+
+// Killed reports whether a Kill succeeded.
+func (t *processTree) Killed() bool { return t.progress.killed.Load() }
+
+// Struck reports the same as Killed: Kill has sent the signals when it returns.
+func (t *processTree) Struck() bool { return t.Killed() }
+
+// KilledAt returns when the processes were killed.
+func (t *processTree) KilledAt() Stamp { return t.progress.struckAt() }
+
+// WaitEmpty waits until the processes have ended.
+func (t *processTree) WaitEmpty(ctx context.Context, limit time.Duration) error {
+	for end := time.Now().Add(limit); ; {
+		left, alive := time.Until(end), 0
+		fds := make([]unix.PollFd, 0, len(t.fds))
+		for _, fd := range t.fds {
+			one := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+			if n, _ := unix.Poll(one, 0); n == 0 {
+				fds, alive = append(fds, one[0]), alive+1
+			}
+		}
+		switch {
+		case alive == 0:
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case left <= 0:
+			return fmt.Errorf("wait for %d processes: %w", alive, os.ErrDeadlineExceeded)
+		}
+		_, _ = unix.Poll(fds, int(min(left, sweepFirst).Milliseconds())+1)
+	}
+}
+
+// Close closes the pidfds.
+func (t *processTree) Close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, fd := range t.fds {
+		unix.Close(fd)
+	}
+	t.fds = nil
+}

@@ -97,8 +97,15 @@ func newBuilder(o Options, s *sources.Sources, ring *eventlog.Ring) *builder {
 		OnDoubt:     func(time.Time) { b.named.OnManifestDoubt() },
 	})
 	b.named = garbage.NewNamed(b.objects.Provided, o.Config.StaticPodPath != "")
-	b.lister = podlister.New(s.Client, b.objects.Store().SetRuntime)
+	b.lister = b.newLister()
 	return b
+}
+
+// newLister returns a lister of the runtime's current client.
+func (b *builder) newLister() *podlister.Lister {
+	l := podlister.New(b.s.Client, b.objects.Store().SetRuntime)
+	l.SetOutside(sources.Options{Config: b.o.Config, ProcMount: b.o.ProcMount}.OutsideFinder(b.s.Client))
+	return l
 }
 
 // onClose registers a closer, which is called before all earlier ones.
@@ -150,7 +157,7 @@ func (b *builder) listen(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.runtime, b.pods = version.Name+" "+version.Version, read.NewIndex(listing)
+	b.runtime, b.pods = version.Name+" "+version.Version, b.lister.Index(listing)
 	b.objects.Store().SetRuntime(b.pods)
 	return nil
 }
@@ -171,8 +178,7 @@ func (b *builder) runtimeSelector(ctx context.Context) func() (*cri.Client, *cri
 			log()
 		} else if b.o.Config.RefindRuntime(ctx) &&
 			b.s.Redial(b.o.Config) == nil { // the endpoint is detected by the agent, so failing is no error
-			b.lister, b.publisher.endpoint = podlister.New(b.s.Client, b.objects.Store().SetRuntime),
-				b.s.Client.Endpoint()
+			b.lister, b.publisher.endpoint = b.newLister(), b.s.Client.Endpoint()
 			log()
 		}
 		first = false

@@ -89,7 +89,7 @@ func (v *Evictions) register(ctx context.Context, d *eviction.Decision, i int, o
 		ranking: v.ranking(d), // before the next look
 		job: &job{
 			victim: b.victim, began: b.pinned.Time, urgent: e.Urgent(), killErr: b.err,
-			grace: time.Duration(e.GracePeriodSeconds) * time.Second, cgroup: e.Pod.Cgroup != "",
+			grace: time.Duration(e.GracePeriodSeconds) * time.Second, cgroup: e.Pod.Located(),
 			cache: e.PageCacheMatters(),
 		},
 	}
@@ -159,7 +159,7 @@ func (v *Evictions) kill(d *eviction.Decision, e *eviction.Eviction) (b strike, 
 }
 
 func (v *Evictions) logPinError(pod *stats.PodStats, err error) {
-	v.missed = pod.Cgroup != ""
+	v.missed = pod.Located()
 	v.o.Log.Repeat("pin: "+err.Error(), func() {
 		//log: The victim could not be pinned or opened, usually because it ended meanwhile. The next look
 		//  chooses again.
@@ -173,7 +173,7 @@ func (v *Evictions) logPinError(pod *stats.PodStats, err error) {
 // setAside sets aside a pod that is known only from its object, so that pods that can be killed are
 // tried first.
 func (v *Evictions) setAside(now time.Time, pod *stats.PodStats) {
-	if pod.Cgroup == "" {
+	if !pod.Located() {
 		v.o.Manager.SetPodAside(now, pod.PodRef.UID)
 	}
 }

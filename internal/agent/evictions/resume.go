@@ -55,12 +55,15 @@ func (v *Evictions) resumeOne(ctx context.Context, now time.Time, u *progress) b
 	}
 	pod := life.Eviction().Pod
 	gone := life.Dead() || v.newSandbox(&pod)
+	if known := v.o.Pods.All()[pod.PodRef.UID]; known != nil && !gone {
+		pod.Outside = known.Outside
+	}
 	var err error
 	if !gone {
 		u.victim, err = v.o.Pin(&pod)
 	}
 	if gone || err != nil {
-		pod.Cgroup, gone = "", true
+		pod.Cgroup, pod.Outside, gone = "", nil, true
 		if u.victim, err = v.o.Pin(&pod); err != nil { // no sandbox is known, either
 			return false
 		}

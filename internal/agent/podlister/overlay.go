@@ -183,8 +183,10 @@ func mergePod(listed, events *read.Pod) *read.Pod {
 	if len(sandboxes) == 0 && len(containers) == 0 {
 		return listed
 	}
-	return read.NewIndex(cri.Listing{
+	out := read.NewIndex(cri.Listing{
 		Sandboxes:  slices.Concat(listed.Sandboxes, sandboxes),
 		Containers: slices.Concat(listed.Containers, listed.Exited, containers),
 	})[listed.PodRef.UID]
+	out.Outside, out.Unlocated, out.Self = listed.Outside, listed.Unlocated, listed.Self
+	return out
 }

@@ -34,11 +34,12 @@ type Update struct {
 // lists, so that a runtime that hangs blocks nothing else.
 type Lister struct {
 	client    *cri.Lister
-	listed    func(read.Index) // receives each answer before the loop does; may block
-	refresh   chan struct{}    // one slot: "list now"
-	updates   chan Update      // one slot: the newest answer replaces an unread one
-	done      chan struct{}    // closed when run has returned
-	hasEvents atomic.Bool      // the runtime sends events on its pods
+	listed    func(read.Index)    // receives each answer before the loop does; may block
+	outside   *read.OutsideFinder // nil: no search
+	refresh   chan struct{}       // one slot: "list now"
+	updates   chan Update         // one slot: the newest answer replaces an unread one
+	done      chan struct{}       // closed when run has returned
+	hasEvents atomic.Bool         // the runtime sends events on its pods
 
 	mu      sync.Mutex
 	changed map[string]bool // IDs of containers with events since the last list began
@@ -50,6 +51,18 @@ func New(c *cri.Client, listed func(read.Index)) *Lister {
 		client: cri.NewLister(c), listed: listed, refresh: make(chan struct{}, 1),
 		updates: make(chan Update, 1), done: make(chan struct{}),
 	}
+}
+
+// SetOutside sets the search for containers outside their pods' cgroups. Call it before the first list.
+func (l *Lister) SetOutside(f *read.OutsideFinder) { l.outside = f }
+
+// Index groups a list by pod, and finds the containers outside their pods' cgroups.
+func (l *Lister) Index(listing cri.Listing) read.Index {
+	pods := read.NewIndex(listing)
+	if l.outside != nil {
+		l.outside.Find(pods)
+	}
+	return pods
 }
 
 // Client returns the CRI lister, for the first list, which the start waits for before run.
@@ -124,7 +137,7 @@ func (l *Lister) run(ctx context.Context) {
 		case <-l.updates:
 		default:
 		}
-		pods := read.NewIndex(listing)
+		pods := l.Index(listing)
 		if err == nil && l.listed != nil {
 			l.listed(pods)
 		}

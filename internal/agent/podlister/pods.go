@@ -34,6 +34,7 @@ type Pods struct {
 	fromEvents  runtimeEvents
 	complete    bool                // events are complete
 	unreachable bool                // the last list failed
+	outside     bool                // a list had containers outside their pods' cgroups
 	oversized   map[string]struct{} // UIDs of listed pods with a status that is too large
 
 	// pods that only the kernel knows, by UID: the number of lists requested for them
@@ -77,7 +78,29 @@ func (p *Pods) OnListed(u Update) {
 	p.fromList = u.Pods
 	p.fromEvents.forget(u.Pods)
 	p.logOversized()
+	p.logOutside()
 	p.merge()
+}
+
+// logOutside logs the first list with containers outside their pods' cgroups.
+func (p *Pods) logOutside() {
+	if p.outside {
+		return
+	}
+	for _, pod := range p.fromList {
+		if len(pod.Outside) == 0 {
+			continue
+		}
+		p.outside = true
+		//log: Containers run outside their pods' cgroups. The agent measures and kills them where they
+		//  are. Limits of the pods' cgroups do not apply to them.
+		//do: Set the same cgroup driver for the kubelet and the runtime, and restart the pods. With
+		//  cgroupsPerQOS: false, expect this.
+		p.log.Warn("containers outside their pods' cgroups", api.EventPod.Attr(), "pod",
+			pod.PodRef.Namespace+"/"+pod.PodRef.Name, "container", pod.Outside[0].ID,
+			"cgroup", pod.Outside[0].Cgroup)
+		return
+	}
 }
 
 // logOversized logs each pod with a status that is too large, once.
@@ -114,7 +137,11 @@ func (p *Pods) OnEvents(pods nri.Pods, all bool) {
 	if p.fromEvents.recordStopped(pods, all) {
 		p.Ask() // the list shows their remains
 	}
-	p.Changed(p.fromEvents.changedContainers(pods, p.fromList))
+	changed := p.fromEvents.changedContainers(pods, p.fromList)
+	p.Changed(changed)
+	if p.outside && len(changed) > 0 {
+		p.Ask() // events do not show where a container runs
+	}
 	p.fromEvents.update(pods)
 	p.searched = time.Time{}
 	p.merge()

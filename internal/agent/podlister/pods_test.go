@@ -252,3 +252,35 @@ func TestDyingContainerOutlivesTheEvents(t *testing.T) {
 		}
 	}
 }
+
+// The first container outside its pod's cgroup is logged, once. From then on events of containers
+// request a list, because they do not show where a container runs. A pod that is merged with events
+// keeps what the list found.
+func TestContainersOutsideAreLoggedOnce(t *testing.T) {
+	p, text := newPods(t, func(read.Index) {})
+	split := func() read.Index {
+		x := index("a")
+		x[uid].Outside = []stats.OutsideContainer{{ID: "c", Cgroup: "system.slice/c"}}
+		return x
+	}
+	grown := func(id string) nri.Pods {
+		l := listing("a")
+		l.Containers = []cri.Container{{ID: id, SandboxID: "s", State: cri.Running}}
+		return nri.Pods{uid: l}
+	}
+	p.OnListed(Update{Pods: index("a")})
+	p.OnEvents(grown("c"), true)
+	if asked(p) || text.Len() > 0 {
+		t.Errorf("an ordinary node: a list was requested, or logged:\n%s", text)
+	}
+	for range 2 {
+		p.OnListed(Update{Pods: split()})
+	}
+	p.OnEvents(grown("d"), true)
+	if got := strings.Count(text.String(), "containers outside their pods' cgroups"); got != 1 || !asked(p) {
+		t.Errorf("logged %d times, want once; a list must be requested\n%s", got, text)
+	}
+	if got := p.All()[uid]; len(got.Outside) != 1 || len(got.Containers) != 1 {
+		t.Errorf("merged pod = %+v, want one container of the events and one outside", got)
+	}
+}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	"jettison/internal/node/observe"
 	"jettison/internal/node/sources"
 	"jettison/stats"
+	"jettison/stats/read"
 )
 
 // addSource adds the answer of one source.
@@ -57,8 +60,33 @@ func (r *Result) addSources(now time.Time, s *sources.Sources, look *observe.Loo
 		}
 		line(source.Name, source.Err, detail)
 	}
+	outside := outsideError(look.Runtime.Pods, runtime.Driver)
+	line("cgroups of containers", outside, "below their pods' cgroups")
 	if o := look.Summary.Observe(now, stats.SignalMemoryAvailable, stats.MemoryAvailableLower); !o.OK {
 		return errors.New("memory.available: " + o.Reason)
 	}
-	return runtime.Err
+	return errors.Join(runtime.Err, outside)
+}
+
+// outsideError returns an error if containers run outside their pods' cgroups. driver is the
+// runtime's; empty: unknown.
+func outsideError(pods read.Index, driver string) error {
+	n, example := 0, ""
+	for _, uid := range slices.Sorted(maps.Keys(pods)) {
+		p := pods[uid]
+		if n += len(p.Outside); n > 0 && example == "" {
+			example = fmt.Sprintf("container %s of pod %s/%s", p.Outside[0].ID, p.PodRef.Namespace,
+				p.PodRef.Name)
+			if at := p.Outside[0].Cgroup; at != "" {
+				example += " in /" + at
+			}
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s outside the pods' cgroups, such as %s: the kubelet and the runtime use "+
+		"different cgroup drivers, or the kubelet has cgroupsPerQOS: false; set the kubelet's cgroupDriver "+
+		"to the runtime's (%s), or cgroupsPerQOS: true, and restart the pods",
+		output.Count(n, "container"), example, cmp.Or(driver, "unknown"))
 }

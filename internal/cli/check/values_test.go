@@ -118,3 +118,19 @@ func TestPriorityUnknown(t *testing.T) {
 	look.Runtime.Err = errors.New("down")
 	check("pods of unknown priority: unknown, because the runtime")
 }
+
+// Containers outside their pods' cgroups fail the check, with the cause and the remedy.
+func TestContainersOutsideFailTheCheck(t *testing.T) {
+	pods := read.NewIndex(cri.Listing{Sandboxes: []cri.PodSandbox{{ID: "s", UID: "u", Name: "web", Namespace: "shop"}}})
+	if err := outsideError(pods, "cgroupfs"); err != nil {
+		t.Errorf("error on an ordinary node = %v, want none", err)
+	}
+	pods["u"].Outside = []stats.OutsideContainer{{ID: "c1", Cgroup: "system.slice/c1"}, {ID: "c2"}}
+	err := outsideError(pods, "cgroupfs")
+	for _, want := range []string{"2 containers", "c1 of pod shop/web in /system.slice/c1", "different cgroup drivers",
+		"cgroupDriver to the runtime's (cgroupfs)"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error = %v, want it to contain %q", err, want)
+		}
+	}
+}

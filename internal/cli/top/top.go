@@ -141,6 +141,7 @@ func (v *view) list(ctx context.Context) {
 		return
 	}
 	v.pods = read.NewIndex(listing)
+	v.o.sources.OutsideFinder(v.s.Client).Find(v.pods)
 }
 
 // remember stores the working sets of the last look.

@@ -56,6 +56,7 @@ func Once(ctx context.Context, s *sources.Sources, o Options) *Look {
 	half, cancelHalf := context.WithTimeout(ctx, o.Wait/2)
 	defer cancelHalf()
 	l.Runtime = readRuntime(half, s.Client)
+	o.OutsideFinder(s.Client).Find(l.Runtime.Pods)
 	l.Err = s.Reader.FindSelf()
 	background := l.startBackground(s, o)
 	if background != nil {

@@ -133,6 +133,11 @@ func Dial(o Options) (*cri.Client, error) {
 	return cri.Dial(o.Config.ContainerRuntimeEndpoint, o.Config.ImageServiceEndpoint)
 }
 
+// OutsideFinder returns the finder of containers outside their pods' cgroups, for the pods of a client.
+func (o Options) OutsideFinder(c *cri.Client) *read.OutsideFinder {
+	return read.NewOutsideFinder(o.ProcMount, o.Config.CgroupRoot, c.PeerPID)
+}
+
 // Redial replaces the runtime's client, for a configuration with another socket, and closes the
 // previous one.
 func (s *Sources) Redial(c *config.Loaded) error {

@@ -111,58 +111,74 @@ func (f *OutsideFinder) podOf(at string) (uid string) {
 
 // locate sorts out the containers that are not in their pods' cgroups.
 func (f *OutsideFinder) locate(all []place) {
-	runtime := f.runtime()
-	node := newNode(f.proc, runtime)
-	var seen []string // cgroups and processes that belong to a container already
+	node := newNode(f.proc, f.runtime())
+	owners := f.owners(all, node)
+	seen := map[string]bool{} // cgroups and processes that belong to a container already
 	for i := range all {
 		l := &all[i]
 		if f.inside(l.pod, l.path) {
 			continue
 		}
-		found := stats.OutsideContainer{ID: l.c.ID, Cgroup: f.ownCgroup(l, all, node)}
-		key := found.Cgroup
-		if key == "" {
+		own := outermost(l)
+		if f.podOf(own) != "" {
+			own = ""
+		}
+		l.pod.Self = l.pod.Self || l.c.PID == os.Getpid() ||
+			own != "" && node.self != "" && podindex.Within(node.self, own)
+		if owners[own] != l.pod {
+			own = ""
+		}
+		found := stats.OutsideContainer{ID: l.c.ID, Cgroup: own}
+		key := own
+		if own == "" {
 			found.Process = f.sharedProcess(l, node)
 			key = strconv.Itoa(l.c.PID)
 		}
-		if found.Cgroup == "" && found.Process.PID == 0 || slices.Contains(seen, key) {
+		if own == "" && found.Process.PID == 0 || seen[key] {
 			l.pod.Unlocated = true
 			continue
 		}
-		seen = append(seen, key)
+		seen[key] = true
 		l.pod.Outside = append(l.pod.Outside, found)
 	}
 }
 
-// ownCgroup returns the container's own cgroup in its process's path: the one named for its ID.
-// Empty: it has none, or one with processes of the agent, the runtime or another pod.
-func (f *OutsideFinder) ownCgroup(l *place, all []place, n *node) (own string) {
+// owners maps each cgroup with a process, and those above it, to the only pod with processes there.
+// nil: it has processes of several pods, of the agent or the runtime, or is above a root.
+func (f *OutsideFinder) owners(all []place, n *node) map[string]*podindex.Pod {
+	out := map[string]*podindex.Pod{}
+	add := func(at string, p *podindex.Pod) {
+		for end := len(at); end > 0; end = strings.LastIndexByte(at[:end], '/') {
+			if was, known := out[at[:end]]; known && was != p {
+				out[at[:end]] = nil
+			} else {
+				out[at[:end]] = p
+			}
+		}
+	}
+	for i := range all {
+		add(all[i].path, all[i].pod)
+	}
+	for _, at := range slices.Concat(f.roots, n.cgroups) {
+		add(at, nil)
+	}
+	return out
+}
+
+// outermost returns the outermost cgroup with a container's ID in the path of the container's process.
+// Empty: the path has none, or the ID is another container's. A container may create cgroups with any
+// names below its own.
+func outermost(l *place) string {
 	at := ""
 	for name := range strings.SplitSeq(l.path, "/") {
 		at = path.Join(at, name)
-		switch id := idOf(name); {
-		case id == l.c.ID:
-			own = at
-		case id != "": // within another container
+		if id := idOf(name); id == l.c.ID {
+			return at
+		} else if id != "" {
 			return ""
 		}
 	}
-	if own == "" || f.podOf(own) != "" {
-		return ""
-	}
-	if n.self != "" && podindex.Within(n.self, own) {
-		l.pod.Self = true
-	}
-	others := slices.Concat(f.roots, n.cgroups)
-	for i := range all {
-		if all[i].pod != l.pod {
-			others = append(others, all[i].path)
-		}
-	}
-	if slices.ContainsFunc(others, func(o string) bool { return podindex.Within(o, own) }) {
-		return ""
-	}
-	return own
+	return ""
 }
 
 // minID is the minimum length of a container's ID. Current runtimes use 64 hexadecimal digits.

@@ -283,6 +283,9 @@ func TestWrongProcessesOfTheRuntime(t *testing.T) {
 			if len(p.Outside) > 0 || p.Located() || p.Memory.UsageBytes.OK || p.Populated.OK {
 				t.Errorf("pod is measured or can be killed by the kernel: %+v", p)
 			}
+			if p.Self != (c.what == "the agent") {
+				t.Errorf("self = %v, want it only for the agent's pod", p.Self)
+			}
 		})
 	}
 }
@@ -316,5 +319,55 @@ func TestOwnDirectoryWithOthers(t *testing.T) {
 					p.Outside, p.Self)
 			}
 		})
+	}
+}
+
+// A tenant that may create cgroups below its container's names them like its own or other containers,
+// and moves its first process there. The container stays the outermost cgroup with its ID.
+func TestForgedNamesBelowAContainer(t *testing.T) {
+	a, b := hexID("a"), hexID("b")
+	for what, below := range map[string]string{
+		"its own ID": "/x/" + a, "another ID": "/" + b, "its own ID below another": "/" + b + "/" + a,
+		"a unit's name": "/cri-containerd-" + a + ".scope",
+	} {
+		t.Run(what, func(t *testing.T) {
+			n := newSplitNode(t)
+			own := "k8s.io/" + a
+			n.group(own, 300)
+			n.group(own+below, 1)
+			n.pod(uidA, "")
+			n.process(4_000_100, own+below, "mnt:[9]", 5*time.Minute)
+			n.runs(uidA, a, 4_000_100)
+			p := n.looks()
+			if len(p.Outside) != 1 || p.Outside[0].Cgroup != own || p.Memory.UsageBytes != stats.Some(uint64(300)<<20) {
+				t.Errorf("outside %+v, usage %v, want %s with 300 MiB", p.Outside, p.Memory.UsageBytes, own)
+			}
+		})
+	}
+}
+
+// A list of 10,000 containers outside takes no time that grows with their square.
+func TestManyContainersOutside(t *testing.T) {
+	n := newSplitNode(t)
+	var all []place
+	pods := podindex.Index{}
+	for i := range 10_000 {
+		uid := fmt.Sprintf("%08d-1234-1234-1234-123456789abc", i/3)
+		if pods[uid] == nil {
+			pods[uid] = &podindex.Pod{PodRef: stats.PodReference{UID: uid}}
+		}
+		id := fmt.Sprintf("%064x", i+1)
+		all = append(all, place{pods[uid], &cri.Container{ID: id}, "system.slice/cri-containerd-" + id + ".scope"})
+	}
+	f := NewOutsideFinder(filepath.Join(n.dir, "proc"), "", func() int { return n.runtime })
+	began := time.Now()
+	f.locate(all)
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("10,000 containers took %v, want at most 3 s", took)
+	}
+	for uid, p := range pods {
+		if p.Unlocated {
+			t.Fatalf("pod %s has a container that was not found", uid)
+		}
 	}
 }

@@ -346,6 +346,60 @@ func TestForgedNamesBelowAContainer(t *testing.T) {
 	}
 }
 
+// A file that cannot be read leaves only its own values absent, as in a pod's own cgroup.
+func TestOutsideWithAMalformedFile(t *testing.T) {
+	own, at := "kubepods/besteffort/pod"+uidA, "k8s.io/"+hexID("a")
+	for _, broken := range []string{own, at} {
+		n := newSplitNode(t)
+		n.group(own, 40)
+		n.group(at, 30)
+		n.write("cgroup/"+broken+"/cpu.stat", "usage_usec x\n")
+		n.pod(uidA, "/"+own)
+		n.process(4_000_100, at, "mnt:[9]", 5*time.Minute)
+		n.runs(uidA, hexID("a"), 4_000_100)
+		p := n.looks()
+		if p.Memory.UsageBytes != stats.Some(uint64(70)<<20) || p.CPU.Usage.OK || len(p.Outside) != 1 {
+			t.Errorf("cpu.stat of %s: usage %v, CPU %v, outside %+v, want 70 MiB, unknown, one", broken,
+				p.Memory.UsageBytes, p.CPU.Usage, p.Outside)
+		}
+	}
+}
+
+// A container without a known process takes its pod's cgroup away only if that cgroup is missing: while
+// the kernel blocks its opening, the kernel can still kill the pod.
+func TestUnlocatedBeforeTheCgroupIsOpen(t *testing.T) {
+	n := newSplitNode(t)
+	own := "kubepods/besteffort/pod" + uidA
+	n.group(own, 40)
+	n.pod(uidA, "/"+own)
+	n.runs(uidA, hexID("a"), 0)
+	n.looks()
+	k := n.reader.pods.byUID[uidA]
+	var p stats.PodStats
+	for _, err := range []error{errNotOpen, cgroup.ErrVanished} {
+		k.reset(&p)
+		_ = n.reader.addOutside(started, k, &p, quick, err)
+		if want := err == errNotOpen; p.Located() != want {
+			t.Errorf("after %v: cgroup %q, want the pod's: %v", err, p.Cgroup, want)
+		}
+	}
+}
+
+// Close closes the cgroups of containers outside.
+func TestCloseClosesOutside(t *testing.T) {
+	n := newSplitNode(t)
+	at := "k8s.io/" + hexID("a")
+	n.group(at, 30)
+	n.pod(uidA, "")
+	n.process(4_000_100, at, "mnt:[9]", 5*time.Minute)
+	n.runs(uidA, hexID("a"), 4_000_100)
+	n.looks()
+	open := n.reader.pods.all[len(n.reader.pods.all)-1]
+	if n.reader.Close(); open.container == "" || open.group != nil {
+		t.Errorf("container %q is open after Close: %v", open.container, open.group != nil)
+	}
+}
+
 // A list of 10,000 containers outside takes no time that grows with their square.
 func TestManyContainersOutside(t *testing.T) {
 	n := newSplitNode(t)

@@ -27,9 +27,13 @@ func (c *Reader) readPod(now time.Time, k *podGroup, p *stats.PodStats, d depth)
 // populated cgroup the usage is unknown, also if a process in a shared cgroup is alive. A pod whose
 // processes are not known at all counts as one without a cgroup: only the runtime can kill it.
 func (c *Reader) addOutside(now time.Time, k *podGroup, p *stats.PodStats, d depth, err error) error {
-	missing := errors.Is(err, cgroup.ErrVanished)
 	own, id := p.Cgroup, p.CgroupID
-	measured, shared := err == nil, false
+	missing, shared := errors.Is(err, cgroup.ErrVanished), false
+	if missing {
+		err = nil
+	}
+	measured := id != (stats.CgroupID{}) // then err is of other files
+	unread := !missing && !measured
 	outside := make([]stats.OutsideContainer, 0, len(k.outside))
 	for i, o := range k.outside {
 		one := k.listed[i]
@@ -43,14 +47,17 @@ func (c *Reader) addOutside(now time.Time, k *podGroup, p *stats.PodStats, d dep
 		if errors.Is(partErr, cgroup.ErrVanished) {
 			continue // the container has exited
 		}
+		if err == nil {
+			err = partErr
+		}
 		one.CgroupID = c.part.CgroupID
 		outside = append(outside, one)
 		switch {
-		case partErr != nil && (err == nil || missing):
-			err, missing = partErr, false
+		case one.CgroupID == (stats.CgroupID{}):
+			unread = true
 		case measured:
 			p.Add(&c.part)
-		case missing:
+		default:
 			measured = true
 			containers := append(p.Containers[:0], c.part.Containers...)
 			*p = c.part
@@ -58,21 +65,21 @@ func (c *Reader) addOutside(now time.Time, k *podGroup, p *stats.PodStats, d dep
 			p.Memory.LimitBytes = stats.Opt[uint64]{}
 		}
 	}
+	if missing && (len(outside) > 0 || k.unlocated) {
+		own = ""
+	}
 	alive := measured && p.Populated.V
 	switch {
-	case err != nil && !missing:
+	case unread:
 		k.reset(p)
 	case !alive && shared:
 		k.reset(p)
-		p.Populated, err = stats.Some(true), nil
+		p.Populated = stats.Some(true)
 	case !alive && k.unlocated:
 		k.reset(p)
-		own, id, outside, err = "", stats.CgroupID{}, nil, nil
-	case measured:
-		err = nil
-	}
-	if id == (stats.CgroupID{}) && (len(outside) > 0 || k.unlocated) {
-		own = ""
+		own, id, outside = "", stats.CgroupID{}, nil
+	case !measured:
+		err = cgroup.ErrVanished
 	}
 	p.Cgroup, p.CgroupID, p.Outside = own, id, outside
 	return err

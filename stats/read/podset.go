@@ -102,11 +102,11 @@ func (s *podSet) close() {
 	s.client.close(s)
 	for _, r := range s.roots {
 		for _, g := range r.groups {
-			g.close()
+			g.forget()
 		}
 	}
 	for _, g := range s.runtimeOnly {
-		g.close()
+		g.forget()
 	}
 }
 

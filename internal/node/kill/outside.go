@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -98,12 +99,13 @@ const procMount = "/proc"
 // processTree is a process and its descendants. Their cgroup has other processes too, so each is killed by
 // its own pidfd.
 type processTree struct {
-	ladder    Ladder
-	processes []stats.ProcessID
-	progress  progress
+	ladder   Ladder
+	progress progress
 
-	mu  sync.Mutex
-	fds []int // guarded by mu, of which only Kill needs it: it may run concurrently with Close
+	mu        sync.Mutex
+	processes []stats.ProcessID // guarded by mu
+	fds       []int             // guarded by mu: of processes; only Close closes them
+	closed    bool              // guarded by mu
 }
 
 // pinTree opens pidfds of a process and its descendants. ESRCH: the process has ended, or its PID was
@@ -113,19 +115,30 @@ func pinTree(first stats.ProcessID, ladder Ladder) (*processTree, error) {
 	if err := t.add(first); err != nil {
 		return nil, err
 	}
-	for i := 0; i < len(t.processes) && len(t.processes) < maxTree; i++ {
-		for _, pid := range children(t.processes[i].PID) {
-			start, err := read.StartTicks(procMount, pid)
-			// a reused PID has another parent, or add finds another start time
-			if err == nil && parentOf(pid) == t.processes[i].PID && len(t.processes) < maxTree {
-				_ = t.add(stats.ProcessID{PID: pid, Start: start})
-			}
-		}
-	}
+	t.extend()
 	return t, nil
 }
 
-// add opens a pidfd and compares the start time afterwards: then the pidfd is that process's.
+// extend adds the descendants that are not in the tree. t.mu is held, except by pinTree.
+func (t *processTree) extend() {
+	for i := 0; i < len(t.processes) && len(t.processes) < maxTree; i++ {
+		parent := t.processes[i]
+		for _, pid := range children(parent.PID) {
+			start, err := read.StartTicks(procMount, pid)
+			one := stats.ProcessID{PID: pid, Start: start}
+			if err != nil || len(t.processes) == maxTree || slices.Contains(t.processes, one) {
+				continue
+			}
+			// a reused PID has another parent, or add finds another start time
+			if parentOf(pid) == parent.PID && isProcess(parent) {
+				_ = t.add(one)
+			}
+		}
+	}
+}
+
+// add opens a pidfd and compares the start time afterwards: then the pidfd is that process's. t.mu is
+// held, except by pinTree.
 func (t *processTree) add(p stats.ProcessID) error {
 	if p.PID <= 1 || p.PID == os.Getpid() {
 		return unix.ESRCH
@@ -134,12 +147,18 @@ func (t *processTree) add(p stats.ProcessID) error {
 	if err != nil {
 		return err
 	}
-	if start, err := read.StartTicks(procMount, p.PID); err != nil || start != p.Start {
+	if !isProcess(p) {
 		unix.Close(fd)
 		return unix.ESRCH
 	}
 	t.processes, t.fds = append(t.processes, p), append(t.fds, fd)
 	return nil
+}
+
+// isProcess reports whether a process still has its PID.
+func isProcess(p stats.ProcessID) bool {
+	start, err := read.StartTicks(procMount, p.PID)
+	return err == nil && start == p.Start
 }
 
 // children returns the children of a process, of all its threads; nil if the kernel does not list them
@@ -169,7 +188,8 @@ func parentOf(pid int) int {
 	return parent
 }
 
-// Kill sends SIGKILL to each process.
+// Kill sends SIGKILL to each process, also to those forked since the last call. It stops the processes
+// first: the kernel gives the children of one that dies another parent, so that they are not found.
 func (t *processTree) Kill() error {
 	if !t.ladder.has(Pidfd) {
 		return fmt.Errorf("the configured kill steps (%s) lack %s, which a process in a shared cgroup needs",
@@ -177,14 +197,30 @@ func (t *processTree) Kill() error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for i, fd := range t.fds {
-		if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && err != unix.ESRCH {
-			return fmt.Errorf("kill process %d: %w", t.processes[i].PID, err)
-		}
+	if t.closed {
+		return os.ErrClosed
+	}
+	for known := 0; known < len(t.fds); {
+		known = len(t.fds)
+		_ = t.signal(unix.SIGSTOP)
+		t.extend()
+	}
+	if err := t.signal(unix.SIGKILL); err != nil {
+		return err
 	}
 	t.progress.begin()
 	t.progress.singled(nil)
 	return nil
+}
+
+// signal sends a signal to each process. t.mu is held.
+func (t *processTree) signal(sig unix.Signal) (err error) {
+	for i, fd := range t.fds {
+		if e := unix.PidfdSendSignal(fd, sig, nil, 0); e != nil && e != unix.ESRCH {
+			err = fmt.Errorf("send %s to process %d: %w", unix.SignalName(sig), t.processes[i].PID, e)
+		}
+	}
+	return err
 }
 
 // Killed reports whether a Kill succeeded.
@@ -196,27 +232,32 @@ func (t *processTree) Struck() bool { return t.Killed() }
 // KilledAt returns when the processes were killed.
 func (t *processTree) KilledAt() Stamp { return t.progress.struckAt() }
 
-// WaitEmpty waits until the processes have ended.
+// WaitEmpty waits until the processes have ended. Close must not run concurrently.
 func (t *processTree) WaitEmpty(ctx context.Context, limit time.Duration) error {
 	for end := time.Now().Add(limit); ; {
-		left, alive := time.Until(end), 0
-		fds := make([]unix.PollFd, 0, len(t.fds))
-		for _, fd := range t.fds {
-			one := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-			if n, _ := unix.Poll(one, 0); n == 0 {
-				fds, alive = append(fds, one[0]), alive+1
-			}
-		}
+		left, alive := time.Until(end), t.alive()
 		switch {
-		case alive == 0:
+		case len(alive) == 0:
 			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case left <= 0:
-			return fmt.Errorf("wait for %d processes: %w", alive, os.ErrDeadlineExceeded)
+			return fmt.Errorf("wait for %d processes: %w", len(alive), os.ErrDeadlineExceeded)
 		}
-		_, _ = unix.Poll(fds, int(min(left, sweepFirst).Milliseconds())+1)
+		_, _ = unix.Poll(alive, int(min(left, sweepFirst).Milliseconds())+1)
 	}
+}
+
+// alive returns the pidfds of the processes that have not ended.
+func (t *processTree) alive() []unix.PollFd {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := make([]unix.PollFd, 0, len(t.fds))
+	for _, fd := range t.fds {
+		out = append(out, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+	}
+	_, _ = unix.Poll(out, 0)
+	return slices.DeleteFunc(out, func(p unix.PollFd) bool { return p.Revents != 0 })
 }
 
 // Close closes the pidfds.
@@ -226,5 +267,5 @@ func (t *processTree) Close() {
 	for _, fd := range t.fds {
 		unix.Close(fd)
 	}
-	t.fds = nil
+	t.fds, t.closed = nil, true
 }

@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"testing"
 	"time"
@@ -120,5 +122,107 @@ func TestSharedProcessNeedsPidfds(t *testing.T) {
 	defer tree.Close()
 	if err := tree.Kill(); err == nil || tree.Killed() || !running(first.PID) {
 		t.Errorf("kill = %v, killed %v, want an error and a live process", err, tree.Killed())
+	}
+}
+
+// A child forked after the pin dies too.
+func TestChildrenForkedAfterThePinDie(t *testing.T) {
+	cmd := exec.Command("sh", "-c", "read x; sleep 600 & echo $!; wait")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	start, err := read.StartTicks("/proc", cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, err := pinTree(stats.ProcessID{PID: cmd.Process.Pid, Start: start}, All)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tree.Close()
+	_, _ = in.Write([]byte("\n"))
+	line, _, _ := bufio.NewReader(out).ReadLine()
+	child, err := strconv.Atoi(string(line))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Kill(child, unix.SIGKILL); _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	if err := tree.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := tree.WaitEmpty(t.Context(), 10*time.Second); err != nil || running(child) {
+		t.Errorf("wait = %v, child alive %v, want nil and a dead child", err, running(child))
+	}
+}
+
+// Children that a process forks during the kill die too. Without a stop before the kill, one survived in 16
+// of 40 rounds.
+func TestForkingProcessDies(t *testing.T) {
+	for i := range 5 {
+		seconds := fmt.Sprintf("6%03d.%d", i, os.Getpid())
+		cmd := exec.Command("sh", "-c", "i=0; while [ $i -lt 150 ]; do i=$((i+1)); sleep "+seconds+" & done; wait")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Millisecond)
+		start, err := read.StartTicks("/proc", cmd.Process.Pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tree, err := pinTree(stats.ProcessID{PID: cmd.Process.Pid, Start: start}, All)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tree.Close()
+		killErr := tree.Kill()
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if err := tree.WaitEmpty(t.Context(), 10*time.Second); killErr != nil || err != nil {
+			t.Fatalf("kill = %v, wait = %v", killErr, err)
+		}
+		alive := 0
+		all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+		for _, name := range all {
+			if b, _ := os.ReadFile(name); bytes.Contains(b, []byte(seconds)) {
+				alive++
+				pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(name)))
+				_ = unix.Kill(pid, unix.SIGKILL)
+			}
+		}
+		if alive > 0 {
+			t.Errorf("round %d: %d children are alive", i, alive)
+		}
+	}
+}
+
+// A closed tree kills nothing, and says so.
+func TestClosedTree(t *testing.T) {
+	first, _ := shell(t)
+	tree, err := pinTree(first, All)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree.Close()
+	if err := tree.Kill(); !errors.Is(err, os.ErrClosed) || tree.Killed() {
+		t.Errorf("kill = %v, killed %v, want closed and false", err, tree.Killed())
+	}
+}
+
+// The children of a process that has the PID of one that ended are not the victim's.
+func TestChildrenOfAReusedPID(t *testing.T) {
+	first, _ := shell(t)
+	first.Start++
+	tree := &processTree{processes: []stats.ProcessID{first}}
+	if tree.extend(); len(tree.processes) != 1 {
+		tree.Close()
+		t.Errorf("tree = %v, want no child of another process", tree.processes)
 	}
 }

@@ -27,16 +27,21 @@ const (
 // before 5.19) it frees nothing. On a kernel that cannot reclaim page cache alone (6.1) it makes a
 // single attempt if much shared memory is left.
 func (v *Victim) DropCache(ctx context.Context, stop func() bool) (bytes uint64) {
+	ctx, cancel := context.WithTimeout(ctx, cacheLimit)
+	defer cancel()
+	for _, p := range v.group.outside {
+		if other, ok := p.(*Victim); ok {
+			bytes += other.DropCache(ctx, stop)
+		}
+	}
 	if !v.group.known {
-		return 0
+		return bytes
 	}
 	d := &cacheDrop{group: &v.group.wait, stop: stop, requests: make(chan uint64, 1),
 		answers: make(chan error, 1), plain: make(chan bool, 1)}
 	v.life.retain()
 	go d.write(v)
 	defer close(d.requests)
-	ctx, cancel := context.WithTimeout(ctx, cacheLimit)
-	defer cancel()
 	freed, err := d.run(ctx)
 	if errors.Is(err, cgroup.ErrVanished) || errors.Is(err, errNoReclaim) || errors.Is(err, os.ErrNotExist) {
 		err = nil
@@ -44,7 +49,7 @@ func (v *Victim) DropCache(ctx context.Context, stop func() bool) (bytes uint64)
 	if freed > 0 || err != nil {
 		v.steps.add(stepCache, int(freed>>20), err)
 	}
-	return freed
+	return bytes + freed
 }
 
 // errNoReclaim reports that memory.reclaim cannot be opened: the kernel has none.

@@ -216,6 +216,36 @@ func TestClosedTree(t *testing.T) {
 	}
 }
 
+// The page cache of a container outside the pod's cgroup is dropped too.
+func TestDropCacheOutside(t *testing.T) {
+	f := newTree(t)
+	files := map[string]string{"cgroup.events": "populated 0\n", "memory.reclaim": "",
+		"memory.stat": "anon 1\nfile 104857600\nshmem 4096\ninactive_file 4096\n"}
+	p := f.pod("own", files)
+	for _, name := range []string{"a", "b"} {
+		f.pod(name, files)
+		p.Outside = append(p.Outside, stats.OutsideContainer{ID: name, Cgroup: name})
+	}
+	for _, own := range []string{"own", ""} {
+		p.Cgroup = own
+		v, err := Pin(f.fs, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v.DropCache(t.Context(), func() bool { return false })
+		v.Close()
+		for _, name := range []string{"own", "a", "b"} {
+			text, _ := os.ReadFile(f.file(name, "memory.reclaim"))
+			if asked := len(text) > 0; asked != (own != "" || name != "own") {
+				t.Errorf("pod's cgroup %q: memory.reclaim of %s = %q", own, name, text)
+			}
+			if err := os.WriteFile(f.file(name, "memory.reclaim"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
 // The children of a process that has the PID of one that ended are not the victim's.
 func TestChildrenOfAReusedPID(t *testing.T) {
 	first, _ := shell(t)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"jettison/stats"
 	"jettison/stats/read"
@@ -243,6 +244,40 @@ func TestDropCacheOutside(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+	}
+}
+
+// A container that the last list did not contain keeps its grace period when those that are pinned have
+// ended: the next step stops the sandbox without one.
+func TestStopWaitsForContainersNotPinned(t *testing.T) {
+	f := newTree(t)
+	p := f.pod("a", nil)
+	p.PodRef.UID, p.SandboxIDs, p.Cgroup = "u", []string{"s"}, ""
+	p.Outside = []stats.OutsideContainer{{ID: "a", Cgroup: "a"}}
+	r, c := fake(t)
+	r.Hang["StopContainer"] = true
+	v, err := Pin(f.fs, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	done := make(chan error, 1)
+	go func() { done <- v.Stop(t.Context(), c, time.Minute) }()
+	await(t, r, "StopContainer", 1)
+	if err := os.WriteFile(f.file("a", "cgroup.events"), []byte("populated 0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-done:
+		t.Fatalf("stop = %v while a container is in its grace period", err)
+	case <-time.After(300 * time.Millisecond):
+	}
+	r.Change(func() {
+		r.Hang["StopContainer"] = false
+		r.Containers[0].State = runtimev1.ContainerState_CONTAINER_EXITED
+	})
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }
 

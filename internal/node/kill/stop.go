@@ -31,7 +31,9 @@ const (
 //
 // Without a known cgroup only the runtime's answers count: Stop returns when the runtime reports no
 // container running, and fails at the deadline of the kill. Clean, which kills without a grace
-// period, is the caller's next step then.
+// period, is the caller's next step then. With containers outside the pod's cgroup, Stop also waits for
+// the runtime's answers, until 2 s after the grace period at most: the runtime may have started
+// containers that were not listed when the victim was pinned.
 //
 // The runtime chooses the order of the containers. preStop hooks, which a kubelet runs, are not
 // run.
@@ -56,6 +58,9 @@ func (v *Victim) Stop(ctx context.Context, r Runtime, grace time.Duration) error
 
 	err := v.WaitEmpty(gentle, grace+2*stopBound)
 	if err == nil {
+		if len(v.group.outside) > 0 {
+			runs.Wait()
+		}
 		return nil
 	}
 	// returns immediately, except after an error of the wait: the pod still gets its grace period

@@ -8,6 +8,7 @@ import (
 	"jettison/internal/node/kill"
 	"jettison/internal/node/selfprotect"
 	"jettison/internal/node/sources"
+	"jettison/stats/read"
 )
 
 // announce logs the start, and each restriction that the agent has to work with, once.
@@ -96,9 +97,7 @@ func (b *builder) restoreKills(l *loop) {
 	if b.o.DryRun {
 		return
 	}
-	var paths []string
-	l.looks.Reader().EachPod(func(_, path string) { paths = append(paths, path) })
-	mended, err := kill.Restore(b.s.FS, paths)
+	mended, err := kill.Restore(b.s.FS, b.killable(l.looks.Reader()))
 	if len(mended) > 0 {
 		//log: The previous agent process crashed during a kill. Its temporary settings in these cgroups
 		//  were restored.
@@ -109,6 +108,19 @@ func (b *builder) restoreKills(l *loop) {
 		//do: See the key error. Restarting the pod removes the settings.
 		b.log.Warn("restore of pod cgroups after crash failed", "error", err)
 	}
+}
+
+// killable returns the cgroups in which the previous process may have killed.
+func (b *builder) killable(r *read.Reader) (paths []string) {
+	r.EachPod(func(_, path string) { paths = append(paths, path) })
+	for _, p := range b.pods {
+		for i := range p.Outside {
+			if at := p.Outside[i].Cgroup; at != "" {
+				paths = append(paths, at)
+			}
+		}
+	}
+	return paths
 }
 
 // resume restores hold-offs and continues evictions of the previous process, which was killed,

@@ -101,6 +101,7 @@ const procMount = "/proc"
 type processTree struct {
 	ladder   Ladder
 	progress progress
+	whole    bool // the first process is enough: its descendants die with it
 
 	mu        sync.Mutex
 	processes []stats.ProcessID // guarded by mu
@@ -115,12 +116,27 @@ func pinTree(first stats.ProcessID, ladder Ladder) (*processTree, error) {
 	if err := t.add(first); err != nil {
 		return nil, err
 	}
+	t.whole = isNamespaceInit(first.PID)
 	t.extend()
 	return t, nil
 }
 
+// isNamespaceInit reports whether a process is process 1 of a PID namespace below the node's. The
+// kernel kills the others of the namespace with it, and reports its end after theirs
+// (pid_namespaces(7)).
+func isNamespaceInit(pid int) bool {
+	b, _ := os.ReadFile(fmt.Sprintf("%s/%d/status", procMount, pid))
+	_, rest, _ := bytes.Cut(b, []byte("\nNSpid:"))
+	line, _, _ := bytes.Cut(rest, []byte("\n"))
+	ids := bytes.Fields(line)
+	return len(ids) > 1 && string(ids[len(ids)-1]) == "1"
+}
+
 // extend adds the descendants that are not in the tree. t.mu is held, except by pinTree.
 func (t *processTree) extend() {
+	if t.whole {
+		return
+	}
 	for i := 0; i < len(t.processes) && len(t.processes) < maxTree; i++ {
 		parent := t.processes[i]
 		for _, pid := range children(parent.PID) {

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
@@ -289,5 +290,40 @@ func TestChildrenOfAReusedPID(t *testing.T) {
 	if tree.extend(); len(tree.processes) != 1 {
 		tree.Close()
 		t.Errorf("tree = %v, want no child of another process", tree.processes)
+	}
+}
+
+// The first process of a PID namespace is enough: a walk takes the loop 50 ms for 3,000 threads, and
+// misses the processes beyond its bound.
+func TestNamespaceDiesWithItsFirstProcess(t *testing.T) {
+	cmd := exec.Command("sh", "-c", "sleep 600 & echo; wait")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	_, _, _ = bufio.NewReader(out).ReadLine()
+	inside := children(cmd.Process.Pid)
+	start, err := read.StartTicks("/proc", cmd.Process.Pid)
+	if err != nil || len(inside) != 1 {
+		t.Fatal(inside, err)
+	}
+	tree, err := pinTree(stats.ProcessID{PID: cmd.Process.Pid, Start: start}, All)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tree.Close()
+	if len(tree.processes) != 1 {
+		t.Errorf("pinned processes = %v, want the first", tree.processes)
+	}
+	if err := tree.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := tree.WaitEmpty(t.Context(), 10*time.Second); err != nil || running(inside[0]) {
+		t.Errorf("wait = %v, other process alive %v, want nil and dead", err, running(inside[0]))
 	}
 }

@@ -33,6 +33,7 @@ type part interface {
 func (v *Victim) pinOutside(pod *stats.PodStats, pin func(*stats.PodStats) (*Victim, error)) error {
 	for i := range pod.Outside {
 		c := &pod.Outside[i]
+		v.group.outsideIDs = append(v.group.outsideIDs, c.ID)
 		var one part
 		var err error
 		if c.Cgroup != "" {
@@ -52,8 +53,9 @@ func (v *Victim) pinOutside(pod *stats.PodStats, pin func(*stats.PodStats) (*Vic
 	return nil
 }
 
-// known reports whether the kernel reports the end of the victim's processes.
-func (v *Victim) known() bool { return v.group.known || len(v.group.outside) > 0 }
+// Located reports whether the kernel reports the end of the victim's processes: its cgroup or a container
+// outside it is pinned. Otherwise only the runtime does.
+func (v *Victim) Located() bool { return v.group.known || len(v.group.outside) > 0 }
 
 // eachOutside reports whether has holds for each container outside the pod's cgroup.
 func (v *Victim) eachOutside(has func(part) bool) bool {

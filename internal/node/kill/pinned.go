@@ -15,15 +15,17 @@ import (
 type heldFunc = func(pod *stats.PodStats, out *cgroup.Group) (file int, ok bool)
 
 // pinnedGroup holds five handles of the victim's cgroup, one for each goroutine that uses it. Pin
-// opens them, and the last release closes them. known and outside do not change after Pin.
+// opens them, and the last release closes them. known, outside and outsideIDs do not change after Pin.
 type pinnedGroup struct {
-	known   bool         // false: no cgroup of the pod was found
-	outside []part       // containers outside the pod's cgroup; Close closes them
-	wait    cgroup.Group // for the caller that waits
-	kill    cgroup.Group // writes cgroup.kill; guarded by killFile.mu
-	each    cgroup.Group // kills process by process; guarded by singleKill.mu, except for its directory
-	reap    cgroup.Group // for the thread that frees memory
-	stat    cgroup.Group // for the worker that reads the CPU time, one at a time
+	known   bool   // false: no cgroup of the pod was found
+	outside []part // containers outside the pod's cgroup; Close closes them
+	// outsideIDs are the IDs of those, and of the ones that had exited
+	outsideIDs []string
+	wait       cgroup.Group // for the caller that waits
+	kill       cgroup.Group // writes cgroup.kill; guarded by killFile.mu
+	each       cgroup.Group // kills process by process; guarded by singleKill.mu, except for its directory
+	reap       cgroup.Group // for the thread that frees memory
+	stat       cgroup.Group // for the worker that reads the CPU time, one at a time
 }
 
 // open opens the pod's cgroup, or duplicates the handle that held provides. It returns the

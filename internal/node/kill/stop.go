@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"jettison/cri"
@@ -31,9 +33,8 @@ const (
 //
 // Without a known cgroup only the runtime's answers count: Stop returns when the runtime reports no
 // container running, and fails at the deadline of the kill. Clean, which kills without a grace
-// period, is the caller's next step then. With containers outside the pod's cgroup, Stop also waits for
-// the runtime's answers, until 2 s after the grace period at most: the runtime may have started
-// containers that were not listed when the victim was pinned.
+// period, is the caller's next step then. With containers outside the pod's cgroup, Stop also waits
+// while the runtime reports others that run, which were not listed when the victim was pinned.
 //
 // The runtime chooses the order of the containers. preStop hooks, which a kubelet runs, are not
 // run.
@@ -46,7 +47,7 @@ func (v *Victim) Stop(ctx context.Context, r Runtime, grace time.Duration) error
 	var runs sync.WaitGroup
 	var runErr error // error of the runtime; read after runs.Wait
 	runs.Go(func() { runErr = s.run(gentle) })
-	if !v.known() {
+	if !v.Located() {
 		if runs.Wait(); runErr != nil {
 			return fmt.Errorf("stop pod %s: %w", v.Pod.UID, runErr)
 		}
@@ -58,8 +59,7 @@ func (v *Victim) Stop(ctx context.Context, r Runtime, grace time.Duration) error
 
 	err := v.WaitEmpty(gentle, grace+2*stopBound)
 	if err == nil {
-		if len(v.group.outside) > 0 {
-			runs.Wait()
+		for s.others.Load() && retry.Sleep(gentle, sweepFirst) {
 		}
 		return nil
 	}
@@ -88,6 +88,8 @@ type stopping struct {
 	inFlight int
 	answers  chan answer // stopMax slots, so that no call blocks
 	calls    sync.WaitGroup
+	// the last list had a running container that is not pinned, beside pinned ones outside the cgroup
+	others atomic.Bool
 }
 
 // stopRequest is the state of the StopContainer calls for one container.
@@ -145,16 +147,19 @@ func (s *stopping) run(ctx context.Context) error {
 func (s *stopping) poll(ctx context.Context) (busy bool, err error) {
 	// known sandboxes are stopped despite an error
 	err = s.v.sandboxes.lookUp(ctx, s.r, s.v.Pod.UID)
+	others := false
 	for _, sandbox := range s.v.sandboxes.ids {
 		containers, listErr := s.r.ContainersOf(ctx, sandbox)
 		if listErr != nil && err == nil {
 			err = listErr
 		}
 		for _, c := range containers {
-			busy = busy || c.State != cri.Created // StopPodSandbox handles created containers
+			runs := c.State != cri.Created // StopPodSandbox handles created containers
+			busy, others = busy || runs, others || runs && !slices.Contains(s.v.group.outsideIDs, c.ID)
 			s.stopContainer(ctx, c)
 		}
 	}
+	s.others.Store(others && len(s.v.group.outsideIDs) > 0)
 	return busy, err
 }
 

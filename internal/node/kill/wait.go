@@ -27,7 +27,7 @@ const (
 // cgroup it returns nil immediately although the pod may live: Clean kills it then. The CPU limits are
 // restored after WaitEmpty has returned, because the restore may wait for a kernel lock.
 func (v *Victim) WaitEmpty(ctx context.Context, limit time.Duration) error {
-	if !v.known() {
+	if !v.Located() {
 		return nil // Clean kills it
 	}
 	err := v.waitOutside(ctx, limit, func() error { return v.awaitEmpty(ctx, limit) })

@@ -89,7 +89,7 @@ func (v *Evictions) register(ctx context.Context, d *eviction.Decision, i int, o
 		ranking: v.ranking(d), // before the next look
 		job: &job{
 			victim: b.victim, began: b.pinned.Time, urgent: e.Urgent(), killErr: b.err,
-			grace: time.Duration(e.GracePeriodSeconds) * time.Second, cgroup: e.Pod.Located(),
+			grace: time.Duration(e.GracePeriodSeconds) * time.Second, cgroup: b.victim.Located(),
 			cache: e.PageCacheMatters(),
 		},
 	}

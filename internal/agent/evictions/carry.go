@@ -67,7 +67,7 @@ type job struct {
 	urgent  bool               // the kill was tried; killErr is its error
 	killErr error
 	grace   time.Duration
-	cgroup  bool        // the cgroup is known, so the kernel reports whether it is empty
+	cgroup  bool        // the kernel reports whether the victim is dead (Victim.Located)
 	cache   bool        // drop its page cache: memory may be short
 	remove  atomic.Bool // remove its leftovers on disk; set by the loop
 	unmount atomic.Bool // unmount its volumes in memory; set by the loop

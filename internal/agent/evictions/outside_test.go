@@ -93,3 +93,31 @@ func TestResumedOutsideItsCgroup(t *testing.T) {
 	}
 	f.crash(cancel)
 }
+
+// If all containers outside have ended before the pin, the kernel reports no end of the pod: only the
+// runtime's answer counts, also while other containers of the pod run.
+func TestNothingIsPinnedOutside(t *testing.T) {
+	f := newFixture(t, softAndHard, nil)
+	at := f.outside()
+	if err := os.RemoveAll(filepath.Join(f.Dir, "cgroup", nodetest.Pod)); err != nil {
+		t.Fatal(err)
+	}
+	f.Runtime.Change(func() { f.Runtime.Hang = map[string]bool{"StopContainer": true} })
+	ctx, cancel := context.WithCancel(t.Context())
+	now := time.Now()
+	d := f.decide(now, 90)
+	if len(d.Evictions) != 1 || d.Evictions[0].Pod.Cgroup != "" || len(d.Evictions[0].Pod.Outside) != 1 {
+		t.Fatalf("decision = %+v, want an eviction of the pod without a cgroup", d.Evictions)
+	}
+	if err := os.RemoveAll(filepath.Join(f.Dir, "cgroup", at)); err != nil {
+		t.Fatal(err)
+	}
+	if !f.OnDecided(ctx, &d) {
+		t.Fatalf("no eviction began\n%s", f.Text())
+	}
+	if u := f.inProgress[f.m.Life(nodetest.UID)]; u.cgroup || u.killErr == nil {
+		t.Errorf("kernel reports the end: %v, error of the kill: %v, want false and an error", u.cgroup, u.killErr)
+	}
+	f.Runtime.Change(func() { f.Runtime.Hang = nil })
+	f.end(cancel)
+}

@@ -72,7 +72,7 @@ func (v *Evictions) resumeOne(ctx context.Context, now time.Time, u *progress) b
 		u.victim.Settle()
 	}
 	killed := !life.Killed().Time.IsZero()
-	u.urgent, u.cgroup, u.grace = gone || killed, !gone, max(life.Deadline().Sub(now), 0)
+	u.urgent, u.cgroup, u.grace = gone || killed, u.victim.Located(), max(life.Deadline().Sub(now), 0)
 	u.remove.Store(life.RemoveFiles && !v.o.Kubelet())
 	again := killed && !gone && life.KillPending && v.sameSandbox(&pod)
 	if again {

@@ -165,9 +165,9 @@ func (f *OutsideFinder) owners(all []place, n *node) map[string]*podindex.Pod {
 	return out
 }
 
-// outermost returns the outermost cgroup with a container's ID in the path of the container's process.
-// Empty: the path has none, or the ID is another container's. A container may create cgroups with any
-// names below its own.
+// outermost returns the outermost cgroup with a container's ID in the path of the container's
+// process. Empty: the path has none, or the ID is another container's. A container may create cgroups
+// with any names below its own.
 func outermost(l *place) string {
 	at := ""
 	for name := range strings.SplitSeq(l.path, "/") {

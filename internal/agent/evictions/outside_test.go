@@ -113,7 +113,7 @@ func TestNothingIsPinnedOutside(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !f.OnDecided(ctx, &d) {
-		t.Fatalf("no eviction began\n%s", f.Text())
+		t.Fatalf("no eviction began, want one of the pod\n%s", f.Text())
 	}
 	if u := f.inProgress[f.m.Life(nodetest.UID)]; u.cgroup || u.killErr == nil {
 		t.Errorf("kernel reports the end: %v, error of the kill: %v, want false and an error", u.cgroup, u.killErr)

@@ -53,8 +53,8 @@ func (v *Victim) pinOutside(pod *stats.PodStats, pin func(*stats.PodStats) (*Vic
 	return nil
 }
 
-// Located reports whether the kernel reports the end of the victim's processes: its cgroup or a container
-// outside it is pinned. Otherwise only the runtime does.
+// Located reports whether the kernel reports the end of the victim's processes: its cgroup or a
+// container outside it is pinned. Otherwise only the runtime does.
 func (v *Victim) Located() bool { return v.group.known || len(v.group.outside) > 0 }
 
 // eachOutside reports whether has holds for each container outside the pod's cgroup.
@@ -155,8 +155,8 @@ func (t *processTree) extend() {
 	}
 }
 
-// add opens a pidfd and compares the start time afterwards: then the pidfd is that process's. t.mu is
-// held, except by pinTree.
+// add opens a pidfd and compares the start time afterwards: then the pidfd is that process's. t.mu
+// is held, except by pinTree.
 func (t *processTree) add(p stats.ProcessID) error {
 	if p.PID <= 1 || p.PID == os.Getpid() {
 		return unix.ESRCH
@@ -206,8 +206,9 @@ func parentOf(pid int) int {
 	return parent
 }
 
-// Kill sends SIGKILL to each process, also to those forked since the last call. It stops the processes
-// first: the kernel gives the children of one that dies another parent, so that they are not found.
+// Kill sends SIGKILL to each process, also to those forked since the last call. It stops the
+// processes first: the kernel gives the children of one that dies another parent, so that they are
+// not found.
 func (t *processTree) Kill() error {
 	if !t.ladder.has(Pidfd) {
 		return fmt.Errorf("the configured kill steps (%s) lack %s, which a process in a shared cgroup needs",

@@ -188,7 +188,7 @@ func TestForkingProcessDies(t *testing.T) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		if err := tree.WaitEmpty(t.Context(), 10*time.Second); killErr != nil || err != nil {
-			t.Fatalf("kill = %v, wait = %v", killErr, err)
+			t.Fatalf("kill = %v, wait for its end = %v, want nil", killErr, err)
 		}
 		alive := 0
 		all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -205,7 +205,7 @@ func TestForkingProcessDies(t *testing.T) {
 	}
 }
 
-// A closed tree kills nothing, and says so.
+// A closed tree kills nothing, and returns an error.
 func TestClosedTree(t *testing.T) {
 	first, _ := shell(t)
 	tree, err := pinTree(first, All)

@@ -15,11 +15,12 @@ import (
 type heldFunc = func(pod *stats.PodStats, out *cgroup.Group) (file int, ok bool)
 
 // pinnedGroup holds five handles of the victim's cgroup, one for each goroutine that uses it. Pin
-// opens them, and the last release closes them. known, outside and outsideIDs do not change after Pin.
+// opens them, and the last release closes them. known, outside and outsideIDs do not change after
+// Pin.
 type pinnedGroup struct {
 	known   bool   // false: no cgroup of the pod was found
 	outside []part // containers outside the pod's cgroup; Close closes them
-	// outsideIDs are the IDs of those, and of the ones that had exited
+	// IDs of those, and of the ones that had exited
 	outsideIDs []string
 	wait       cgroup.Group // for the caller that waits
 	kill       cgroup.Group // writes cgroup.kill; guarded by killFile.mu

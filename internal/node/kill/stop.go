@@ -88,7 +88,7 @@ type stopping struct {
 	inFlight int
 	answers  chan answer // stopMax slots, so that no call blocks
 	calls    sync.WaitGroup
-	// the last list had a running container that is not pinned, beside pinned ones outside the cgroup
+	// the last list of a victim with containers outside its cgroup had another that runs
 	others atomic.Bool
 }
 

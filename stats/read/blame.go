@@ -41,26 +41,35 @@ const blameLimit = 5 * time.Millisecond
 // left out.
 func (c *Reader) Blame(pods podindex.Index, p *stats.PodStats) {
 	at := slices.IndexFunc(c.pods.order, func(k *podGroup) bool {
-		return k.UID == p.PodRef.UID && k.Path == p.Cgroup
+		return k.UID == p.PodRef.UID && (k.Path == p.Cgroup || p.Cgroup == "")
 	})
-	if at < 0 || p.Cgroup == "" || len(p.Containers) > 0 {
+	if at < 0 || p.Cgroup == "" && len(p.Outside) == 0 || len(p.Containers) > 0 {
 		return
 	}
 	k, known := c.pods.order[at], pods[p.PodRef.UID]
 	// After an error the cgroup is probably gone, and the values of the last full look count. So they
 	// do while the kernel blocks the lister: the lock of this directory may be held.
-	if !c.pods.client.inFlight {
+	blocked := c.pods.client.inFlight
+	if !blocked && p.Cgroup != "" {
 		_ = c.fs.ChildrenUntil(k.Path, c.pods.names, func(name string) bool {
 			p.Containers = append(p.Containers, stats.ContainerStats{ID: containerID(name), Name: name})
 			return len(p.Containers) < maxContainers
 		})
 	}
-	for i, began := 0, time.Now(); i < len(p.Containers); i++ {
+	began := time.Now()
+	for i := range p.Containers {
 		container := &p.Containers[i]
 		if time.Since(began) < c.blame {
 			container.Memory.WorkingSetBytes = c.workingSetOf(k.Path + "/" + container.Name)
 		}
 		container.Name = ""
+	}
+	for i := range p.Outside {
+		one := stats.ContainerStats{ID: p.Outside[i].ID}
+		if at := p.Outside[i].Cgroup; at != "" && !blocked && time.Since(began) < c.blame {
+			one.Memory.WorkingSetBytes = c.workingSetOf(at)
+		}
+		p.Containers = append(p.Containers, one)
 	}
 	outside := k.outsideContainers
 	if len(k.containerUsage) == 0 { // the pod is newer than the last full look

@@ -385,6 +385,38 @@ func TestUnlocatedBeforeTheCgroupIsOpen(t *testing.T) {
 	}
 }
 
+// An eviction message attributes memory to the container that uses it, also outside the pod's cgroup.
+func TestBlameOfASplitPod(t *testing.T) {
+	own, at := "kubepods/besteffort/pod"+uidA, "k8s.io/"+hexID("b")
+	for _, parent := range []string{"/" + own, ""} {
+		n := newSplitNode(t)
+		if n.group(at, 500); parent != "" {
+			n.group(own, 40)
+			n.group(own+"/"+hexID("a"), 30)
+		}
+		n.pod(uidA, parent)
+		if parent != "" {
+			n.process(4_000_100, own+"/"+hexID("a"), "mnt:[9]", 5*time.Minute)
+			n.runs(uidA, hexID("a"), 4_000_100)
+		}
+		n.process(4_000_101, at, "mnt:[8]", 5*time.Minute)
+		n.runs(uidA, hexID("b"), 4_000_101)
+		n.looks()
+		pods := podindex.New(n.listing)
+		NewOutsideFinder(filepath.Join(n.dir, "proc"), "", func() int { return n.runtime }).Find(pods)
+		var s stats.Summary
+		_ = n.reader.Memory(started, pods, &s)
+		n.reader.Blame(pods, &s.Pods[0])
+		got := map[string]uint64{}
+		for _, c := range s.Pods[0].Containers {
+			got[c.Name] = c.Memory.WorkingSetBytes.V >> 20
+		}
+		if got["cb"] != 500 || parent != "" && got["ca"] != 30 {
+			t.Errorf("parent %q: MiB by container = %v, want 500 for cb and 30 for ca below the pod's cgroup", parent, got)
+		}
+	}
+}
+
 // Close closes the cgroups of containers outside.
 func TestCloseClosesOutside(t *testing.T) {
 	n := newSplitNode(t)

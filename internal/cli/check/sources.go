@@ -61,11 +61,28 @@ func (r *Result) addSources(now time.Time, s *sources.Sources, look *observe.Loo
 		line(source.Name, source.Err, detail)
 	}
 	outside := outsideError(look.Runtime.Pods, runtime.Driver)
-	line("cgroups of containers", outside, "below their pods' cgroups")
+	line("cgroups of containers", outside, insideDetail(runtime.Pods, runtime.Err))
 	if o := look.Summary.Observe(now, stats.SignalMemoryAvailable, stats.MemoryAvailableLower); !o.OK {
 		return errors.New("memory.available: " + o.Reason)
 	}
 	return errors.Join(runtime.Err, outside)
+}
+
+// insideDetail describes where containers run if none is known to be outside its pod's cgroup.
+func insideDetail(pods read.Index, runtimeErr error) string {
+	n := 0
+	for _, p := range pods {
+		if p.Unlocated {
+			n++
+		}
+	}
+	switch {
+	case runtimeErr != nil:
+		return "unknown, because the runtime does not list them"
+	case n > 0:
+		return "unknown for " + output.Count(n, "pod") + ", otherwise below their pods' cgroups"
+	}
+	return "below their pods' cgroups"
 }
 
 // outsideError returns an error if containers run outside their pods' cgroups. driver is the

@@ -125,6 +125,19 @@ func TestContainersOutsideFailTheCheck(t *testing.T) {
 	if err := outsideError(pods, "cgroupfs"); err != nil {
 		t.Errorf("error on an ordinary node = %v, want none", err)
 	}
+	for want, d := range map[string]struct {
+		unlocated bool
+		err       error
+	}{
+		"below their pods' cgroups":                              {},
+		"unknown for 1 pod, otherwise below their pods' cgroups": {unlocated: true},
+		"unknown, because the runtime does not list them":        {unlocated: true, err: errors.New("down")},
+	} {
+		pods["u"].Unlocated = d.unlocated
+		if got := insideDetail(pods, d.err); got != want {
+			t.Errorf("without a container outside, unlocated %v, error %v: %q, want %q", d.unlocated, d.err, got, want)
+		}
+	}
 	pods["u"].Outside = []stats.OutsideContainer{{ID: "c1", Cgroup: "system.slice/c1"}, {ID: "c2"}}
 	err := outsideError(pods, "cgroupfs")
 	for _, want := range []string{"2 containers", "c1 of pod shop/web in /system.slice/c1", "different cgroup drivers",

@@ -58,6 +58,24 @@ func (p *PodStats) Add(o *PodStats) {
 	p.Containers = append(p.Containers, o.Containers...)
 }
 
+// AtLeast raises the memory to that of processes in a cgroup with others. Pages that they used
+// before they were moved there count in the pod's cgroup too, so the larger figure is taken, not
+// the sum.
+func (m *PodMemoryStats) AtLeast(anon, shmem uint64) {
+	raise := func(o *Opt[uint64], v uint64) { *o = Some(max(o.V, v)) }
+	sum := SaturatingAdd(anon, shmem)
+	raise(&m.UsageBytes, sum)
+	raise(&m.WorkingSetBytes, sum)
+	if m.Quick {
+		return
+	}
+	raise(&m.AnonBytes, anon)
+	raise(&m.ShmemBytes, shmem)
+	if f := &m.FreedBytes; f.OK {
+		f.V = Range{Min: max(f.V.Min, anon), Max: max(f.V.Max, sum)}
+	}
+}
+
 func addCounts(pairs [][2]*Opt[uint64]) {
 	for _, p := range pairs {
 		*p[0] = Opt[uint64]{V: SaturatingAdd(p[0].V, p[1].V), OK: p[0].OK && p[1].OK}

@@ -32,5 +32,9 @@ func IsMountRoot(fd int) bool { return hostroot.IsMountRoot(fd) }
 // system.
 func StartTicks(proc string, pid int) (uint64, error) { return procfs.StartTicks(proc, pid) }
 
+// Children returns the children of a process, of all its threads; nil if the kernel does not list
+// them.
+func Children(proc string, pid int) []int { return procfs.Children(proc, pid, 0) }
+
 // OpenProc opens the proc file system mounted at a directory; empty means /proc.
 func OpenProc(mount string) (*Proc, error) { return procfs.Open(mount) }

@@ -215,8 +215,8 @@ func TestContainersOutsideTheirPods(t *testing.T) {
 	}
 }
 
-// A process in a cgroup with others keeps its pod alive, and the usage is unknown: not 0, and not that
-// of the others.
+// A process in a cgroup with others keeps its pod alive. The pod uses the memory of the process and
+// its descendants, not that of the others. Unreadable memory is unknown, not 0.
 func TestProcessInASharedCgroup(t *testing.T) {
 	n := newSplitNode(t)
 	own := "kubepods/besteffort/pod" + uidA
@@ -238,6 +238,48 @@ func TestProcessInASharedCgroup(t *testing.T) {
 	_ = child.Wait()
 	if p := n.looks(); p.Populated != stats.Some(false) || len(p.Outside) != 0 {
 		t.Errorf("after its end: populated %v, outside %+v, want false and none", p.Populated, p.Outside)
+	}
+}
+
+// memory sets the memory of a process in MiB, and its children.
+func (n *splitNode) memory(pid, anon, shmem int, children string) {
+	n.t.Helper()
+	dir := fmt.Sprintf("proc/%d/", pid)
+	n.write(dir+"status", fmt.Sprintf("Name:\ta\nVmRSS:\t  999999 kB\nRssAnon:\t  %d kB\nRssFile:\t    4000 kB\nRssShmem:\t  %d kB\n",
+		anon<<10, shmem<<10))
+	n.write(fmt.Sprintf("%stask/%d/children", dir, pid), children)
+}
+
+// A pod whose process was moved into a shared cgroup uses at least the memory of the process and its
+// descendants: it must not hide behind its sandbox's few pages. What its own cgroup still has charged
+// does not count twice.
+func TestMemoryOfAProcessInASharedCgroup(t *testing.T) {
+	for _, c := range []struct {
+		what           string
+		own, mib, anon int // MiB
+	}{{"only its sandbox in its cgroup", 1, 320, 300}, {"no process in its cgroup", 0, 320, 300},
+		{"charged before the move", 500, 500, 500}} {
+		t.Run(c.what, func(t *testing.T) {
+			n := newSplitNode(t)
+			own := "kubepods/besteffort/pod" + uidA
+			n.group(own, c.own)
+			n.group(runtimeCgroup, 900)
+			n.pod(uidA, "/"+own)
+			child := exec.Command("sleep", "60")
+			n.must(child.Start())
+			t.Cleanup(func() { _ = child.Process.Kill(); _ = child.Wait() })
+			pid := child.Process.Pid
+			n.process(pid, runtimeCgroup, "mnt:[9]", 5*time.Minute)
+			n.memory(pid, 100, 20, "4000201 4000202")
+			n.memory(4_000_201, 200, 20, "")
+			n.runs(uidA, hexID("a"), pid)
+			p := n.looks()
+			if p.Populated != stats.Some(true) || p.Memory.WorkingSetBytes != stats.Some(uint64(c.mib)<<20) ||
+				p.Memory.AnonBytes != stats.Some(uint64(c.anon)<<20) {
+				t.Errorf("populated %v, working set %v, anonymous %v, want true, %d MiB, %d MiB", p.Populated,
+					p.Memory.WorkingSetBytes, p.Memory.AnonBytes, c.mib, c.anon)
+			}
+		})
 	}
 }
 

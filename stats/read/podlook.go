@@ -23,12 +23,12 @@ func (c *Reader) readPod(now time.Time, k *podGroup, p *stats.PodStats, d depth)
 	return c.addOutside(now, k, p, d, err)
 }
 
-// addOutside adds the containers outside a pod's cgroup; err is the error of that cgroup. Without a
-// populated cgroup the usage is unknown, also if a process in a shared cgroup is alive. A pod whose
+// addOutside adds the containers outside a pod's cgroup; err is the error of that cgroup. A process in
+// a shared cgroup keeps the pod alive, and the pod uses at least the process's memory. A pod whose
 // processes are not known at all counts as one without a cgroup: only the runtime can kill it.
 func (c *Reader) addOutside(now time.Time, k *podGroup, p *stats.PodStats, d depth, err error) error {
 	own, id := p.Cgroup, p.CgroupID
-	missing, shared := errors.Is(err, cgroup.ErrVanished), false
+	missing, shared := errors.Is(err, cgroup.ErrVanished), sharedMemory{}
 	if missing {
 		err = nil
 	}
@@ -39,7 +39,8 @@ func (c *Reader) addOutside(now time.Time, k *podGroup, p *stats.PodStats, d dep
 		one := k.listed[i]
 		if o.Path == "" {
 			if unix.Kill(one.Process.PID, 0) != unix.ESRCH {
-				shared, outside = true, append(outside, one)
+				outside = append(outside, one)
+				shared.add(c.proc.TreeMemory(one.Process.PID))
 			}
 			continue
 		}
@@ -72,17 +73,35 @@ func (c *Reader) addOutside(now time.Time, k *podGroup, p *stats.PodStats, d dep
 	switch {
 	case unread:
 		k.reset(p)
-	case !alive && shared:
+	case !alive && shared.processes > 0:
 		k.reset(p)
 		p.Populated = stats.Some(true)
+		p.Memory.Time, p.Memory.Quick = now, d == quick
 	case !alive && k.unlocated:
 		k.reset(p)
 		own, id, outside = "", stats.CgroupID{}, nil
 	case !measured:
 		err = cgroup.ErrVanished
 	}
+	if !unread && shared.read > 0 {
+		p.Memory.AtLeast(shared.anon, shared.shmem)
+	}
 	p.Cgroup, p.CgroupID, p.Outside = own, id, outside
 	return err
+}
+
+// sharedMemory sums up the memory of a pod's processes in shared cgroups.
+type sharedMemory struct {
+	processes, read int // those alive, and those with known memory
+	anon, shmem     uint64
+}
+
+func (s *sharedMemory) add(anon, shmem uint64, err error) {
+	s.processes++
+	if err == nil {
+		s.read++
+		s.anon, s.shmem = s.anon+anon, s.shmem+shmem
+	}
 }
 
 // readGroup reads one cgroup, of a pod or of a container outside its pod's. On an error no value is

@@ -141,7 +141,7 @@ func (t *processTree) extend() {
 	}
 	for i := 0; i < len(t.processes) && len(t.processes) < maxTree; i++ {
 		parent := t.processes[i]
-		for _, pid := range children(parent.PID) {
+		for _, pid := range read.Children(procMount, parent.PID) {
 			start, err := read.StartTicks(procMount, pid)
 			one := stats.ProcessID{PID: pid, Start: start}
 			if err != nil || len(t.processes) == maxTree || slices.Contains(t.processes, one) {
@@ -177,22 +177,6 @@ func (t *processTree) add(p stats.ProcessID) error {
 func isProcess(p stats.ProcessID) bool {
 	start, err := read.StartTicks(procMount, p.PID)
 	return err == nil && start == p.Start
-}
-
-// children returns the children of a process, of all its threads; nil if the kernel does not list them
-// (CONFIG_PROC_CHILDREN).
-func children(pid int) (out []int) {
-	tasks := fmt.Sprintf("%s/%d/task", procMount, pid)
-	names, _ := os.ReadDir(tasks)
-	for _, name := range names {
-		b, _ := os.ReadFile(tasks + "/" + name.Name() + "/children")
-		for _, field := range bytes.Fields(b) {
-			if child, err := strconv.Atoi(string(field)); err == nil {
-				out = append(out, child)
-			}
-		}
-	}
-	return out
 }
 
 // parentOf returns the parent of a process; 0: unknown.

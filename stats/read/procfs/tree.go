@@ -1,0 +1,83 @@
+package procfs
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"jettison/cgroup"
+)
+
+// Bounds of TreeMemory: its processes, and the threads of each whose children it reads.
+const (
+	maxTree    = 256
+	maxThreads = 64
+)
+
+// TreeMemory returns the resident anonymous memory of a process and its descendants, and the largest
+// resident shared memory of one of them: they may share it. It reads RssAnon and RssShmem of
+// PID/status. A descendant that ends meanwhile is left out.
+func (p *Proc) TreeMemory(pid int) (anon, shmem uint64, err error) {
+	tree := []int{pid}
+	for i := 0; i < len(tree); i++ {
+		a, s, err := p.processMemory(tree[i])
+		if err != nil && i == 0 {
+			return 0, 0, err
+		}
+		anon, shmem = anon+a, max(shmem, s)
+		children := Children(p.mount, tree[i], maxThreads)
+		tree = append(tree, children[:min(len(children), maxTree-len(tree))]...)
+	}
+	return anon, shmem, nil
+}
+
+func (p *Proc) processMemory(pid int) (anon, shmem uint64, err error) {
+	name := filepath.Join(strconv.Itoa(pid), "status")
+	b, err := p.small(name, make([]byte, 8<<10))
+	if err != nil {
+		return 0, 0, err
+	}
+	found := 0
+	for line := range bytes.Lines(b) {
+		for _, f := range []struct {
+			name string
+			to   *uint64
+		}{{"RssAnon:", &anon}, {"RssShmem:", &shmem}} {
+			rest, ok := bytes.CutPrefix(line, []byte(f.name))
+			if !ok {
+				continue
+			}
+			if v, ok := cgroup.Decimal(bytes.TrimSpace(bytes.TrimSuffix(bytes.TrimSpace(rest), []byte("kB")))); ok {
+				*f.to = v << 10
+				found++
+			}
+		}
+	}
+	if found < 2 { // a zombie has no memory
+		return 0, 0, fmt.Errorf("parse %s/%s: %w: no RssAnon or RssShmem", p.mount, name, ErrMalformed)
+	}
+	return anon, shmem, nil
+}
+
+// Children returns the children of a process, of at most so many of its threads (0: all); nil if the
+// kernel does not list them (CONFIG_PROC_CHILDREN).
+func Children(proc string, pid, threads int) (out []int) {
+	tasks := fmt.Sprintf("%s/%d/task", proc, pid)
+	dir, err := os.Open(tasks)
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(threads)
+	for _, name := range names {
+		b, _ := os.ReadFile(tasks + "/" + name + "/children")
+		for _, field := range bytes.Fields(b) {
+			if child, err := strconv.Atoi(string(field)); err == nil {
+				out = append(out, child)
+			}
+		}
+	}
+	return out
+}

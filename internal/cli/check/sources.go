@@ -88,7 +88,7 @@ func insideDetail(pods read.Index, runtimeErr error) string {
 // outsideError returns an error if containers run outside their pods' cgroups. driver is the
 // runtime's; empty: unknown.
 func outsideError(pods read.Index, driver string) error {
-	n, example := 0, ""
+	n, example, moved := 0, "", true
 	for _, uid := range slices.Sorted(maps.Keys(pods)) {
 		p := pods[uid]
 		if n += len(p.Outside); n > 0 && example == "" {
@@ -98,9 +98,16 @@ func outsideError(pods read.Index, driver string) error {
 				example += " in /" + at
 			}
 		}
+		for i := range p.Outside {
+			moved = moved && p.Outside[i].Cgroup == ""
+		}
 	}
-	if n == 0 {
+	switch {
+	case n == 0:
 		return nil
+	case moved:
+		return fmt.Errorf("%s outside the pods' cgroups, such as %s: something moved its process into "+
+			"a cgroup with other processes; restart the pod", output.Count(n, "container"), example)
 	}
 	return fmt.Errorf("%s outside the pods' cgroups, such as %s: the kubelet and the runtime use "+
 		"different cgroup drivers, or the kubelet has cgroupsPerQOS: false; set the kubelet's cgroupDriver "+

@@ -146,4 +146,10 @@ func TestContainersOutsideFailTheCheck(t *testing.T) {
 			t.Errorf("error = %v, want it to contain %q", err, want)
 		}
 	}
+	pods["u"].Outside = pods["u"].Outside[1:]
+	const moved = "1 container outside the pods' cgroups, such as container c2 of pod shop/web: something moved its process into " +
+		"a cgroup with other processes; restart the pod"
+	if err := outsideError(pods, "cgroupfs"); err == nil || err.Error() != moved {
+		t.Errorf("error for a process in a shared cgroup = %v, want %s", err, moved)
+	}
 }

@@ -157,7 +157,7 @@ func (n *node) run(pod *v1.Pod) *vm.Pod {
 func (n *node) holding(pod *v1.Pod, size int64) *vm.Pod {
 	n.t.Helper()
 	p := n.run(pod)
-	n.until(pod.Name+" holds its memory", func() error { return n.holds(p.Cgroup, size) })
+	n.until(pod.Name+" holds its memory", func() error { return n.holds(p.Main(), size) })
 	return p
 }
 
@@ -230,7 +230,7 @@ func (n *node) watch(p *vm.Pod) func() guestapi.Sample {
 // watchBelow works as watch with another threshold.
 func (n *node) watchBelow(p *vm.Pod, threshold int64) func() guestapi.Sample {
 	n.t.Helper()
-	stop, err := n.Sample(n.ctx, guestapi.SampleRequest{Every: 10 * time.Millisecond, Threshold: threshold, Cgroup: p.Cgroup})
+	stop, err := n.Sample(n.ctx, guestapi.SampleRequest{Every: 10 * time.Millisecond, Threshold: threshold, Cgroup: p.Main()})
 	if err != nil {
 		n.t.Fatal(err)
 	}

@@ -39,7 +39,9 @@ type Options struct {
 	Systemd bool
 	// CRIO is a folder with the programs of CRI-O (crioPrograms), which the node then runs instead of
 	// containerd. Empty: containerd.
-	CRIO    string
+	CRIO string
+	// Layout is the place of containers in the cgroup hierarchy.
+	Layout  Layout
 	Kubelet bool // puts a kubelet on the disk, for StartKubelet; building it takes minutes, once
 	// ImageMiB gives the runtime its own disk of this size, so that imagefs differs from nodefs; 0:
 	// none.
@@ -62,7 +64,8 @@ type Options struct {
 type Node struct {
 	Kernel   string // the guest's kernel version, as packaged
 	Runtime  guestapi.Runtime
-	systemd  bool // process 1 and the cgroup driver
+	systemd  bool // process 1, and the cgroup driver unless layout differs
+	layout   Layout
 	say      Say
 	http     *http.Client
 	address  map[int]string // a port of the guest (guestapi) to host:port on this machine
@@ -171,7 +174,7 @@ func Boot(ctx context.Context, o Options) (*Node, error) {
 	start := time.Now()
 	var n *Node
 	for try := 0; ; try++ {
-		n = &Node{Kernel: parts.kernelVersion, Runtime: parts.engine, systemd: o.Systemd, say: o.Say, podPids: o.PodPids, http: &http.Client{}, address: map[int]string{}, console: newConsole()}
+		n = &Node{Kernel: parts.kernelVersion, Runtime: parts.engine, systemd: o.Systemd, layout: o.Layout, say: o.Say, podPids: o.PodPids, http: &http.Client{}, address: map[int]string{}, console: newConsole()}
 		if err = n.powerOn(ctx, o, image); err == nil {
 			break
 		}
@@ -193,6 +196,10 @@ func Boot(ctx context.Context, o Options) (*Node, error) {
 		log := n.Tail(n.Runtime.Log(), 40)
 		n.Close()
 		return nil, fmt.Errorf("boot node: %w\n%s\n%s", err, log, n.Console())
+	}
+	if err := n.splitDrivers(ctx); err != nil {
+		n.Close()
+		return nil, fmt.Errorf("boot node: %w", err)
 	}
 	o.Say(n.Runtime.Name+" answers after %.1f s", time.Since(start).Seconds())
 	n.options, n.image = o, image

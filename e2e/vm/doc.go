@@ -21,5 +21,6 @@
 //	usage.go    resource usage of the guest's processes
 //	tests.go    test binaries of this checkout, run in the guest
 //	foreign.go  an image of programs of other projects
+//	layout.go   cgroup layouts in which pods do not have their containers
 //	hostile.go  a runtime that dies or hangs, file systems that hang or keep quotas
 package vm

@@ -26,6 +26,7 @@ type Pod struct {
 	Object     *v1.Pod
 	QOS        v1.PodQOSClass
 	Cgroup     string      // of the pod, below /sys/fs/cgroup
+	Outside    []string    // cgroups of the sandbox and then the containers, with a Layout other than BelowPods
 	Sandbox    string      // CRI id
 	Containers []string    // CRI ids, in the order of the spec
 	Expected   Expectation // the state that Audit requires
@@ -180,6 +181,9 @@ func (p *Pod) run(ctx context.Context) error {
 	}
 	p.Took = time.Since(began)
 	p.Sandbox = sandbox.PodSandboxId
+	if err := p.findOutside(ctx, p.Sandbox); err != nil {
+		return err
+	}
 	if err := p.limit(ctx); err != nil {
 		return err
 	}
@@ -232,7 +236,7 @@ func (p *Pod) startContainer(ctx context.Context, config *cri.ContainerConfig) (
 		return "", err
 	}
 	p.Took += time.Since(began)
-	return created.ContainerId, nil
+	return created.ContainerId, p.findOutside(ctx, created.ContainerId)
 }
 
 func (p *Pod) sandboxConfig() *cri.PodSandboxConfig {
@@ -260,6 +264,9 @@ func (p *Pod) sandboxConfig() *cri.PodSandboxConfig {
 // cgroupParent returns the cgroup parent for the runtime: with the systemd driver the slice's name,
 // else its path.
 func (p *Pod) cgroupParent() string {
+	if p.node.layout == NoPodCgroups {
+		return ""
+	}
 	if p.node.systemd {
 		return path.Base(p.Cgroup)
 	}
@@ -269,7 +276,12 @@ func (p *Pod) cgroupParent() string {
 // makeCgroup returns a shell line that makes the pod's cgroup, with the controllers enabled on
 // every level.
 func (p *Pod) makeCgroup() string {
-	if p.node.systemd {
+	switch {
+	case p.node.layout == NoPodCgroups:
+		return ""
+	case p.node.layout == SplitDrivers: // as the kubelet does: the runtime does not make them
+		return " && systemctl start " + path.Base(p.Cgroup)
+	case p.node.systemd:
 		return "" // systemd makes the slices
 	}
 	line, dir := "", "/sys/fs/cgroup"
@@ -283,6 +295,9 @@ func (p *Pod) makeCgroup() string {
 
 // limit sets the pod cgroup's pids.max, and its memory.max where every container has a limit, as a kubelet does.
 func (p *Pod) limit(ctx context.Context) error {
+	if p.node.layout == NoPodCgroups {
+		return nil
+	}
 	if p.node.podPids > 0 {
 		if _, err := p.node.Shell(ctx, fmt.Sprintf("echo %d > /sys/fs/cgroup/%s/pids.max", p.node.podPids, p.Cgroup)); err != nil {
 			return err
@@ -459,10 +474,14 @@ func (p *Pod) Ended(ctx context.Context, code int32) error {
 	return nil
 }
 
-// Populated reads from cgroup.events whether the pod has any process. A removed cgroup has no
-// process.
+// Populated reads from cgroup.events whether the pod has any process, in its cgroup and outside. A
+// removed cgroup has no process.
 func (p *Pod) Populated(ctx context.Context) (bool, error) {
-	text, err := p.node.Shell(ctx, "cat /sys/fs/cgroup/"+p.Cgroup+"/cgroup.events 2>/dev/null || echo gone")
+	line := "cd /sys/fs/cgroup && cat"
+	for _, dir := range append([]string{p.Cgroup}, p.Outside...) {
+		line += " '" + dir + "/cgroup.events'"
+	}
+	text, err := p.node.Shell(ctx, line+" 2>/dev/null || echo gone")
 	return strings.Contains(text, "populated 1"), err
 }
 
@@ -479,7 +498,7 @@ func (p *Pod) Check(ctx context.Context) error {
 		}
 	}
 	if alive, err := p.Populated(ctx); err != nil || !alive {
-		return fmt.Errorf("pod %s: its cgroup is empty (%v)", p, err)
+		return fmt.Errorf("pod %s: its cgroups are empty (%v)", p, err)
 	}
 	for _, c := range p.Object.Spec.Containers {
 		if c.Image != ImageWorkload || p.manifest != "" {

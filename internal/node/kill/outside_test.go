@@ -307,7 +307,7 @@ func TestNamespaceDiesWithItsFirstProcess(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	_, _, _ = bufio.NewReader(out).ReadLine()
-	inside := children(cmd.Process.Pid)
+	inside := read.Children(procMount, cmd.Process.Pid)
 	start, err := read.StartTicks("/proc", cmd.Process.Pid)
 	if err != nil || len(inside) != 1 {
 		t.Fatal(inside, err)

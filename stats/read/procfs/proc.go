@@ -4,6 +4,7 @@
 //	meminfo.go  memory
 //	zoneinfo.go free memory that MemAvailable does not count
 //	arcstats.go memory of ZFS' cache that the kernel takes back
+//	tree.go     memory of a process and its descendants
 package procfs
 
 import (

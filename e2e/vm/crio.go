@@ -44,7 +44,7 @@ func checkStatic(path string) error {
 	if err != nil {
 		return fmt.Errorf("%s is not a program: %w", path, err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	for _, part := range f.Progs {
 		if part.Type == elf.PT_INTERP {
 			return fmt.Errorf("%s is linked dynamically", path)

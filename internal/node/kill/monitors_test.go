@@ -68,7 +68,7 @@ func TestKillSparesTheRuntimesMonitors(t *testing.T) {
 	}
 	f.pod("pod/crio-conmon-nested/below", nil)
 	k := New(Options{FS: f.fs, Ladder: CgroupKill | Pidfd | Mrelease, Proc: proc})
-	defer k.Close()
+	defer func() { _ = k.Close() }()
 	v, err := k.Pin(p)
 	if err != nil {
 		t.Fatal(err)

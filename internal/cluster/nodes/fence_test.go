@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -123,21 +124,21 @@ func TestCheckIsAskedBeforeEachTry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t)
 		k := a.cluster(12, 3600)
-		asked := 0
-		r := a.startFencing(func(string) bool { asked++; return asked == 1 })
-		failed := 0
-		a.fault = func(_ string, q *http.Request) int {
-			if asked > 0 && isPatch(q, "n1") && failed == 0 {
-				failed++
-				return http.StatusInternalServerError
+		var asked, failed atomic.Int32
+		r := a.startFencing(func(string) bool { return asked.Add(1) == 1 })
+		a.change(func() {
+			a.fault = func(_ string, q *http.Request) int {
+				if asked.Load() > 0 && isPatch(q, "n1") && failed.CompareAndSwap(0, 1) {
+					return http.StatusInternalServerError
+				}
+				return 0
 			}
-			return 0
-		}
+		})
 		time.Sleep(15 * time.Second)
 		k.setAlive("n1", false)
 		time.Sleep(10 * time.Minute)
-		if n := len(a.fenced()); failed != 1 || n > 0 || asked < 2 {
-			t.Errorf("%d failed tries, %d nodes fenced, %d checks, want 1, none and at least 2", failed, n, asked)
+		if n := len(a.fenced()); failed.Load() != 1 || n > 0 || asked.Load() < 2 {
+			t.Errorf("%d failed tries, %d nodes fenced, %d checks, want 1, none and at least 2", failed.Load(), n, asked.Load())
 		}
 		k.end()
 		stopAll(r)

@@ -472,7 +472,7 @@ func writeError(w http.ResponseWriter, code int, why string) {
 	status := metav1.Status{Status: "Failure", Code: int32(code), Message: why}
 	switch code {
 	case http.StatusNotFound:
-		status.Reason = metav1.StatusReasonNotFound
+		status.Reason, status.Details = metav1.StatusReasonNotFound, &metav1.StatusDetails{Name: why}
 	case http.StatusConflict:
 		status.Reason = metav1.StatusReasonConflict
 	case http.StatusGone:

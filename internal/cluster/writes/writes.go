@@ -10,6 +10,7 @@ package writes
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -58,8 +59,17 @@ func (o *object) text() []byte {
 	return text
 }
 
-// isNotFound reports whether the object does not exist.
-func isNotFound(err error) bool { return apierrors.IsNotFound(err) }
+// isNotFound reports whether the object does not exist. A 404 of a proxy is no answer of the API
+// server, and that of an admission webhook names no object.
+func isNotFound(err error) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsNotFound(err) || apierrors.IsUnexpectedServerError(err) ||
+		!errors.As(err, &status) {
+		return false
+	}
+	details := status.Status().Details
+	return details != nil && details.Name != ""
+}
 
 // isRejected reports whether a retry of the request cannot succeed, because a role, a policy or
 // validation rejected it.

@@ -262,12 +262,11 @@ func (c *Core) EndCheck(now time.Time, uid types.UID, dead bool) {
 // End records the result of a write; ok: it was made. Otherwise Step decides again once the backoff
 // has passed, with a new check.
 func (c *Core) End(now time.Time, uid types.UID, ok bool) {
-	r := c.records[uid]
-	if r == nil {
-		return
-	}
-	if r.write.End(now, ok); !ok {
+	if !ok {
 		delete(c.fenced, uid) // Step adds it again if the node has the taint
+	}
+	if r := c.records[uid]; r != nil {
+		r.write.End(now, ok)
 	}
 }
 

@@ -112,3 +112,25 @@ func TestStaleAnswer(t *testing.T) {
 		}
 	}
 }
+
+// A failed write takes no part of the rate, also if the node reports again before the write ends.
+func TestFailedWriteReturnsToken(t *testing.T) {
+	c := New(Config{Delay: time.Minute, RetryPeriod: 30 * time.Second, Interval: time.Minute})
+	seen := node(v1.ConditionUnknown, start)
+	c.Step(start, seen)
+	now := start.Add(time.Minute)
+	c.Step(now, seen)
+	c.EndCheck(now, "u", true)
+	if out := c.Step(now, seen); len(out.Set) != 1 {
+		t.Fatalf("confirmed dead: Step returns %+v, want the taint", out)
+	}
+	seen.Nodes["n"] = node(v1.ConditionTrue, now).Nodes["n"]
+	other := node(v1.ConditionUnknown, now).Nodes["n"]
+	other.Name, other.UID = "o", "o"
+	seen.Nodes["o"] = other
+	c.Step(now, seen)
+	c.End(now, "u", false) // the Lease was renewed
+	if out := c.Step(now.Add(2*time.Minute), seen); len(out.Check) != 1 || out.Check[0].Name != "o" {
+		t.Errorf("2m after a failed write for another node: Step returns %+v, want a check of o", out)
+	}
+}

@@ -15,13 +15,13 @@ const (
 
 // selectMarks selects the pods of a node to mark as not ready. All pods of a silent node are
 // selected once, whatever its condition was before: also at the first step, because the previous
-// instance may have ended before it marked them. Until its condition is written, they are selected
-// again. Later, pods that are new on the node are selected. A kubelet that posts Ready=False also
-// posts its pods' conditions.
+// instance may have ended before it marked them. They are selected again until its condition is
+// written, and once after that: the answer of that write may be lost. Later, pods that are new on
+// the node are selected. A kubelet that posts Ready=False also posts its pods' conditions.
 func (s *step) selectMarks(v *view) {
 	r := v.record
 	if v.ready == "" || v.ready == v1.ConditionTrue {
-		r.knownPods, r.marksSilence = nil, false
+		r.knownPods, r.marksSilence, r.marksEarly = nil, false, false
 		clear(r.marks)
 		return
 	}
@@ -30,8 +30,8 @@ func (s *step) selectMarks(v *view) {
 	if r.marksSilence && !silent {
 		clear(r.marks)
 	}
-	all := silent && (!r.marksSilence || v.wentSilent)
-	r.marksSilence = silent
+	all := silent && (!r.marksSilence || r.marksEarly)
+	r.marksSilence, r.marksEarly = silent, v.wentSilent
 	present := make(map[types.UID]struct{}, len(pods))
 	for _, p := range pods {
 		_, known := r.knownPods[p.UID]

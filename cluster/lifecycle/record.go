@@ -35,6 +35,8 @@ type record struct {
 	knownPods map[types.UID]struct{}
 	// the pods were selected for marks because the node is silent
 	marksSilence bool
+	// its condition was not yet written at that step: the caller drops these marks
+	marksEarly bool
 }
 
 // heartbeat is the heartbeat time of a condition and its arrival.

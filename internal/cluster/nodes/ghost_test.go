@@ -219,6 +219,35 @@ func TestMarksOfNotReadyNode(t *testing.T) {
 	}
 }
 
+// The write of the condition Unknown succeeds, but its answer is lost, and the watch reports it
+// before the next try. The pods of the node are marked.
+func TestMarksAfterLostAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t)
+		k := a.cluster(4, 3600)
+		lost := false
+		a.fault = func(_ string, q *http.Request) int {
+			if lost || !isPatch(q, "n1/status") {
+				return 0
+			}
+			a.change(func() {
+				lost, a.watchLag = true, map[string]time.Duration{"nodes": 100 * time.Millisecond}
+				a.setUnknown("n1")
+			})
+			return http.StatusInternalServerError
+		}
+		r := a.start("a", nil)
+		time.Sleep(15 * time.Second)
+		k.setAlive("n1", false)
+		time.Sleep(10 * time.Minute)
+		if marks := a.writes("condition"); !lost || len(marks) != 1 {
+			t.Errorf("answer lost: %v, %d marks after 10m, want 1", lost, len(marks))
+		}
+		k.end()
+		stopAll(r)
+	})
+}
+
 // The kubelet of a deleted node renews the Lease of its name. A new node of that name, whose kubelet
 // is dead, is tainted, also while the watch of Leases lags. It is not fenced: a machine is alive.
 func TestNewNodeWithOldLease(t *testing.T) {

@@ -28,7 +28,7 @@ const (
 func (s *step) evaluate(n *v1.Node) view {
 	r := s.recordOf(n)
 	ready := condition(n, v1.NodeReady)
-	s.updateHeard(n, r, ready, s.leaseOf(n))
+	s.updateHeard(n, r, ready, s.leaseOf(n, r))
 	v := view{node: n, zone: ZoneOf(n), record: r, counted: !s.excluded(n)}
 	grace := s.config.NodeStartupGracePeriod
 	if ready != nil {
@@ -61,12 +61,18 @@ func (s *step) evaluate(n *v1.Node) view {
 	return v
 }
 
-// leaseOf returns the Lease that the node's kubelet renews, or nil.
-func (s *step) leaseOf(n *v1.Node) *coordination.Lease {
-	if l := s.seen.Leases[n.Name]; l != nil && !OfOtherNode(l, n) {
-		return l
+// statusPeriod is the kubelet's nodeStatusReportFrequency, 5m, with a margin.
+const statusPeriod = 6 * time.Minute
+
+// leaseOf returns the Lease that the node's kubelet renews, or nil. A kubelet that registers its
+// node again keeps the Lease of the old node until the garbage collector deletes it, so that Lease
+// counts while the status is posted. r may be nil.
+func (s *step) leaseOf(n *v1.Node, r *record) *coordination.Lease {
+	l := s.seen.Leases[n.Name]
+	if l != nil && OfOtherNode(l, n) && (r == nil || s.now.Sub(r.statusAt) > statusPeriod) {
+		return nil
 	}
-	return nil
+	return l
 }
 
 // OfOtherNode reports whether the owner of a Lease is another node of the same name. The kubelet of
@@ -106,7 +112,7 @@ func (s *step) updateHeard(n *v1.Node, r *record, ready *v1.NodeCondition, lease
 	case r.isNew:
 		heardAt = s.initialHeard(n, ready, lease)
 	case r.hasReady != (ready != nil), ready != nil && !r.heartbeat.Equal(&ready.LastHeartbeatTime):
-		heardAt = latest(heardAt, beatArrived)
+		heardAt, r.statusAt = latest(heardAt, beatArrived), beatArrived
 	}
 	if r.hasReady = ready != nil; r.hasReady {
 		r.heartbeat = ready.LastHeartbeatTime

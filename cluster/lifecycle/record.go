@@ -19,6 +19,7 @@ type record struct {
 	// The last observed values: a change is a contact.
 	hasReady  bool // the condition Ready existed
 	heartbeat metav1.Time
+	statusAt  time.Time // arrival of the heartbeat; for a new record, its creation
 	hasLease  bool
 	renewTime metav1.MicroTime
 	pressure  map[v1.NodeConditionType]heartbeat
@@ -49,7 +50,7 @@ type heartbeat struct {
 func (s *step) recordOf(n *v1.Node) *record {
 	r := s.records[n.Name]
 	if r == nil {
-		r = &record{uid: n.UID, isNew: true, marks: map[types.UID]*cluster.Attempt{},
+		r = &record{uid: n.UID, isNew: true, statusAt: s.now, marks: map[types.UID]*cluster.Attempt{},
 			pressure: map[v1.NodeConditionType]heartbeat{}}
 		s.records[n.Name] = r
 	}

@@ -47,7 +47,7 @@ func (c *Core) Report(now time.Time, seen Seen) []NodeReport {
 		}
 		if r == nil || r.uid != n.UID {
 			all = append(all, NodeReport{Node: n, Zone: ZoneOf(n), Ready: v.ready,
-				Heard: s.initialHeard(n, ready, s.leaseOf(n))})
+				Heard: s.initialHeard(n, ready, s.leaseOf(n, nil))})
 			continue
 		}
 		if !r.silentSince.IsZero() {
@@ -56,7 +56,7 @@ func (c *Core) Report(now time.Time, seen Seen) []NodeReport {
 		report := NodeReport{Node: n, Zone: ZoneOf(n), Ready: v.ready, Heard: r.heardAt, SilentSince: r.silentSince,
 			NotReadySince: r.notReadySince, Marks: len(r.marks)}
 		// a renewal since the last step
-		if l := s.leaseOf(n); l != nil && r.hasLease && !r.renewTime.Equal(l.Spec.RenewTime) {
+		if l := s.leaseOf(n, r); l != nil && r.hasLease && !r.renewTime.Equal(l.Spec.RenewTime) {
 			_, arrived := s.arrivals(name)
 			report.Heard = latest(report.Heard, arrived)
 		}

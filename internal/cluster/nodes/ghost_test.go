@@ -278,13 +278,13 @@ func TestNewNodeWithOldLease(t *testing.T) {
 				if how == "watch lags" {
 					a.change(func() { a.hidden = "n1" })
 				}
-				for range 30 {
+				for range 48 {
 					renew()
 					time.Sleep(10 * time.Second)
 				}
 				a.change(func() {
 					if !a.hasTaint("n1", v1.TaintNodeUnreachable, v1.TaintEffectNoExecute) {
-						t.Error("the new node has no NoExecute taint after 5m")
+						t.Error("the new node has no NoExecute taint after 8m")
 					}
 				})
 				if n := len(a.fenced()); n > 0 {

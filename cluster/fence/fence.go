@@ -130,21 +130,24 @@ func (c *Core) Step(now time.Time, seen Seen) *Actions {
 }
 
 // updateFenced counts the nodes of the zones, and records the nodes with the taint: a new instance
-// continues the rate.
+// continues the rate. A node counts from the first time that it is seen with the taint, although
+// its TimeAdded may be in the future.
 func (s *step) updateFenced() {
+	tainted := map[types.UID]bool{}
 	for _, n := range s.seen.Nodes {
 		zone := s.seen.Zone(n)
 		s.sizes[zone]++
 		for i := range n.Spec.Taints {
 			if t := &n.Spec.Taints[i]; isOwn(t) && t.TimeAdded != nil {
+				tainted[n.UID] = true
 				if _, known := s.fenced[n.UID]; !known {
 					s.fenced[n.UID] = fenced{zone, earlier(t.TimeAdded.Time, s.now)}
 				}
 			}
 		}
 	}
-	maps.DeleteFunc(s.fenced, func(_ types.UID, f fenced) bool {
-		return s.now.Sub(f.at) >= ratePeriod
+	maps.DeleteFunc(s.fenced, func(uid types.UID, f fenced) bool {
+		return !tainted[uid] && s.now.Sub(f.at) >= ratePeriod
 	})
 }
 

@@ -134,3 +134,28 @@ func TestFailedWriteReturnsToken(t *testing.T) {
 		t.Errorf("2m after a failed write for another node: Step returns %+v, want a check of o", out)
 	}
 }
+
+// The time of a taint may be in the future: the clock of the writer was wrong, or a kubelet
+// registered its node with the taint. The node counts for an hour, not until then.
+func TestTaintFromTheFuture(t *testing.T) {
+	c := New(Config{Delay: time.Minute, RetryPeriod: 30 * time.Second, Interval: time.Minute})
+	seen := node(v1.ConditionUnknown, start)
+	added := metav1.Time{Time: start.Add(10 * 365 * 24 * time.Hour)}
+	tainted := node(v1.ConditionFalse, start, v1.Taint{Key: v1.TaintNodeOutOfService, Value: Value, Effect: v1.TaintEffectNoExecute,
+		TimeAdded: &added}).Nodes["n"]
+	tainted.Name, tainted.UID = "o", "o"
+	seen.Nodes["o"] = tainted
+	var set time.Duration
+	for now := start; set == 0 && now.Before(start.Add(5*time.Hour)); now = now.Add(time.Second) {
+		out := c.Step(now, seen)
+		for _, n := range out.Check {
+			c.EndCheck(now, n.UID, true)
+		}
+		if len(out.Set) > 0 {
+			set = now.Sub(start)
+		}
+	}
+	if set < time.Hour || set > time.Hour+time.Minute {
+		t.Errorf("the other node gets the taint after %v, want 1h (0: not within 5h)", set)
+	}
+}

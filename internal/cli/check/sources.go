@@ -68,7 +68,8 @@ func (r *Result) addSources(now time.Time, s *sources.Sources, look *observe.Loo
 	return errors.Join(runtime.Err, outside)
 }
 
-// insideDetail describes where containers run if none is known to be outside its pod's cgroup.
+// insideDetail describes where containers run if no container runs outside its pod's cgroup, as far
+// as is known.
 func insideDetail(pods read.Index, runtimeErr error) string {
 	n := 0
 	for _, p := range pods {

@@ -30,7 +30,7 @@ type monitors struct {
 }
 
 // isMonitor reports whether a child of the victim's cgroup holds only monitors: every process
-// executes conmon, is a child of the node's init or of CRI-O, and none is in a group below. The name
+// executes conmon and is a child of the node's init or of CRI-O, and the group has no child. The name
 // alone does not count, because a privileged container can create a cgroup with any name.
 func (m *monitors) isMonitor(name []byte, g *cgroup.Group) bool {
 	if !bytes.HasPrefix(name, monitorPrefix) {

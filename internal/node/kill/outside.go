@@ -92,8 +92,10 @@ func (v *Victim) waitOutside(ctx context.Context, limit time.Duration, own func(
 	return err
 }
 
-// maxTree bounds the processes of a tree.
-const maxTree = 256
+const (
+	maxPinned = 256  // processes of a tree that the pin opens, on the loop
+	maxTree   = 1024 // processes of a tree that are killed
+)
 
 // procMount is the proc file system of the agent's PID namespace, in which it sends signals.
 const procMount = "/proc"
@@ -108,6 +110,7 @@ type processTree struct {
 	mu        sync.Mutex
 	processes []stats.ProcessID // guarded by mu
 	fds       []int             // guarded by mu: of processes; only Close closes them
+	cut       bool              // guarded by mu: it has more processes, which are not killed
 	closed    bool              // guarded by mu
 }
 
@@ -119,7 +122,7 @@ func pinTree(first stats.ProcessID, ladder Ladder) (*processTree, error) {
 		return nil, err
 	}
 	t.whole = isNamespaceInit(first.PID)
-	t.extend()
+	t.extend(maxPinned)
 	return t, nil
 }
 
@@ -134,17 +137,18 @@ func isNamespaceInit(pid int) bool {
 	return len(ids) > 1 && string(ids[len(ids)-1]) == "1"
 }
 
-// extend adds the descendants that are not in the tree. t.mu is held, except by pinTree.
-func (t *processTree) extend() {
+// extend adds the descendants that are not in the tree, up to limit processes in all. t.mu is held,
+// except by pinTree.
+func (t *processTree) extend(limit int) {
 	if t.whole {
 		return
 	}
-	for i := 0; i < len(t.processes) && len(t.processes) < maxTree; i++ {
+	for i := 0; i < len(t.processes) && len(t.processes) < limit; i++ {
 		parent := t.processes[i]
 		for _, pid := range read.Children(procMount, parent.PID) {
 			start, err := read.StartTicks(procMount, pid)
 			one := stats.ProcessID{PID: pid, Start: start}
-			if err != nil || len(t.processes) == maxTree || slices.Contains(t.processes, one) {
+			if err != nil || len(t.processes) == limit || slices.Contains(t.processes, one) {
 				continue
 			}
 			// a reused PID has another parent, or add finds another start time
@@ -206,15 +210,22 @@ func (t *processTree) Kill() error {
 	for known := 0; known < len(t.fds); {
 		known = len(t.fds)
 		_ = t.signal(unix.SIGSTOP)
-		t.extend()
+		t.extend(maxTree)
 	}
 	if err := t.signal(unix.SIGKILL); err != nil {
 		return err
+	}
+	if t.cut = t.cut || len(t.fds) == maxTree; t.cut {
+		return errCut
 	}
 	t.progress.begin()
 	t.progress.singled(nil)
 	return nil
 }
+
+// errCut is returned for a tree with processes that were not killed.
+var errCut = fmt.Errorf("the container shares its cgroup and has %d processes or more: "+
+	"only as many were killed", maxTree)
 
 // signal sends a signal to each process. t.mu is held.
 func (t *processTree) signal(sig unix.Signal) (err error) {
@@ -238,8 +249,11 @@ func (t *processTree) KilledAt() Stamp { return t.progress.struckAt() }
 // WaitEmpty waits until the processes have ended. Close must not run concurrently.
 func (t *processTree) WaitEmpty(ctx context.Context, limit time.Duration) error {
 	for end := time.Now().Add(limit); ; {
-		left, alive := time.Until(end), t.alive()
+		left := time.Until(end)
+		alive, cut := t.alive()
 		switch {
+		case len(alive) == 0 && cut:
+			return fmt.Errorf("%w: %w", os.ErrDeadlineExceeded, errCut)
 		case len(alive) == 0:
 			return nil
 		case ctx.Err() != nil:
@@ -251,8 +265,8 @@ func (t *processTree) WaitEmpty(ctx context.Context, limit time.Duration) error 
 	}
 }
 
-// alive returns the pidfds of the processes that have not ended.
-func (t *processTree) alive() []unix.PollFd {
+// alive returns the pidfds of the processes that have not ended. cut: others were not killed.
+func (t *processTree) alive() (left []unix.PollFd, cut bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	out := make([]unix.PollFd, 0, len(t.fds))
@@ -260,7 +274,7 @@ func (t *processTree) alive() []unix.PollFd {
 		out = append(out, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
 	}
 	_, _ = unix.Poll(out, 0)
-	return slices.DeleteFunc(out, func(p unix.PollFd) bool { return p.Revents != 0 })
+	return slices.DeleteFunc(out, func(p unix.PollFd) bool { return p.Revents != 0 }), t.cut
 }
 
 // Close closes the pidfds.

@@ -190,16 +190,7 @@ func TestForkingProcessDies(t *testing.T) {
 		if err := tree.WaitEmpty(t.Context(), 10*time.Second); killErr != nil || err != nil {
 			t.Fatalf("kill = %v, wait for its end = %v, want nil", killErr, err)
 		}
-		alive := 0
-		all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
-		for _, name := range all {
-			if b, _ := os.ReadFile(name); bytes.Contains(b, []byte(seconds)) {
-				alive++
-				pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(name)))
-				_ = unix.Kill(pid, unix.SIGKILL)
-			}
-		}
-		if alive > 0 {
+		if alive := killAll(seconds); alive > 0 {
 			t.Errorf("round %d: %d children are alive", i, alive)
 		}
 	}
@@ -287,7 +278,7 @@ func TestChildrenOfAReusedPID(t *testing.T) {
 	first, _ := shell(t)
 	first.Start++
 	tree := &processTree{processes: []stats.ProcessID{first}}
-	if tree.extend(); len(tree.processes) != 1 {
+	if tree.extend(maxTree); len(tree.processes) != 1 {
 		tree.Close()
 		t.Errorf("tree = %v, want no child of another process", tree.processes)
 	}
@@ -326,4 +317,47 @@ func TestNamespaceDiesWithItsFirstProcess(t *testing.T) {
 	if err := tree.WaitEmpty(t.Context(), 10*time.Second); err != nil || running(inside[0]) {
 		t.Errorf("wait = %v, other process alive %v, want nil and dead", err, running(inside[0]))
 	}
+}
+
+// A tree with more processes than the pin opens dies as a whole.
+func TestLargeTreeDies(t *testing.T) {
+	seconds := fmt.Sprintf("7000.%d", os.Getpid())
+	cmd := exec.Command("sh", "-c", "i=0; while [ $i -lt 300 ]; do i=$((i+1)); sleep "+seconds+" & done; echo; wait")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_, _, _ = bufio.NewReader(out).ReadLine()
+	start, err := read.StartTicks("/proc", cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, err := pinTree(stats.ProcessID{PID: cmd.Process.Pid, Start: start}, All)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tree.Close()
+	killErr := tree.Kill()
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	waitErr := tree.WaitEmpty(t.Context(), 10*time.Second)
+	if alive := killAll(seconds); alive > 0 || killErr != nil || waitErr != nil {
+		t.Errorf("kill = %v, wait = %v with %d processes alive, want nil and none", killErr, waitErr, alive)
+	}
+}
+
+// killAll kills the processes with a text in their command lines, and returns their number.
+func killAll(text string) (alive int) {
+	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, name := range all {
+		if b, _ := os.ReadFile(name); bytes.Contains(b, []byte(text)) {
+			alive++
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(name)))
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+	}
+	return alive
 }

@@ -16,10 +16,9 @@ const (
 	sweepMax   = time.Second
 )
 
-// WaitEmpty blocks until the kernel reports that no process of the victim is left, except for monitors
-// of the runtime. It repeats a
-// pending kill with backoff, because a process killed in the middle of a fork may complete it, and
-// a process may be moved into the cgroup. While the victim uses CPU time, its tasks are exiting, and
+// WaitEmpty blocks until the kernel reports that no process of the victim is left, except for
+// monitors of the runtime. It repeats a pending kill with backoff, because a process killed in the
+// middle of a fork may complete it, and a process may be moved into the cgroup. While the victim uses CPU time, its tasks are exiting, and
 // WaitEmpty waits up to dyingMost times limit: hundreds of processes exit slowly on a small node, all
 // at about the same time, and another victim would die without need. If the wait itself fails (out of
 // descriptors), WaitEmpty records a step and retries. It returns os.ErrDeadlineExceeded if the cgroup
@@ -49,12 +48,9 @@ func (v *Victim) awaitEmpty(ctx context.Context, limit time.Duration) error {
 	exits := exits{at: time.Now()}
 	for wait := sweepFirst; ; wait = retry.Backoff(wait, sweepFirst, sweepMax) {
 		left := max(time.Until(deadline), 0)
-		err := v.group.wait.WaitEmpty(ctx, min(wait, left))
+		err := v.awaitGroup(ctx, min(wait, left))
 		if err == nil || ctx.Err() != nil {
 			return err
-		}
-		if v.file.monitors.any.Load() && v.file.monitors.othersEmpty(&v.group.wait) {
-			return nil // the monitors end with their containers
 		}
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			v.steps.call(stepWait, err)
@@ -75,6 +71,28 @@ func (v *Victim) awaitEmpty(ctx context.Context, limit time.Duration) error {
 			return err
 		}
 		v.repeatKill()
+	}
+}
+
+// awaitGroup waits until the cgroup has no process, except for monitors of the runtime. The kernel
+// reports no event at the end of the others, so awaitGroup looks often after a kill.
+func (v *Victim) awaitGroup(ctx context.Context, limit time.Duration) error {
+	monitored := v.file.monitors.any.Load()
+	for end := time.Now().Add(limit); ; {
+		left := max(time.Until(end), 0)
+		step := left
+		if monitored && v.progress.killed.Load() {
+			step = min(left, sweepFirst)
+		}
+		err := v.group.wait.WaitEmpty(ctx, step)
+		switch {
+		case err == nil || ctx.Err() != nil:
+			return err
+		case monitored && v.file.monitors.othersEmpty(&v.group.wait):
+			return nil
+		case step == left || !errors.Is(err, os.ErrDeadlineExceeded):
+			return err
+		}
 	}
 }
 

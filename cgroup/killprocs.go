@@ -36,6 +36,7 @@ type ProcKiller struct {
 	signalledBefore map[int]bool // processes signalled in the previous round
 	fresh           int          // number of processes signalled for the first time in this round
 	foreign         bool         // a process has no ID in this pid namespace
+	spared          bool         // a child was spared
 	err             error
 	deadline        time.Time
 	self            int
@@ -71,7 +72,7 @@ func NewProcKiller() *ProcKiller {
 // (set Unfrozen to avoid them). After os.ErrDeadlineExceeded some processes may be alive. Kill never
 // signals the agent's own process.
 func (k *ProcKiller) Kill(g *Group, limit time.Duration) (n int, err error) {
-	k.deadline, k.err, k.foreign = time.Now().Add(limit), nil, false
+	k.deadline, k.err, k.foreign, k.spared = time.Now().Add(limit), nil, false, false
 	clear(k.signalledBefore)
 	if !k.Unfrozen && k.freeze(g) {
 		defer func() {
@@ -96,6 +97,8 @@ func (k *ProcKiller) Kill(g *Group, limit time.Duration) (n int, err error) {
 		case k.fresh > 0:
 			k.signalled, k.signalledBefore = k.signalledBefore, k.signalled
 			continue
+		case k.walker.Err() != nil:
+			return n, fmt.Errorf("kill one by one: %w", k.walker.Err())
 		case k.foreign:
 			return n, fmt.Errorf("kill the processes of cgroup /%s one by one: "+
 				"some are in another pid namespace: run the agent with hostPID", g.path)
@@ -103,7 +106,7 @@ func (k *ProcKiller) Kill(g *Group, limit time.Duration) (n int, err error) {
 			return n, fmt.Errorf("kill the processes of cgroup /%s one by one: "+
 				"groups more than %d levels deep were skipped", g.path, walkDepth)
 		}
-		if e, err := g.Events(k.buf[:]); n == 0 && err == nil && e.Populated {
+		if e, err := g.Events(k.buf[:]); n == 0 && !k.spared && err == nil && e.Populated {
 			return 0, fmt.Errorf("kill the processes of cgroup /%s one by one: populated, but no process listed",
 				g.path)
 		}
@@ -162,6 +165,7 @@ func (g *Group) Thaw() (thawed bool, err error) {
 // group signals the processes of one group, batch by batch.
 func (k *ProcKiller) group(g *Group) bool {
 	if name := k.walker.Child(); k.Spare != nil && name != nil && k.Spare(name, g) {
+		k.spared = true
 		return true
 	}
 	for k.err == nil && time.Now().Before(k.deadline) {

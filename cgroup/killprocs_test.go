@@ -79,3 +79,12 @@ func TestKillEndsWithItsVictim(t *testing.T) {
 		t.Errorf("Kill before the victim's end signalled %d processes, error %v, want 1", n, err)
 	}
 }
+
+// Without a descriptor no process can be listed: that is an error.
+func TestKillWithoutDescriptors(t *testing.T) {
+	g := group(t, tree(t, map[string]string{"a/cgroup.procs": "", "a/cgroup.events": "populated 1\n"}), "a")
+	fillDescriptors(t)
+	if n, err := NewProcKiller().Kill(g, time.Minute); !errors.Is(err, syscall.EMFILE) {
+		t.Errorf("Kill signalled %d processes, error %v, want EMFILE", n, err)
+	}
+}

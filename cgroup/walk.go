@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"fmt"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -19,7 +20,12 @@ type Walker struct {
 
 	levels [walkDepth]level
 	child  []byte // of Child
+	err    error  // of Err
 }
+
+// Err returns the first error of the last walk, which then skipped groups. A group that was removed
+// is no error.
+func (w *Walker) Err() error { return w.err }
 
 // Child returns the name of the top's child that the visited group is, or is below of; "" for the
 // top. It is valid until visit returns.
@@ -36,11 +42,12 @@ type level struct {
 
 // Walk calls visit for g and every descendant, parents first. The Group belongs to the walk and is
 // valid until visit returns; its errors contain the path of g. A group that vanishes meanwhile is
-// skipped, and a group created meanwhile may be skipped: a caller that needs all groups walks
-// again. deep reports that groups more than 32 levels down were skipped. visit ends the walk by
+// skipped, and so is one that cannot be opened (Err). A group created meanwhile may be skipped: a
+// caller that needs all groups walks again. deep reports that groups more than 32 levels down were skipped. visit ends the walk by
 // returning false.
 func (w *Walker) Walk(g *Group, visit func(*Group) bool) (deep bool) {
 	depth := -1
+	w.err = nil
 	defer func() {
 		for ; depth >= 0; depth-- {
 			w.levels[depth].group.Close()
@@ -52,8 +59,9 @@ func (w *Walker) Walk(g *Group, visit func(*Group) bool) (deep bool) {
 			return true
 		}
 		l := &w.levels[depth+1]
-		fd := openDirectory(dir, name)
-		if fd < 0 {
+		fd, errno := openDirectory(dir, name)
+		if errno != 0 {
+			w.fail(g, errno)
 			return true
 		}
 		switch depth++; depth {
@@ -77,7 +85,10 @@ func (w *Walker) Walk(g *Group, visit func(*Group) bool) (deep bool) {
 				continue
 			}
 			n, err := entries(l.group.dir, l.buf[:])
-			if err != nil || n == 0 { // the end, or the group was removed
+			if err != nil {
+				w.fail(g, err)
+			}
+			if err != nil || n == 0 {
 				l.group.Close()
 				depth--
 				continue
@@ -93,24 +104,30 @@ func (w *Walker) Walk(g *Group, visit func(*Group) bool) (deep bool) {
 	return deep
 }
 
-// openDirectory opens a directory for listing; -1: the directory is gone, or the name is not a
-// directory.
-func openDirectory(dir int, name []byte) int {
+// fail records an error of the walk, unless the group was removed.
+func (w *Walker) fail(top *Group, err error) {
+	switch err {
+	case unix.ENOENT, unix.ENODEV, unix.ENOTDIR, unix.ELOOP: // removed, or no group
+		return
+	}
+	if w.err == nil {
+		w.err = fmt.Errorf("list the groups of cgroup /%s: %w", top.path, err)
+	}
+}
+
+// openDirectory opens a directory for listing.
+func openDirectory(dir int, name []byte) (int, unix.Errno) {
 	var text [256]byte
 	if len(name) >= len(text) {
-		return -1
+		return -1, unix.ENAMETOOLONG
 	}
 	copy(text[:], name)
 	for {
 		fd, _, errno := unix.Syscall6(unix.SYS_OPENAT, uintptr(dir), uintptr(unsafe.Pointer(&text[0])),
 			unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0, 0, 0)
-		switch errno {
-		case 0:
-			return int(fd)
-		case unix.EINTR:
-			continue
+		if errno != unix.EINTR {
+			return int(fd), errno
 		}
-		return -1
 	}
 }
 

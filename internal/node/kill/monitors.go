@@ -42,10 +42,11 @@ func (m *monitors) isMonitor(name []byte, g *cgroup.Group) bool {
 	return err == nil && only && !hasChildren(g)
 }
 
-// isMonitorProcess reports whether a process is a monitor. A process of a container is not a child of
-// the node's init: a monitor is the subreaper of its container (conmon v2.2 src/conmon.c).
+// isMonitorProcess reports whether a process is a monitor. Some of CRI-O's packages prefix the program
+// with "crio-" (cri-o/packaging#71). A process of a container is not a child of the node's init: a
+// monitor is the subreaper of its container (conmon v2.2 src/conmon.c).
 func (m *monitors) isMonitorProcess(pid int) bool {
-	if name := m.executable(pid); name != "conmon" && name != "conmonrs" {
+	if name := strings.TrimPrefix(m.executable(pid), "crio-"); name != "conmon" && name != "conmonrs" {
 		return false
 	}
 	parent, err := m.parent(pid)
@@ -72,14 +73,14 @@ func (m *monitors) parent(pid int) (int, error) {
 	return strconv.Atoi(string(fields[1]))
 }
 
-// hasChildren reports whether a group has child groups.
+// hasChildren reports whether a group has child groups. An error counts as one.
 func hasChildren(g *cgroup.Group) (found bool) {
 	w := cgroup.Walker{Shallow: true}
 	w.Walk(g, func(*cgroup.Group) bool {
 		found = w.Child() != nil
 		return !found
 	})
-	return found
+	return found || w.Err() != nil
 }
 
 // lookForMonitors searches for children of the victim's cgroup that are named as monitors' cgroups.
@@ -117,6 +118,7 @@ func (m *monitors) killOthers(top *cgroup.Group) (err error) {
 			err = errors.Join(err, killGroup(g))
 			return true
 		})
+		err = errors.Join(err, w.Err())
 	}
 	return err
 }
@@ -158,5 +160,5 @@ func (m *monitors) othersEmpty(top *cgroup.Group) bool {
 		empty = err == nil && m.isMonitor(name, g)
 		return empty
 	})
-	return empty
+	return empty && w.Err() == nil
 }

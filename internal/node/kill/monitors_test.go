@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // procTree is a /proc with these processes.
@@ -44,6 +46,7 @@ func TestKillSparesTheRuntimesMonitors(t *testing.T) {
 		103: {"/usr/bin/leaker", 1},
 		104: {"/usr/bin/conmon", 103},
 		105: {"/usr/bin/conmon", 1},
+		106: {"/usr/bin/crio-conmonrs", 1},
 	}.write(t)
 	f := newTree(t)
 	p := f.pod("pod", nil)
@@ -56,6 +59,7 @@ func TestKillSparesTheRuntimesMonitors(t *testing.T) {
 		"crio-conmon-a":       {"101\n", false},
 		"crio-conmon-b.scope": {"102\n", false},
 		"crio-conmon-none":    {"", false},
+		"crio-conmon-package": {"106\n", false},
 		"crio-conmon-tenant":  {"103\n", true},
 		"crio-conmon-two":     {"101\n103\n", true},
 		"crio-conmon-child":   {"104\n", true},
@@ -74,6 +78,7 @@ func TestKillSparesTheRuntimesMonitors(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer v.Close()
+	step(t, v, stepPidfds) // the monitors have been found
 	if err := v.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -104,5 +109,84 @@ func TestKillSparesTheRuntimesMonitors(t *testing.T) {
 	}
 	if err := v.WaitEmpty(t.Context(), 10*time.Second); err != nil {
 		t.Errorf("wait for the pod's death with only monitors left: %v", err)
+	}
+}
+
+// monitored pins a pod with a monitor and, if a process is given, a container.
+func monitored(t *testing.T, f *tree, ladder Ladder, process string) *Victim {
+	t.Helper()
+	p := f.pod("pod", nil)
+	if process != "" {
+		f.pod("pod/crio-a", map[string]string{"cgroup.procs": process})
+	}
+	f.pod("pod/crio-conmon-a", map[string]string{"cgroup.procs": "101\n"})
+	k := New(Options{FS: f.fs, Ladder: ladder, Proc: procTree{101: {"/usr/bin/conmon", 1}}.write(t)})
+	t.Cleanup(func() { _ = k.Close() })
+	v, err := k.Pin(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(v.Close)
+	step(t, v, stepPidfds) // the monitors have been found
+	return v
+}
+
+// withoutDescriptors calls do while this process can open no file.
+func withoutDescriptors(t *testing.T, do func()) {
+	t.Helper()
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Max: was.Max}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+			t.Fatal(err)
+		}
+	}()
+	do()
+}
+
+// If the child cgroups cannot be listed, the pod is neither killed nor dead.
+func TestKillBesideMonitorsWithoutDescriptors(t *testing.T) {
+	v := monitored(t, newTree(t), CgroupKill|Pidfd|Mrelease, "201\n")
+	withoutDescriptors(t, func() {
+		_ = v.Kill() // nil if a thread is slow
+		if err := v.WaitEmpty(t.Context(), 100*time.Millisecond); err == nil || v.Struck() {
+			t.Errorf("wait = %v, struck %v, want an error and false: no process was killed", err, v.Struck())
+		}
+	})
+}
+
+// A dead pod is reported soon, however long it took to die, while a monitor lives.
+func TestLateDeathBesideMonitors(t *testing.T) {
+	f := newTree(t)
+	v := monitored(t, f, CgroupKill|Pidfd|Mrelease, "201\n")
+	if err := v.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	died := make(chan time.Time, 1)
+	time.AfterFunc(1500*time.Millisecond, func() {
+		_ = os.WriteFile(f.file("pod/crio-a", "cgroup.events"), []byte("populated 0\nfrozen 0\n"), 0o600)
+		died <- time.Now()
+	})
+	if err := v.WaitEmpty(t.Context(), waitLimit); err != nil {
+		t.Fatal(err)
+	}
+	if late := time.Since(<-died); late > 400*time.Millisecond {
+		t.Errorf("the death was reported after %v, want within 400ms", late)
+	}
+}
+
+// A pod in which only monitors live is dead: to kill it process by process is no error.
+func TestKillOfMonitorsAlone(t *testing.T) {
+	v := monitored(t, newTree(t), Pidfd|Mrelease, "")
+	if err := v.Kill(); err != nil {
+		t.Errorf("kill = %v, want nil", err)
+	}
+	if err := v.WaitEmpty(t.Context(), 0); err != nil {
+		t.Errorf("wait = %v, want nil", err)
 	}
 }

@@ -180,6 +180,9 @@ func restoreBelow(top *cgroup.Group, until time.Time, read noteReader, buf []byt
 		}
 		return true
 	})
+	if err := walker.Err(); err != nil && errs == nil {
+		errs = fmt.Errorf("restore child cgroups: %w", err)
+	}
 	if deep && errs == nil {
 		errs = errors.New("restore child cgroups: nested too deep to restore all of them")
 	}

@@ -464,3 +464,20 @@ func TestValidFormerNoteIsRead(t *testing.T) {
 		}
 	}
 }
+
+// If the child cgroups cannot be listed, the note of the pod's cgroup stays for the next start.
+func TestRestoreWithoutDescriptors(t *testing.T) {
+	f := newTree(t)
+	f.pod("pod", nil)
+	f.pod("pod/container", nil)
+	g, err := f.fs.Group("pod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	withoutDescriptors(t, func() {
+		if err := restoreBelow(g, time.Now().Add(time.Minute), trustedNote, make([]byte, 256)); err == nil {
+			t.Error("restore = nil, want an error: no child was read")
+		}
+	})
+}

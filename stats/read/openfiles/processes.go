@@ -60,7 +60,7 @@ func (f *Finder) processes(name string, until time.Time) (pids []int) {
 		f.out.cut = f.out.cut || late
 		return len(pids) < maxProcesses && !late
 	})
-	f.out.cut = f.out.cut || deep
+	f.out.cut = f.out.cut || deep || f.walker.Err() != nil
 	return pids
 }
 

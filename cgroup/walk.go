@@ -43,8 +43,8 @@ type level struct {
 // Walk calls visit for g and every descendant, parents first. The Group belongs to the walk and is
 // valid until visit returns; its errors contain the path of g. A group that vanishes meanwhile is
 // skipped, and so is one that cannot be opened (Err). A group created meanwhile may be skipped: a
-// caller that needs all groups walks again. deep reports that groups more than 32 levels down were skipped. visit ends the walk by
-// returning false.
+// caller that needs all groups walks again. deep reports that groups more than 32 levels down were
+// skipped. visit ends the walk by returning false.
 func (w *Walker) Walk(g *Group, visit func(*Group) bool) (deep bool) {
 	depth := -1
 	w.err = nil

@@ -137,7 +137,7 @@ func isNamespaceInit(pid int) bool {
 	return len(ids) > 1 && string(ids[len(ids)-1]) == "1"
 }
 
-// extend adds the descendants that are not in the tree, up to limit processes in all. t.mu is held,
+// extend adds the descendants that are not in the tree, up to limit processes in total. t.mu is held,
 // except by pinTree.
 func (t *processTree) extend(limit int) {
 	if t.whole {

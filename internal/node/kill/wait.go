@@ -18,13 +18,14 @@ const (
 
 // WaitEmpty blocks until the kernel reports that no process of the victim is left, except for
 // monitors of the runtime. It repeats a pending kill with backoff, because a process killed in the
-// middle of a fork may complete it, and a process may be moved into the cgroup. While the victim uses CPU time, its tasks are exiting, and
-// WaitEmpty waits up to dyingMost times limit: hundreds of processes exit slowly on a small node, all
-// at about the same time, and another victim would die without need. If the wait itself fails (out of
-// descriptors), WaitEmpty records a step and retries. It returns os.ErrDeadlineExceeded if the cgroup
-// is not known to be empty after that, and ErrNotKilled if a pending kill failed. Without a known
-// cgroup it returns nil immediately although the pod may live: Clean kills it then. The CPU limits are
-// restored after WaitEmpty has returned, because the restore may wait for a kernel lock.
+// middle of a fork may complete it, and a process may be moved into the cgroup. While the victim
+// uses CPU time, its tasks are exiting, and WaitEmpty waits up to dyingMost times limit: hundreds
+// of processes exit slowly on a small node, all at about the same time, and another victim would
+// die without need. If the wait itself fails (out of descriptors), WaitEmpty records a step and
+// retries. It returns os.ErrDeadlineExceeded if the cgroup is not known to be empty after that,
+// and ErrNotKilled if a pending kill failed. Without a known cgroup it returns nil immediately
+// although the pod may live: Clean kills it then. The CPU limits are restored after WaitEmpty has
+// returned, because the restore may wait for a kernel lock.
 func (v *Victim) WaitEmpty(ctx context.Context, limit time.Duration) error {
 	if !v.Located() {
 		return nil // Clean kills it

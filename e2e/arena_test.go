@@ -289,9 +289,25 @@ func (a *arena) askTheBystanders(o *toll) {
 	}
 }
 
-// rest waits until the node has as much available memory as at the start, except for the kernel's file
-// caches.
+// rest waits until the agent has cleared the node's conditions, because it rejects pods meanwhile,
+// and until the node has as much available memory as at the start, except for the kernel's file caches.
 func (a *arena) rest(o *toll) {
+	if err := a.Eventually(a.ctx, trialLimit, "the agent has cleared the node's conditions", func(context.Context) error {
+		raised := map[any]any{}
+		for _, l := range a.agentLog() {
+			if l.Msg == "condition changed" {
+				raised[l.Fields["condition"]] = l.Fields["status"]
+			}
+		}
+		for condition, status := range raised {
+			if status == true {
+				return fmt.Errorf("%v holds", condition)
+			}
+		}
+		return nil
+	}); err != nil {
+		o.note("%v", err)
+	}
 	want := a.free - a.free/4
 	if err := a.Eventually(a.ctx, trialLimit, "the node has its memory back", func(ctx context.Context) error {
 		m, err := a.Memory(ctx)

@@ -107,12 +107,6 @@ func (r *run) evict(w *proposal) outcome {
 		r.usage.move(pod, replacement, to)
 	}
 	r.cluster.Remove(pod)
-	if replacement == nil && r.replicas != nil {
-		r.planner.records[len(r.planner.records)-1].noReplacement = true
-		for _, o := range ownersOf(pod) {
-			r.replicas[o]--
-		}
-	}
 	if replacement != nil {
 		r.replacements[replacement.Key()] = pod.Key()
 		if to != nil {

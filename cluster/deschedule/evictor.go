@@ -75,13 +75,18 @@ func newEvictor(p *planner, profile *Profile) (*evictor, error) {
 	return e, nil
 }
 
-// countReplicas counts the pods of each owner, once for all evictors.
+// countReplicas counts the pods of each owner, once for all evictors. Ended and terminating pods do
+// not count. Evictions in the plan do not change the counts: an owner replaces a running pod, and
+// an ended one was no replica.
 func (p *planner) countReplicas() {
 	if p.replicas != nil {
 		return
 	}
 	p.replicas = map[owner]uint{}
 	for _, pod := range p.cluster.Pods() {
+		if pod.Ended || pod.DeletionTimestamp != nil {
+			continue
+		}
 		for _, o := range ownersOf(pod) {
 			p.replicas[o]++
 		}
@@ -308,16 +313,17 @@ func (e *evictor) checkResourceClaims(p *model.Pod) string {
 	return ""
 }
 
-// checkArguments checks labelSelector, minReplicas and minPodAge. Age counts from the pod's
-// status.startTime, which the kubelet sets; a pod without one is too young.
+// checkArguments checks labelSelector, minReplicas and minPodAge. minReplicas does not apply to an
+// ended pod, which is no replica. Age counts from the pod's status.startTime, which the kubelet
+// sets; a pod without one is too young.
 func (e *evictor) checkArguments(p *model.Pod) string {
 	if !e.selector.Matches(labels.Set(p.Labels)) {
 		return "labels do not match labelSelector of DefaultEvictor"
 	}
-	if least := e.args.MinReplicas; least > 1 && len(p.OwnerReferences) == 1 {
+	if least := e.args.MinReplicas; least > 1 && len(p.OwnerReferences) == 1 && !p.Ended {
 		if count := e.replicas[ownerOf(p, 0)]; count < least {
 			o := &p.OwnerReferences[0]
-			return fmt.Sprintf("owner %s %s has %d pods, fewer than minReplicas %d", o.Kind, o.Name,
+			return fmt.Sprintf("owner %s %s has %d active pods, fewer than minReplicas %d", o.Kind, o.Name,
 				count, least)
 		}
 	}
@@ -334,7 +340,7 @@ func (e *evictor) checkArguments(p *model.Pod) string {
 }
 
 // preEvictionFilter returns the reason to keep a pod that passed filter, or "". It is the
-// PreEvictionFilter extension point, which is checked last.
+// PreEvictionFilter extension point, which is checked last. An ended pod needs no other node.
 func (e *evictor) preEvictionFilter(p *model.Pod) string {
 	switch {
 	case e.namespaces == nil:
@@ -343,7 +349,7 @@ func (e *evictor) preEvictionFilter(p *model.Pod) string {
 	case !e.namespaces.Matches(e.cluster.Namespace(p.Namespace)):
 		return "namespace does not match namespaceLabelSelector of DefaultEvictor"
 	}
-	if e.args.NodeFit {
+	if e.args.NodeFit && !p.Ended {
 		if n, why := e.cluster.FindOther(p, e.nodes); n == nil {
 			if why == "" {
 				return "nodeFit: no other ready node"

@@ -130,14 +130,13 @@ func TestPodOfUnknownNamespaceStays(t *testing.T) {
 	}
 }
 
-// A failed pod is not replaced: its eviction reduces the replicas of its owner. Found by the
-// oracle: seed 7125, o0-3.
-func TestFailedPodReducesReplicas(t *testing.T) {
+// A failed pod is no replica: its eviction takes none from its owner.
+func TestFailedPodIsNoReplica(t *testing.T) {
 	often := func(p *v1.Pod) { p.Status.ContainerStatuses = []v1.ContainerStatus{{RestartCount: 200}} }
 	p := plan{strategy: TooManyRestarts, args: &TooManyRestartsArgs{PodRestartThreshold: 100}, evictor: &DefaultEvictorArgs{MinReplicas: 3},
 		nodes: two(), pods: podList(pod("a", "n1", often), pod("b", "n1", often, phase(v1.PodFailed)), pod("c", "n2", often))}
-	if r := p.run(t); !slices.Equal(names(r), []string{"a", "b"}) || !strings.Contains(skipReason(r, "c"), "2 pods, fewer than minReplicas 3") {
-		t.Errorf("evictions = %v, want a and b; skipped %v, want c because of minReplicas", names(r), r.Skipped)
+	if r := p.run(t); !slices.Equal(names(r), []string{"b"}) || !strings.Contains(skipReason(r, "c"), "2 active pods, fewer than minReplicas 3") {
+		t.Errorf("evictions = %v, want b; skipped %v, want a and c because of minReplicas", names(r), r.Skipped)
 	}
 }
 

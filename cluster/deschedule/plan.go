@@ -31,9 +31,7 @@ type planner struct {
 	perNamespace map[string]uint
 	// time of the last eviction of a pod of the owner
 	perOwner map[owner]time.Time
-	// number of pods per owner, without the pods that the plan evicts and that no owner replaces;
-	// nil: no evictor needs these numbers
-	replicas map[owner]uint
+	replicas map[owner]uint // active pods per owner; nil: no evictor needs these numbers
 	// a limit or a pause kept a pod: a later plan may evict more
 	capped bool
 

@@ -32,7 +32,6 @@ type evictionRecord struct {
 	run             *run
 	node, namespace string
 	previous        []ownerEviction
-	noReplacement   bool // the owner does not replace the pod, so it has one replica less
 }
 
 // ownerEviction is the previous eviction of a pod of an owner.
@@ -111,9 +110,6 @@ func (p *planner) undoCount(m *evictionRecord) {
 			p.perOwner[o.owner] = o.at
 		} else {
 			delete(p.perOwner, o.owner)
-		}
-		if m.noReplacement {
-			p.replicas[o.owner]++
 		}
 	}
 	if p.evictedByRun[m.run] != nil {

@@ -41,7 +41,7 @@ func TestForgedOwnersAreNoReplicas(t *testing.T) {
 		p.evictor = &DefaultEvictorArgs{MinReplicas: 2}
 		p.pods = podList(pod("single", "n1", owned("ReplicaSet", "one")), forged, twice)
 	})
-	if r := p.run(t); len(r.Evictions) != 0 || !strings.Contains(skipReason(r, "single"), "has 1 pods, fewer than minReplicas 2") {
+	if r := p.run(t); len(r.Evictions) != 0 || !strings.Contains(skipReason(r, "single"), "has 1 active pods, fewer than minReplicas 2") {
 		t.Errorf("evictions = %v, want none; skipped %v, want single because of minReplicas", names(r), r.Skipped)
 	}
 }

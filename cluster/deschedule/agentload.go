@@ -6,8 +6,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-
-	"jettison/cluster/model"
 )
 
 // Resource names in thresholds for the load that jettison agents report for their nodes. All values
@@ -57,31 +55,4 @@ func (p *planner) agentValue(node string, name v1.ResourceName) (value int64, kn
 	}
 	percent, ok := load.Percent[name]
 	return int64(percent*agentScale/100 + 0.5), ok
-}
-
-// missingAgentValue returns the first agent resource of thresholds without a value for the node;
-// empty: all have one.
-func (m *meter) missingAgentValue(n *model.Node, t Thresholds) v1.ResourceName {
-	for _, name := range agentResources {
-		if _, ok := t[name]; ok {
-			if _, known := m.agentValue(n.Name, name); !known {
-				return name
-			}
-		}
-	}
-	return ""
-}
-
-// nodesWithAgentLoad returns the nodes with a value for each agent resource of the thresholds.
-// Without such a node, reason explains the missing values.
-func (r *run) nodesWithAgentLoad(m *meter, t Thresholds) (nodes []*model.Node, reason string) {
-	for _, n := range r.nodes {
-		if missing := m.missingAgentValue(n, t); missing == "" {
-			nodes = append(nodes, n)
-		} else if reason == "" {
-			reason = "no agent has a recent " + string(missing) +
-				" in its Lease (annotation jettison/load), for example node " + n.Name
-		}
-	}
-	return nodes, reason
 }

@@ -146,7 +146,7 @@ func (r *run) checkLimits(pod *model.Pod) outcome {
 	switch {
 	case p.MaxNoOfPodsToEvictTotal != nil && r.total >= *p.MaxNoOfPodsToEvictTotal:
 		r.capped = true
-		r.stop(limitTotal)
+		r.stopEarly(limitTotal)
 		r.skip(pod, limitTotal)
 		return totalLimitReached
 	case p.MaxNoOfPodsToEvictPerNode != nil &&

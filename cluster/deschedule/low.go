@@ -5,8 +5,6 @@ import (
 	"maps"
 	"slices"
 
-	v1 "k8s.io/api/core/v1"
-
 	"jettison/cluster/model"
 )
 
@@ -81,45 +79,13 @@ func (a *LowNodeUtilizationArgs) idleReason(under, over, nodes int) string {
 	return ""
 }
 
-// comparableNodes returns the nodes with values for all thresholds. If values are missing and no
-// node remains, it records the reason with stop.
-func (r *run) comparableNodes(m *meter, by *MetricsUtilization, t Thresholds) []*model.Node {
-	if missing := r.useMetrics(m, by); missing != "" {
-		r.stop("%s", missing)
-		return nil
-	}
-	nodes, missing := r.nodesWithAgentLoad(m, t)
-	if len(nodes) == 0 {
-		r.stop("%s", missing)
-	}
-	return nodes
-}
-
-// missingUsage describes the first node without measured usage; empty: usage is complete.
-func (p *planner) missingUsage(m *meter) string {
-	for _, n := range p.nodes {
-		for _, name := range m.resources {
-			if name == v1.ResourcePods || isAgentResource(name) {
-				continue
-			}
-			if m.usage == nil {
-				return "measured usage is unavailable"
-			}
-			if _, ok := m.usage.nodes[n.Name][name]; !ok {
-				return fmt.Sprintf("measured usage of node %s lacks %s", n.Name, name)
-			}
-		}
-	}
-	return ""
-}
-
 // deviationThresholds returns thresholds relative to the average of all nodes.
 func (m *meter) deviationThresholds(nodes []*model.Node, below, above Thresholds) (low, high Thresholds) {
 	low, high = Thresholds{}, Thresholds{}
 	for _, name := range slices.Sorted(maps.Keys(below)) {
 		sum, count := 0.0, 0
 		for _, n := range nodes {
-			if _, ok := m.capacity(n, name); ok {
+			if m.capacity(n, name) > 0 {
 				sum += m.percent(n, name)
 				count++
 			}

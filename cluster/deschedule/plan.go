@@ -171,7 +171,7 @@ func (p *planner) extend(next *planner) {
 		}
 	}
 	for _, s := range next.stops {
-		if s.Reason == limitTotal && !slices.Contains(p.stops, s) {
+		if (s.early || s.Continued) && !slices.Contains(p.stops, s) {
 			p.stops = append(p.stops, s)
 		}
 	}
@@ -319,9 +319,22 @@ func (p *planner) totalReached(r *run) bool {
 	})
 }
 
-// stop records why the strategy ended.
+// stop records that the strategy has nothing to do, and why.
 func (r *run) stop(format string, args ...any) {
-	s := Stop{r.strategy, fmt.Sprintf(format, args...)}
+	r.addStop(Stop{Strategy: r.strategy, Reason: fmt.Sprintf(format, args...)})
+}
+
+// stopEarly records why the strategy ended although it had more to do.
+func (r *run) stopEarly(format string, args ...any) {
+	r.addStop(Stop{Strategy: r.strategy, Reason: fmt.Sprintf(format, args...), early: true})
+}
+
+// leaveOut records which nodes the strategy left out, and why.
+func (r *run) leaveOut(format string, args ...any) {
+	r.addStop(Stop{Strategy: r.strategy, Reason: fmt.Sprintf(format, args...), Continued: true})
+}
+
+func (r *run) addStop(s Stop) {
 	if !slices.Contains(r.stops, s) {
 		r.planner.stops = append(r.planner.stops, s)
 	}
@@ -348,15 +361,15 @@ func (p *planner) result() *Result {
 	return out
 }
 
-// reportedStops returns the reasons for which strategies ended. It leaves out strategies that
-// evicted pods in an earlier pass, unless the total limit ended them.
+// reportedStops returns the reasons for which strategies ended or left nodes out. A strategy that
+// evicted pods ends with nothing to do in a later pass: that is no reason.
 func (p *planner) reportedStops() (out []Stop) {
 	moved := map[string]bool{}
 	for _, e := range p.evictions {
 		moved[e.Strategy] = true
 	}
 	for _, s := range p.stops {
-		if s.Reason == limitTotal || !moved[s.Strategy] {
+		if s.early || s.Continued || !moved[s.Strategy] {
 			out = append(out, s)
 		}
 	}

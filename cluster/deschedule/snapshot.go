@@ -71,10 +71,13 @@ type Skip struct {
 	Reason    string `json:"reason"` // the first rule that kept it
 }
 
-// Stop is a strategy that ended early or had nothing to do.
+// Stop is a strategy that ended early, had nothing to do, or left nodes out.
 type Stop struct {
 	Strategy string `json:"strategy"`
 	Reason   string `json:"reason"`
+	// Continued: the strategy only left out nodes with unknown values.
+	Continued bool `json:"-"`
+	early     bool // the strategy had more to do
 }
 
 // Load is the requested part of a node's allocatable resources, in percent.

@@ -97,7 +97,7 @@ type meter struct {
 	resources []v1.ResourceName
 	// maximum usage of a node in percent; absent: the whole node
 	target Thresholds
-	// capacity of the destination nodes below target
+	// capacity of the destination nodes below target; absent: none of them has the resource
 	available map[v1.ResourceName]int64
 }
 
@@ -114,15 +114,21 @@ func meteredResources(t Thresholds) []v1.ResourceName {
 	return slices.Sorted(maps.Keys(names))
 }
 
+// value returns how much of a resource is used on a node; false: unknown.
+func (m *meter) value(n *model.Node, name v1.ResourceName) (used int64, known bool) {
+	switch {
+	case isAgentResource(name):
+		return m.agentValue(n.Name, name)
+	case m.usage != nil && name != v1.ResourcePods:
+		used, known = m.usage.nodes[n.Name][name]
+		return used, known
+	}
+	return n.Requested(name), true
+}
+
 func (m *meter) used(n *model.Node, name v1.ResourceName) int64 {
-	if isAgentResource(name) {
-		value, _ := m.agentValue(n.Name, name)
-		return value
-	}
-	if m.usage != nil && name != v1.ResourcePods {
-		return m.usage.nodes[n.Name][name]
-	}
-	return n.Requested(name)
+	used, _ := m.value(n, name)
+	return used
 }
 
 // podUsage returns how much of a resource a pod uses; false: unknown.
@@ -154,71 +160,78 @@ func (m *meter) podUsageKnown(p *model.Pod) bool {
 	})
 }
 
-func (m *meter) capacity(n *model.Node, name v1.ResourceName) (int64, bool) {
+// capacity returns how much of a resource a node has. 0: it has none, and the resource does not
+// count for this node.
+func (m *meter) capacity(n *model.Node, name v1.ResourceName) int64 {
 	switch {
 	case name == MetricResource:
-		return 100, true
+		return 100
 	case isAgentResource(name):
-		_, known := m.agentValue(n.Name, name)
-		return agentScale, known
+		return agentScale
 	}
-	return n.Allocatable(name)
-}
-
-// percent returns the used part of a node; 0 if the node's capacity is unknown.
-func (m *meter) percent(n *model.Node, name v1.ResourceName) float64 {
-	whole, _ := m.capacity(n, name)
-	return model.Percent(m.used(n, name), whole)
-}
-
-// unbounded exceeds the capacity of any node, and is small enough to be summed up.
-const unbounded = 1 << 50
-
-// ceiling returns how much of a node may be used. A resource without threshold and without known
-// capacity is unbounded.
-func (m *meter) ceiling(n *model.Node, name v1.ResourceName) int64 {
-	whole, known := m.capacity(n, name)
-	if percent, ok := m.target[name]; ok {
-		return int64(percent * 0.01 * float64(whole))
-	}
-	if !known {
-		return unbounded
-	}
+	whole, _ := n.Allocatable(name)
 	return whole
+}
+
+// has reports whether a node has one of the resources of thresholds.
+func (m *meter) has(n *model.Node, t Thresholds) bool {
+	for name := range t {
+		if m.capacity(n, name) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// percent returns the used part of a node; 0 if the node does not have the resource.
+func (m *meter) percent(n *model.Node, name v1.ResourceName) float64 {
+	return model.Percent(m.used(n, name), m.capacity(n, name))
+}
+
+// ceiling returns how much of a node may be used; false: the node does not have the resource.
+func (m *meter) ceiling(n *model.Node, name v1.ResourceName) (int64, bool) {
+	whole := m.capacity(n, name)
+	if percent, limited := m.target[name]; limited {
+		return int64(percent * 0.01 * float64(whole)), whole > 0
+	}
+	return whole, whole > 0
 }
 
 // exceededResource returns a resource with usage above the ceiling; empty: none.
 func (m *meter) exceededResource(n *model.Node) v1.ResourceName {
 	for _, name := range m.resources {
-		if m.used(n, name) > m.ceiling(n, name) {
+		if limit, ok := m.ceiling(n, name); ok && m.used(n, name) > limit {
 			return name
 		}
 	}
 	return ""
 }
 
-// fits reports whether a node stays within its ceilings with a pod added.
+// fits reports whether a node stays within its ceilings with a pod added. A node with unknown usage
+// does not. Whether the node has what the pod requests is checked with its other requirements.
 func (m *meter) fits(n *model.Node, p *model.Pod) bool {
 	for _, name := range m.resources {
-		if isAgentResource(name) {
-			if value, known := m.agentValue(n.Name, name); !known || value > m.ceiling(n, name) {
-				return false
-			}
+		limit, ok := m.ceiling(n, name)
+		if !ok {
+			continue
 		}
-		if added, _ := m.podUsage(p, name); added > 0 && m.used(n, name)+added > m.ceiling(n, name) {
+		used, known := m.value(n, name)
+		added, _ := m.podUsage(p, name)
+		if !known || (added > 0 || isAgentResource(name)) && used+added > limit {
 			return false
 		}
 	}
 	return true
 }
 
+// below reports whether a node is under thresholds. A node without any of the resources is not.
 func (m *meter) below(n *model.Node, t Thresholds) bool {
 	for name, percent := range t {
 		if percent < m.percent(n, name) {
 			return false
 		}
 	}
-	return true
+	return m.has(n, t)
 }
 
 func (m *meter) above(n *model.Node, t Thresholds) bool {
@@ -235,7 +248,9 @@ func (m *meter) sumAvailable(nodes []*model.Node) {
 	m.available = map[v1.ResourceName]int64{}
 	for _, n := range nodes {
 		for _, name := range m.resources {
-			m.available[name] += m.ceiling(n, name) - m.used(n, name)
+			if limit, ok := m.ceiling(n, name); ok {
+				m.available[name] += limit - m.used(n, name)
+			}
 		}
 	}
 }
@@ -244,7 +259,7 @@ func (m *meter) sumAvailable(nodes []*model.Node) {
 // none.
 func (m *meter) exhaustedResource() v1.ResourceName {
 	for _, name := range m.resources {
-		if m.available[name] <= 0 {
+		if left, ok := m.available[name]; ok && left <= 0 {
 			return name
 		}
 	}
@@ -284,8 +299,12 @@ nodes:
 	for _, n := range d.from {
 		pods := candidatesOn(n, func(p *model.Pod) bool { return !p.Ended && d.selects(p) && r.evictable(p) })
 		for _, p := range pods {
-			if !d.needsMore(n) || d.exhaustedResource() != "" {
+			if !d.needsMore(n) {
 				break
+			}
+			if name := d.exhaustedResource(); name != "" {
+				r.stopEarly("the nodes that could take more pods have no %s left", name)
+				return
 			}
 			if d.limit != nil && r.countOnNode(n.Name, 0) >= *d.limit {
 				r.capped = true
@@ -297,7 +316,9 @@ nodes:
 			}
 			known := d.podUsageKnown(p)
 			if !known && d.limit == nil && r.countOnNode(n.Name, 0) > 0 {
-				break // the effect of an eviction is unknown until usage is measured again
+				// the effect of an eviction is unknown until usage is measured again
+				r.stopEarly("usage of pods is unknown: one eviction from a node until the next measurement")
+				break
 			}
 			r.capped = r.capped || !known // the next measurement may require more evictions
 			used := d.podUsages(p)
@@ -309,7 +330,9 @@ nodes:
 			case podEvicted:
 				r.countOnNode(n.Name, 1)
 				for i, name := range d.resources {
-					d.available[name] -= used[i]
+					if _, ok := d.available[name]; ok {
+						d.available[name] -= used[i]
+					}
 				}
 			}
 		}
@@ -341,13 +364,13 @@ func (r *run) countOnNode(node string, increment uint) uint {
 	return r.evictedByRun[r][node]
 }
 
-// describe returns the percentages of a node for the resources of thresholds, on one line. above:
-// only those above the threshold.
+// describe returns the percentages of a node for those resources of thresholds that it has, on one
+// line. above: only those above the threshold.
 func (m *meter) describe(n *model.Node, t Thresholds, above bool) string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(t)) {
 		percent := m.percent(n, name)
-		if above && percent <= t[name] {
+		if m.capacity(n, name) <= 0 || above && percent <= t[name] {
 			continue
 		}
 		text := fmt.Sprintf("%s %.1f%% of %g%%", name, percent, t[name])
@@ -362,15 +385,56 @@ func (m *meter) describe(n *model.Node, t Thresholds, above bool) string {
 	return strings.Join(out, ", ")
 }
 
-// useMetrics makes m use measured usage if by is set. It returns a description of missing usage;
-// empty: usage is complete.
-func (r *run) useMetrics(m *meter, by *MetricsUtilization) (missing string) {
-	if by == nil {
-		return ""
-	}
-	m.usage, m.source = r.usage, "metrics API"
-	if by.Source == PrometheusMetrics {
+// useMetrics makes m use measured usage if by is set.
+func (r *run) useMetrics(m *meter, by *MetricsUtilization) {
+	switch {
+	case by == nil:
+	case by.Source == PrometheusMetrics:
 		m.usage, m.source = r.queryUsage[by.Prometheus.Query], "Prometheus"
+	default:
+		m.usage, m.source = r.usage, "metrics API"
 	}
-	return r.missingUsage(m)
+}
+
+// comparableNodes returns the nodes with known values of all resources that the strategy compares
+// and that they have. It records other nodes. If no node remains, it stops the strategy.
+func (r *run) comparableNodes(m *meter, by *MetricsUtilization, t Thresholds) (nodes []*model.Node) {
+	if r.useMetrics(m, by); by != nil && m.usage == nil {
+		r.stop("measured usage is unavailable")
+		return nil
+	}
+	unknown := ""
+	for _, n := range r.nodes {
+		if why := m.unknownValue(n); why == "" {
+			nodes = append(nodes, n)
+		} else if unknown == "" {
+			unknown = why
+		}
+	}
+	switch left := len(r.nodes) - len(nodes); {
+	case len(nodes) == 0:
+		r.stop("%s", unknown)
+	case !slices.ContainsFunc(nodes, func(n *model.Node) bool { return m.has(n, t) }):
+		r.stop("no node has a resource of thresholds")
+		return nil
+	case left > 0:
+		r.leaveOut("%d of %d nodes left out: %s", left, len(r.nodes), unknown)
+	}
+	return nodes
+}
+
+// unknownValue describes a missing value of a resource that the node has; empty: all values are
+// known.
+func (m *meter) unknownValue(n *model.Node) string {
+	for _, name := range m.resources {
+		if _, known := m.value(n, name); known || m.capacity(n, name) <= 0 {
+			continue
+		}
+		if isAgentResource(name) {
+			return fmt.Sprintf("no agent has a recent %s in its Lease (annotation jettison/load), for example node %s",
+				name, n.Name)
+		}
+		return fmt.Sprintf("measured usage of node %s lacks %s", n.Name, name)
+	}
+	return ""
 }

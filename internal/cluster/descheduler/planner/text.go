@@ -25,7 +25,11 @@ func planText(plan *deschedule.Result, wide bool, stdout *terminal.Screen) error
 		return err
 	}
 	for _, s := range plan.Stopped {
-		if err := stdout.Print(terminal.Text(terminal.Plain, "%s stopped: %s.", s.Strategy,
+		verb := " stopped"
+		if s.Continued {
+			verb = ""
+		}
+		if err := stdout.Print(terminal.Text(terminal.Plain, "%s%s: %s.", s.Strategy, verb,
 			s.Reason)); err != nil {
 			return err
 		}

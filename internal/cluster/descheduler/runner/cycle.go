@@ -24,6 +24,13 @@ func (d *descheduler) cycle(ctx context.Context) error {
 		return err
 	}
 	for _, s := range plan.Stopped {
+		if s.Continued {
+			//log: A strategy left out nodes without usage metrics or agent load. The other nodes are
+			//  balanced.
+			//do: Check the metrics of the node in reason.
+			d.o.Log.Warn("descheduling strategy left nodes out", "strategy", s.Strategy, "reason", s.Reason)
+			continue
+		}
 		//log: A strategy ended before it checked all pods, or had nothing to do.
 		d.o.Log.Info("descheduling strategy stopped", "strategy", s.Strategy, "reason", s.Reason)
 	}
@@ -81,8 +88,8 @@ func (d *descheduler) plan(ctx context.Context, now time.Time, spent durations) 
 	s := d.source.snapshot()
 	d.history.fill(now, s)
 	for _, err := range d.usage.fill(ctx, now, s) {
-		//log: Measured usage or agent load could not be read. Strategies that need it evict nothing in
-		//  this cycle.
+		//log: Measured usage or agent load could not be read. Strategies leave out nodes without it,
+		//  and stop if no node has it.
 		//do: Check the metrics API, Prometheus, or the Leases of the agents, as named in error.
 		d.o.Log.Warn("usage metrics unavailable", "error", err)
 	}

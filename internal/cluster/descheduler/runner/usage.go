@@ -164,7 +164,7 @@ type queryResult struct {
 }
 
 // queryPrometheus runs one query. Its result has a value from 0 to 1 for each node, by the label
-// instance.
+// instance. A node with another value has none, and the error names it.
 func (f *usageReader) queryPrometheus(ctx context.Context, now time.Time, query string,
 	s *deschedule.Snapshot) error {
 	if f.prometheusConfig == nil {
@@ -202,26 +202,24 @@ func (f *usageReader) queryPrometheus(ctx context.Context, now time.Time, query 
 		s.Queried = map[string]map[string]int64{}
 	}
 	s.Queried[query] = percents
+	var invalid error
 	for _, r := range a.Data.Result {
 		node, text := r.Metric["instance"], fmt.Sprint(r.Value[1])
 		share, err := strconv.ParseFloat(text, 64)
 		if node == "" || err != nil || !(share >= 0 && share <= 1) {
-			return wrap(fmt.Errorf("instance %q: value %s: want a number from 0 to 1", node, text))
+			invalid = wrap(fmt.Errorf("instance %q: value %s: want a number from 0 to 1", node, text))
+			continue
 		}
 		percents[node] = int64(share * 100)
 	}
-	return nil
+	return invalid
 }
 
-// prometheusToken returns the bearer token for Prometheus, from a Secret or of this pod; empty:
-// none.
+// prometheusToken returns the bearer token for Prometheus from the Secret of the policy; empty: the
+// policy names none.
 func (f *usageReader) prometheusToken(ctx context.Context) (string, error) {
 	if f.prometheusConfig.AuthToken == nil {
-		text, err := f.readToken()
-		if err != nil || !strings.HasPrefix(f.prometheusConfig.URL, "https://") {
-			return "", nil // no token outside a cluster; never sent without TLS
-		}
-		return strings.TrimSpace(string(text)), nil
+		return "", nil
 	}
 	reference := f.prometheusConfig.AuthToken.SecretReference
 	secret, err := f.client.CoreV1().Secrets(reference.Namespace).Get(ctx, reference.Name, metav1.GetOptions{})

@@ -68,6 +68,18 @@ func init() {
 	}
 }
 
+// kubevirtPlugin is a plugin that only OpenShift's descheduler has.
+const kubevirtPlugin = "KubevirtMigrationAware"
+
+// UnknownPlugin describes the use of a plugin that does not exist.
+func UnknownPlugin(name string) string {
+	if strings.EqualFold(name, kubevirtPlugin) {
+		return fmt.Sprintf("plugin %s exists only in OpenShift's descheduler: remove it from pluginConfig and plugins",
+			name)
+	}
+	return fmt.Sprintf("unknown plugin %q", name)
+}
+
 // PluginNames returns the names of all plugins, sorted.
 func PluginNames() []string { return slices.Sorted(maps.Keys(plugins)) }
 
@@ -143,7 +155,7 @@ func (p *Profile) complete(index string) (faults []error) {
 		c := &p.PluginConfig[i]
 		known, ok := plugins[c.Name]
 		if !ok {
-			add([]string{"pluginConfig", fmt.Sprint(i), "name"}, "unknown plugin %q", c.Name)
+			add([]string{"pluginConfig", fmt.Sprint(i), "name"}, "%s", UnknownPlugin(c.Name))
 			continue
 		}
 		if slices.ContainsFunc(p.PluginConfig[:i],
@@ -178,7 +190,7 @@ func (p *Profile) complete(index string) (faults []error) {
 			known, ok := plugins[name]
 			switch {
 			case !ok:
-				add(path, "unknown plugin %q", name)
+				add(path, "%s", UnknownPlugin(name))
 			case known.points&at.want == 0:
 				add(path, "%s cannot be enabled at %s: wrong extension point", name, at.name)
 			case p.args(name) == nil:

@@ -18,7 +18,8 @@ func MigrateCommand(stdin io.Reader, stdout *terminal.Screen, stderr io.Writer) 
 		Short: "Convert a policy from descheduler/v1alpha1 to v1alpha2",
 		Long: `migrate converts a policy from descheduler/v1alpha1, which old releases of the descheduler read,
 to v1alpha2 and prints it. Strategies with the same filters share a profile. Settings without
-equivalent are listed on stderr, one line each.`,
+equivalent are listed on stderr, one line each. A strategy that cannot be converted is left out:
+stderr names its line, and the exit code is 1.`,
 		Example: "  jettison-cluster deschedule migrate --policy old.yaml > policy.yaml",
 		Args:    commandline.NoArguments,
 		RunE: func(*cobra.Command, []string) error {

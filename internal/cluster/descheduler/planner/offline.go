@@ -136,20 +136,23 @@ func (o *Offline) read(path string, most int64) ([]byte, string, error) {
 	return text, path, err
 }
 
-// migrate prints a v1alpha1 policy as v1alpha2, and on stderr the settings without equivalent.
+// migrate prints a v1alpha1 policy as v1alpha2, and on stderr the settings without equivalent. The
+// error names strategies that cannot be converted; the others are printed.
 func migrate(path string, stdin io.Reader, stdout, stderr io.Writer) error {
 	text, name, err := (&Offline{Stdin: stdin}).read(path, maxPolicyBytes)
 	if err != nil {
 		return commandline.Usage(fmt.Errorf("policy: %w", err))
 	}
-	policy, notes, err := policyfile.Migrate(text, name)
-	if err != nil {
-		return commandline.Usage(err)
+	policy, notes, left := policyfile.Migrate(text, name)
+	if policy == nil {
+		return commandline.Usage(left)
 	}
 	for _, note := range notes {
 		_, _ = fmt.Fprintln(stderr, "jettison-cluster: deschedule migrate: not converted:",
 			output.OneLine(note))
 	}
-	_, err = stdout.Write(policy)
-	return err
+	if _, err := stdout.Write(policy); err != nil {
+		return err
+	}
+	return left
 }

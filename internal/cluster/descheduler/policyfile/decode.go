@@ -33,7 +33,7 @@ func Decode(text []byte, name string) (*deschedule.Policy, error) {
 			versionV1alpha1,
 			deschedule.APIVersion)
 	default:
-		return nil, s.fault(line, "apiVersion %q: want %s", version, deschedule.APIVersion)
+		return nil, s.wrongVersion(root, line, "apiVersion %q: want %s", version, deschedule.APIVersion)
 	}
 	if kind, line := scalar(root, "kind"); kind != deschedule.Kind {
 		return nil, s.fault(line, "kind %q: want %s", kind, deschedule.Kind)
@@ -78,12 +78,47 @@ func decodeArgs(p *deschedule.Policy) error {
 	return nil
 }
 
+// wrongVersion returns the error about a file that is no policy of the wanted version. If the file
+// contains a policy, the error names its place.
+func (s *checker) wrongVersion(root *yaml.Node, line int, format string, args ...any) error {
+	if kind, _ := scalar(root, "kind"); kind == "ConfigMap" {
+		if data := fieldOf(root, "data"); data != nil {
+			for i := 0; i+1 < len(data.Content); i += 2 {
+				if key := data.Content[i]; strings.Contains(data.Content[i+1].Value, deschedule.Kind) {
+					return s.fault(key.Line, "file is a ConfigMap: save the text of data.%s, which is the policy, "+
+						"as a file of its own", key.Value)
+				}
+			}
+		}
+	}
+	if policy := fieldOf(root, "deschedulerPolicy"); policy != nil {
+		return s.fault(policy.Line, "file has the values of a Helm chart: save the content of deschedulerPolicy, "+
+			"which is the policy, as a file of its own with apiVersion and kind")
+	}
+	return s.fault(line, format, args...)
+}
+
+// fieldOf returns the value of a top-level field; nil: absent.
+func fieldOf(root *yaml.Node, field string) *yaml.Node {
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		if root.Content[i].Value == field {
+			return root.Content[i+1]
+		}
+	}
+	return nil
+}
+
+// errorsOf returns the errors that err joins.
+func errorsOf(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	return []error{err}
+}
+
 // withLines adds lines to errors of Policy.Complete.
 func (s *checker) withLines(err error) error {
-	all := []error{err}
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		all = joined.Unwrap()
-	}
+	all := errorsOf(err)
 	out := make([]error, 0, len(all))
 	for _, fault := range all {
 		line := 1

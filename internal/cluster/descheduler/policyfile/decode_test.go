@@ -133,6 +133,80 @@ func TestMigrate(t *testing.T) {
 	}
 }
 
+// A strategy that cannot be converted is named with the user's line; the others are converted.
+func TestMigrateConvertsOtherStrategies(t *testing.T) {
+	const head = "apiVersion: descheduler/v1alpha1\nkind: DeschedulerPolicy\nstrategies:\n  RemoveDuplicates: {enabled: true}\n"
+	for text, want := range map[string][]string{
+		head + "  RemovePodsViolatingNodeAffinity: {enabled: true}\n": {
+			"policy p:5: strategies.RemovePodsViolatingNodeAffinity: not converted: nodeAffinityType is required"},
+		head + "  LowNodeUtilization:\n    enabled: true\n    params:\n      namespaces: {include: [stage]}\n" +
+			"      nodeResourceUtilizationThresholds: {thresholds: {cpu: 20}, targetThresholds: {cpu: 50}}\n": {
+			"policy p:8: strategies.LowNodeUtilization: not converted: evictableNamespaces: only exclude can be set"},
+		head + "  PodLifeTime: {enabled: true, params: {podLifeTime: {maxPodLifeTimeSeconds: 600, states: [Terminating]}}}\n" +
+			"  RemovePodsHavingTooManyRestarts: {enabled: true}\n": {
+			`policy p:5: strategies.PodLifeTime: not converted: states "Terminating": want one of Running, Pending,`,
+			"policy p:6: strategies.RemovePodsHavingTooManyRestarts: not converted: podRestartThreshold 0: want 1 or more"},
+		head + "  PodLifeTime: {enabled: true, params: {thresholdPriority: 1, thresholdPriorityClassName: a, podLifeTime: {maxPodLifeTimeSeconds: 600}}}\n": {
+			"policy p:5: strategies.PodLifeTime: not converted: DefaultEvictor: priorityThreshold: only one of value and name can be set"},
+	} {
+		policy, _, err := Migrate([]byte(text), "p")
+		lines := strings.Split(fmt.Sprint(err), "\n")
+		if len(lines) != len(want) {
+			t.Errorf("Migrate(%q) = %v, want %d errors", text, err, len(want))
+			continue
+		}
+		for i := range want {
+			if !strings.HasPrefix(lines[i], want[i]) {
+				t.Errorf("Migrate(%q): error %d = %q, want %q", text, i+1, lines[i], want[i])
+			}
+		}
+		p, err := Decode(policy, "new")
+		if err != nil || len(p.Profiles) != 1 || !slices.Equal(p.Profiles[0].Plugins.Balance.Enabled, []string{"RemoveDuplicates"}) ||
+			len(p.Profiles[0].Plugins.Deschedule.Enabled) != 0 {
+			t.Errorf("Migrate(%q) = %s, error %v, want only RemoveDuplicates", text, policy, err)
+		}
+	}
+	selector := strings.Replace(head, "strategies:", "nodeSelector: \"a==,\"\nstrategies:", 1)
+	if policy, _, err := Migrate([]byte(selector), "p"); policy != nil || err == nil || !strings.HasPrefix(err.Error(), "policy p:3: nodeSelector: ") {
+		t.Errorf("Migrate(%q) = %s, error %v, want an error about line 3 and no policy", selector, policy, err)
+	}
+}
+
+// The error about a file with a policy in it names the place of the policy.
+func TestPolicyInAnotherFile(t *testing.T) {
+	for text, want := range map[string]string{
+		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  readme: none\n  policy.yaml: |\n    kind: DeschedulerPolicy\n": "policy p:6: file is a ConfigMap: " +
+			"save the text of data.policy.yaml, which is the policy, as a file of its own",
+		"kind: CronJob\ndeschedulerPolicy:\n  profiles: []\n": "policy p:3: file has the values of a Helm chart: " +
+			"save the content of deschedulerPolicy, which is the policy, as a file of its own with apiVersion and kind",
+		"apiVersion: v1\nkind: ConfigMap\ndata: {a: b}\n": `policy p:1: apiVersion "v1": want descheduler/v1alpha`,
+	} {
+		if _, err := Decode([]byte(text), "p"); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("Decode(%q) = %v, want %s", text, err, want)
+		}
+		if _, _, err := Migrate([]byte(text), "p"); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("Migrate(%q) = %v, want %s", text, err, want)
+		}
+	}
+}
+
+// Policies of other distributions: a null for the field of v1alpha1, and a plugin of OpenShift.
+func TestPoliciesOfOtherDistributions(t *testing.T) {
+	if _, err := Decode([]byte(head+"strategies: null\n"), "p"); err != nil {
+		t.Errorf("Decode() with strategies: null = %v, want no error", err)
+	}
+	if _, err := Decode([]byte(head+"strategies: {}\n"), "p"); err == nil || !strings.Contains(err.Error(), `p:3: unknown field "strategies"`) {
+		t.Errorf("Decode() with strategies: {} = %v, want an error", err)
+	}
+	const only = "plugin KubevirtMigrationAware exists only in OpenShift's descheduler: remove it from pluginConfig and plugins"
+	for _, part := range []string{"  pluginConfig:\n  - name: KubevirtMigrationAware\n", "  pluginConfig:\n  - name: KubevirtMigrationAware\n    args: {}\n",
+		"  plugins: {filter: {enabled: [KubevirtMigrationAware]}}\n"} {
+		if _, err := Decode([]byte(head+"profiles:\n- name: a\n"+part), "p"); err == nil || !strings.Contains(err.Error(), only) {
+			t.Errorf("Decode() with %q = %v, want %s", part, err, only)
+		}
+	}
+}
+
 func FuzzDecode(f *testing.F) {
 	f.Add(head + "profiles: [{name: a, pluginConfig: [{name: PodLifeTime, args: {states: [Running]}}]}]")
 	f.Add(head + "a: &a [*a]")

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -75,7 +76,8 @@ type paramsV1alpha1 struct {
 }
 
 // Migrate converts a v1alpha1 policy to v1alpha2, as YAML. The notes list settings without
-// equivalent, one line each. The result is valid for Decode; otherwise Migrate returns an error.
+// equivalent, one line each. The result is valid for Decode. A policy with an error lacks the
+// strategies that the error names: they cannot be converted.
 func Migrate(text []byte, name string) (policy []byte, notes []string, err error) {
 	root, err := rootNode(text, name)
 	if err != nil {
@@ -83,7 +85,7 @@ func Migrate(text []byte, name string) (policy []byte, notes []string, err error
 	}
 	s := newChecker(name)
 	if version, line := scalar(root, "apiVersion"); version != versionV1alpha1 {
-		return nil, nil, s.fault(line, "apiVersion %q: want %s to convert to %s",
+		return nil, nil, s.wrongVersion(root, line, "apiVersion %q: want %s to convert to %s",
 			version, versionV1alpha1, deschedule.APIVersion)
 	}
 	s.Check(root, reflect.TypeFor[policyV1alpha1](), nil)
@@ -94,7 +96,10 @@ func Migrate(text []byte, name string) (policy []byte, notes []string, err error
 	if err := decodeInto(root, &from); err != nil {
 		return nil, nil, s.fault(root.Line, "%v", err)
 	}
-	to, notes := from.migrate()
+	if err := (&deschedule.Policy{NodeSelector: from.NodeSelector}).Complete(); err != nil {
+		return nil, nil, s.withLines(err)
+	}
+	to, notes, rejected := from.migrate()
 	made, err := json.Marshal(to)
 	if err != nil {
 		return nil, nil, err
@@ -102,14 +107,38 @@ func Migrate(text []byte, name string) (policy []byte, notes []string, err error
 	if policy, err = yaml.JSONToYAML(made); err != nil {
 		return nil, nil, err
 	}
-	if _, err := Decode(policy, name); err != nil {
-		return nil, nil, fmt.Errorf("the converted policy is invalid: %w", err)
+	if _, err := Decode(policy, name+" (converted)"); err != nil {
+		return nil, nil, err
 	}
-	return policy, notes, nil
+	var faults []error
+	for _, strategy := range slices.Sorted(maps.Keys(rejected)) {
+		line := s.Lines.Nearest([]string{"strategies", strategy, "params"}, ".")
+		for _, err := range errorsOf(rejected[strategy]) {
+			what := strings.TrimPrefix(err.Error(), unnamedProfile)
+			faults = append(faults, s.fault(line, "strategies.%s: not converted: %s", strategy,
+				strings.TrimPrefix(what, strategy+": ")))
+		}
+	}
+	return policy, notes, errors.Join(faults...)
 }
 
-func (o *policyV1alpha1) migrate() (*deschedule.Policy, []string) {
-	to := &deschedule.Policy{
+// unnamedProfile is the start of errors about a profile without a name.
+const unnamedProfile = `profile "": `
+
+// check returns why a strategy cannot be converted; nil: it can.
+func (o *policyV1alpha1) check(name string, params *paramsV1alpha1) error {
+	args := deschedule.NewArgs(name) // Complete sets defaults, which the converted policy leaves out
+	params.fillArgs(args)
+	one := deschedule.Profile{PluginConfig: []deschedule.PluginConfig{{Name: deschedule.DefaultEvictor,
+		Args: o.evictor(params)}}}
+	one.Enable(name, args)
+	return (&deschedule.Policy{Profiles: []deschedule.Profile{one}}).Complete()
+}
+
+// migrate returns the converted policy, notes, and the errors of strategies that it leaves out.
+func (o *policyV1alpha1) migrate() (to *deschedule.Policy, notes []string, rejected map[string]error) {
+	rejected = map[string]error{}
+	to = &deschedule.Policy{
 		TypeMeta: metav1.TypeMeta{APIVersion: deschedule.APIVersion,
 			Kind: deschedule.Kind},
 		NodeSelector:                   o.NodeSelector,
@@ -117,7 +146,6 @@ func (o *policyV1alpha1) migrate() (*deschedule.Policy, []string) {
 		MaxNoOfPodsToEvictPerNamespace: o.MaxNoOfPodsToEvictPerNamespace,
 		MaxNoOfPodsToEvictTotal:        o.MaxNoOfPodsToEvictTotal,
 	}
-	var notes []string
 	profiles := map[string]int{} // index, by the evictor as JSON
 	for _, name := range slices.Sorted(maps.Keys(o.Strategies)) {
 		strategy := o.Strategies[name]
@@ -138,6 +166,10 @@ func (o *policyV1alpha1) migrate() (*deschedule.Policy, []string) {
 		if params == nil {
 			params = &paramsV1alpha1{}
 		}
+		if err := o.check(name, params); err != nil {
+			rejected[name] = err
+			continue
+		}
 		unsupported := params.fillArgs(args)
 		for _, field := range unsupported {
 			notes = append(notes, fmt.Sprintf("strategies.%s.params.%s: no argument of %s", name, field, name))
@@ -155,7 +187,7 @@ func (o *policyV1alpha1) migrate() (*deschedule.Policy, []string) {
 		}
 		to.Profiles[at].Enable(name, args)
 	}
-	return to, notes
+	return to, notes, rejected
 }
 
 func (o *policyV1alpha1) evictor(p *paramsV1alpha1) *deschedule.DefaultEvictorArgs {

@@ -42,6 +42,7 @@ func (s *checker) faults() (out []error) {
 
 var (
 	durationType = reflect.TypeFor[metav1.Duration]()
+	policyType   = reflect.TypeFor[deschedule.Policy]()
 	configType   = reflect.TypeFor[deschedule.PluginConfig]()
 	pluginsType  = reflect.TypeFor[deschedule.Plugins]()
 )
@@ -55,14 +56,15 @@ func known(t reflect.Type) map[string]reflect.Type {
 	return fields
 }
 
-// member checks arguments, and accepts preEvictionFilter, which the README of the descheduler
-// spells differently from its API.
+// member checks arguments. It accepts preEvictionFilter, which the README of the descheduler spells
+// differently from its API, and a null for strategies, the field of v1alpha1.
 func (s *checker) member(n, key, value *yaml.Node, t reflect.Type, path []string) bool {
 	switch {
 	case t == configType && key.Value == "args":
 		s.args(n, value, path)
 	case t == pluginsType && key.Value == "preEvictionFilter":
 		s.Check(value, strict.Fields(t)["preevictionfilter"], path)
+	case t == policyType && key.Value == "strategies" && value.Tag == "!!null":
 	default:
 		return false
 	}
@@ -78,7 +80,7 @@ func (s *checker) args(entry, value *yaml.Node, path []string) {
 		s.Add(entry, path[:len(path)-1], "name is missing: the plugin for these args")
 	} else {
 		question := nearest.Question(name, slices.Values(deschedule.PluginNames()))
-		s.Add(entry, path[:len(path)-1], "unknown plugin %q%s", name, question)
+		s.Add(entry, path[:len(path)-1], "%s%s", deschedule.UnknownPlugin(name), question)
 	}
 }
 

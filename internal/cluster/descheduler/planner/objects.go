@@ -7,14 +7,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
@@ -29,20 +34,44 @@ var systemClasses = map[string]int32{"system-cluster-critical": 2000000000,
 // objects collects the objects of a snapshot.
 type objects struct {
 	deschedule.Snapshot
-	seen   map[string]bool
-	unused map[string]int // number of ignored objects, by kind
+	seen   map[string]copyOf // by kind, namespace and name
+	unused map[string]int    // number of ignored objects, by kind
+	// number of objects of which the input has different versions, and a description of the first
+	differing      int
+	firstDiffering string
+}
+
+// copyOf is the copy of an object that a plan uses.
+type copyOf struct {
+	index   int    // in the list of its kind
+	version string // metadata.resourceVersion
+}
+
+func newObjects() *objects {
+	return &objects{seen: map[string]copyOf{}, unused: map[string]int{}}
 }
 
 // rawObject is any object or list.
 type rawObject struct {
 	metav1.TypeMeta `json:",inline"`
 	Metadata        struct {
-		Name        string            `json:"name"`
-		Namespace   string            `json:"namespace"`
-		Annotations map[string]string `json:"annotations"`
+		Name            string          `json:"name"`
+		Namespace       string          `json:"namespace"`
+		ResourceVersion json.RawMessage `json:"resourceVersion"`
+		Annotations     json.RawMessage `json:"annotations"`
 	} `json:"metadata"`
 	Items []json.RawMessage `json:"items"`
 }
+
+// version returns the resourceVersion; empty: unknown.
+func (r *rawObject) version() string {
+	return strings.Trim(string(r.Metadata.ResourceVersion), `"`)
+}
+
+// noObjectsError is the error about a text without Kubernetes objects.
+type noObjectsError struct{ error }
+
+func noObjects(text string) error { return noObjectsError{errors.New(text)} }
 
 // metrics is a NodeMetrics or PodMetrics of metrics.k8s.io.
 type metrics struct {
@@ -54,12 +83,13 @@ type metrics struct {
 
 // read adds the objects in a file: JSON documents, YAML documents, or lists of objects.
 func (o *objects) read(text []byte, name string) error {
-	trimmed := bytes.TrimSpace(bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")))
+	trimmed := bytes.TrimSpace(withoutLogs(bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))))
 	if bytes.HasPrefix(trimmed, []byte("\xff\xfe")) || bytes.HasPrefix(trimmed, []byte("\xfe\xff")) {
 		return fmt.Errorf("objects %s: file is UTF-16, the default of PowerShell redirection: want UTF-8", name)
 	}
 	if len(trimmed) == 0 {
-		return fmt.Errorf("objects %s: file is empty: want the output of \"kubectl get nodes,pods,... -A -o json\"", name)
+		return fmt.Errorf("objects %s: %w", name,
+			noObjects("file is empty: want the output of \"kubectl get nodes,pods,... -A -o json\""))
 	}
 	next := o.yamlDocuments(trimmed)
 	if trimmed[0] == '{' || trimmed[0] == '[' {
@@ -105,7 +135,7 @@ const maxListDepth = 4
 // its type.
 func (o *objects) add(document json.RawMessage, itemType metav1.TypeMeta, depth int) error {
 	if depth > maxListDepth {
-		return errors.New("lists are nested too deeply: want a List of objects")
+		return noObjects("lists are nested too deeply: want a List of objects")
 	}
 	if document = bytes.TrimSpace(document); len(document) > 0 && document[0] == '[' {
 		var items []json.RawMessage
@@ -116,7 +146,7 @@ func (o *objects) add(document json.RawMessage, itemType metav1.TypeMeta, depth 
 	}
 	var r rawObject
 	if err := json.Unmarshal(document, &r); err != nil {
-		return fmt.Errorf("not a Kubernetes object: %w", err)
+		return noObjectsError{fmt.Errorf("not a Kubernetes object: %w", err)}
 	}
 	if r.Kind == "" {
 		r.TypeMeta = itemType
@@ -125,7 +155,7 @@ func (o *objects) add(document json.RawMessage, itemType metav1.TypeMeta, depth 
 		return o.addAll(r.Items, metav1.TypeMeta{Kind: kind, APIVersion: r.APIVersion}, depth)
 	}
 	if r.Kind == "" {
-		return errors.New("kind is missing: want a v1 List or Kubernetes objects")
+		return noObjects("kind is missing: want a v1 List or Kubernetes objects")
 	}
 	if err := o.addObject(&r, document); err != nil {
 		return fmt.Errorf("%s %s: %w", r.Kind, strings.TrimPrefix(r.Metadata.Namespace+"/"+
@@ -143,18 +173,61 @@ func (o *objects) addAll(items []json.RawMessage, itemType metav1.TypeMeta, dept
 	return nil
 }
 
-// decode decodes an object, sets its namespace, and appends it to the list of its kind.
+// decode decodes an object, sets its namespace, and puts it into the list of its kind.
 func decode[T any, O interface {
 	*T
 	metav1.Object
-}](to *[]O, document json.RawMessage, namespace string) error {
+	runtime.Object
+}](o *objects, to *[]O, r *rawObject, document json.RawMessage) error {
 	v := O(new(T))
-	if err := json.Unmarshal(document, v); err != nil {
-		return err
+	if json.Unmarshal(document, v) != nil {
+		used, err := usedPart(r.Kind, document)
+		if v = O(new(T)); err == nil {
+			err = json.Unmarshal(used, v)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	v.SetNamespace(namespace)
-	*to = append(*to, v)
+	v.SetNamespace(r.Metadata.Namespace)
+	v.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{}) // items of a list have none
+	at, err := o.place(r, len(*to), func(at int) bool { return equality.Semantic.DeepEqual((*to)[at], v) })
+	switch {
+	case err != nil || at < 0:
+		return err
+	case at < len(*to):
+		(*to)[at] = v
+	default:
+		*to = append(*to, v)
+	}
 	return nil
+}
+
+// place returns the index of an object in the list of its kind: next, or that of an older copy,
+// which it replaces; -1: the list has the same or a newer copy. same compares with a copy.
+func (o *objects) place(r *rawObject, next int, same func(at int) bool) (int, error) {
+	key, version := r.Kind+" "+r.Metadata.Namespace+"/"+r.Metadata.Name, r.version()
+	before, twice := o.seen[key]
+	if !twice {
+		o.seen[key] = copyOf{next, version}
+		return next, nil
+	}
+	if same(before.index) {
+		return -1, nil
+	}
+	old, err := strconv.ParseUint(before.version, 10, 64)
+	made, err2 := strconv.ParseUint(version, 10, 64)
+	if errors.Join(err, err2) != nil {
+		return 0, errors.New("duplicate object: the copies differ, and resourceVersion does not tell the newer one")
+	}
+	if o.differing++; o.differing == 1 {
+		o.firstDiffering = fmt.Sprintf("%s (%s and %s)", key, before.version, version)
+	}
+	if made <= old {
+		return -1, nil
+	}
+	o.seen[key] = copyOf{before.index, version}
+	return before.index, nil
 }
 
 // usedKinds are the kinds that plans use, with their API groups and scopes. Other API groups have
@@ -171,56 +244,58 @@ var usedKinds = map[string]struct {
 }
 
 func (o *objects) addObject(r *rawObject, document json.RawMessage) error {
-	if r.Metadata.Name == "" {
-		return errors.New("metadata.name is missing")
-	}
 	group, _, named := strings.Cut(r.APIVersion, "/")
 	kind, ok := usedKinds[r.Kind]
 	if !ok || named && group != kind.group || r.APIVersion == "v1" && kind.group != "" {
 		o.unused[r.Kind]++
 		return nil
 	}
+	if r.Metadata.Name == "" {
+		return errors.New("metadata.name is missing")
+	}
 	if kind.namespaced && r.Metadata.Namespace == "" {
 		r.Metadata.Namespace = v1.NamespaceDefault // as for kubectl
 	}
-	key := r.Kind + " " + r.Metadata.Namespace + "/" + r.Metadata.Name
-	if o.seen[key] {
-		return errors.New("duplicate object")
-	}
-	o.seen[key] = true
-	space := r.Metadata.Namespace
 	switch r.Kind {
 	case "Node":
-		return decode(&o.Nodes, document, space)
+		return decode(o, &o.Nodes, r, document)
 	case "Pod":
-		return decode(&o.Pods, document, space)
+		return decode(o, &o.Pods, r, document)
 	case "Namespace":
-		return decode(&o.Namespaces, document, space)
+		return decode(o, &o.Namespaces, r, document)
 	case "PersistentVolumeClaim":
-		return decode(&o.Claims, document, space)
+		return decode(o, &o.Claims, r, document)
 	case "PersistentVolume":
-		return decode(&o.Volumes, document, space)
+		return decode(o, &o.Volumes, r, document)
 	case "PriorityClass":
-		return decode[schedulingv1.PriorityClass](&o.PriorityClasses, document, space)
+		return decode[schedulingv1.PriorityClass](o, &o.PriorityClasses, r, document)
 	case "PodDisruptionBudget":
-		return decode[policyv1.PodDisruptionBudget](&o.Budgets, document, space)
+		return decode[policyv1.PodDisruptionBudget](o, &o.Budgets, r, document)
 	case "NodeMetrics", "PodMetrics":
 		return o.addMetrics(r, document)
 	}
-	if space == leaseNamespace && r.Metadata.Annotations[api.LoadAnnotation] != "" {
-		return o.addLoad(r)
+	if r.Metadata.Namespace == leaseNamespace {
+		var annotations map[string]string
+		if err := json.Unmarshal(r.Metadata.Annotations, &annotations); err == nil &&
+			annotations[api.LoadAnnotation] != "" {
+			return o.addLoad(r, annotations[api.LoadAnnotation])
+		}
 	}
 	o.unused[r.Kind]++
 	return nil
 }
 
-func (o *objects) addLoad(r *rawObject) error {
-	load, err := ParseAgentLoad(r.Metadata.Annotations[api.LoadAnnotation])
+func (o *objects) addLoad(r *rawObject, annotation string) error {
+	load, err := ParseAgentLoad(annotation)
 	if err != nil {
 		return err
 	}
 	if o.Agents == nil {
 		o.Agents = map[string]deschedule.AgentLoad{}
+	}
+	at, err := o.place(r, 0, func(int) bool { return reflect.DeepEqual(o.Agents[r.Metadata.Name], load) })
+	if err != nil || at < 0 {
+		return err
 	}
 	o.Agents[r.Metadata.Name] = load
 	return nil
@@ -234,10 +309,21 @@ func (o *objects) addMetrics(r *rawObject, document json.RawMessage) error {
 	if o.NodeUsage == nil {
 		o.NodeUsage, o.PodUsage = map[string]v1.ResourceList{}, map[string]v1.ResourceList{}
 	}
-	if r.Kind == "NodeMetrics" {
-		o.NodeUsage[r.Metadata.Name] = m.Usage
-		return nil
+	key, usage := r.Metadata.Name, o.NodeUsage
+	if r.Kind == "PodMetrics" {
+		key, usage = r.Metadata.Namespace+"/"+r.Metadata.Name, o.PodUsage
+		m.Usage = m.sum()
 	}
+	at, err := o.place(r, 0, func(int) bool { return equality.Semantic.DeepEqual(usage[key], m.Usage) })
+	if err != nil || at < 0 {
+		return err
+	}
+	usage[key] = m.Usage
+	return nil
+}
+
+// sum returns the usage of all containers.
+func (m *metrics) sum() v1.ResourceList {
 	sum := v1.ResourceList{}
 	for _, c := range m.Containers {
 		for name, q := range c.Usage {
@@ -249,8 +335,7 @@ func (o *objects) addMetrics(r *rawObject, document json.RawMessage) error {
 			sum[name] = total
 		}
 	}
-	o.PodUsage[r.Metadata.Namespace+"/"+r.Metadata.Name] = sum
-	return nil
+	return sum
 }
 
 // complete sets defaults as the API server does: the priority from the PriorityClass. It also

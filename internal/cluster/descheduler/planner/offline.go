@@ -1,9 +1,13 @@
 package planner
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
 	"time"
 
 	"jettison/cluster/deschedule"
@@ -91,13 +95,13 @@ func (o *Offline) policy(path string) (*deschedule.Policy, error) {
 }
 
 func (o *Offline) snapshot(stderr io.Writer) (*deschedule.Snapshot, error) {
-	all := &objects{seen: map[string]bool{}, unused: map[string]int{}}
+	all := newObjects()
 	for _, path := range o.From {
-		text, name, err := o.read(path, maxObjectBytes)
-		if err != nil {
-			return nil, fmt.Errorf("objects: %w", err)
+		add := o.addFile
+		if info, err := os.Stat(path); path != "-" && err == nil && info.IsDir() {
+			add = o.addFolder
 		}
-		if err := all.read(text, name); err != nil {
+		if err := add(path, all, stderr); err != nil {
 			return nil, err
 		}
 	}
@@ -106,6 +110,10 @@ func (o *Offline) snapshot(stderr io.Writer) (*deschedule.Snapshot, error) {
 	}
 	if ignored := all.unusedKinds(); ignored != "" {
 		notice(stderr, "ignored objects of unused kinds: %s", ignored)
+	}
+	if all.differing > 0 {
+		notice(stderr, "%s with different versions: the plan uses the newest, for example of %s",
+			output.Count(all.differing, "object"), all.firstDiffering)
 	}
 	if len(all.Pods) == 0 {
 		notice(stderr, "the objects include no Pod")
@@ -117,6 +125,48 @@ func (o *Offline) snapshot(stderr io.Writer) (*deschedule.Snapshot, error) {
 	}
 	return &all.Snapshot, nil
 }
+
+func (o *Offline) addFile(path string, all *objects, _ io.Writer) error {
+	text, name, err := o.read(path, maxObjectBytes)
+	if err != nil {
+		return fmt.Errorf("objects: %w", err)
+	}
+	return all.read(text, name)
+}
+
+// addFolder adds the JSON and YAML files of a folder, such as the output of "oc adm must-gather".
+// It ignores those without Kubernetes objects, and symbolic links.
+func (o *Offline) addFolder(folder string, all *objects, stderr io.Writer) error {
+	root, err := filepath.EvalSymlinks(folder)
+	if err != nil {
+		return fmt.Errorf("objects: %w", err)
+	}
+	ignored, example := 0, ""
+	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return fmt.Errorf("objects: %w", err)
+		case !entry.Type().IsRegular() || !slices.Contains(objectFiles, filepath.Ext(path)):
+			return nil
+		}
+		var none noObjectsError
+		if err = o.addFile(path, all, stderr); errors.As(err, &none) {
+			if ignored++; ignored == 1 {
+				example = path
+			}
+			return nil
+		}
+		return err
+	})
+	if ignored > 0 {
+		notice(stderr, "ignored %s in %s without Kubernetes objects, for example %s",
+			output.Count(ignored, "file"), folder, example)
+	}
+	return err
+}
+
+// objectFiles are the endings of the files that are read in a folder.
+var objectFiles = []string{".json", ".yaml", ".yml"}
 
 // read returns the content of a file, and its name for error messages.
 func (o *Offline) read(path string, most int64) ([]byte, string, error) {

@@ -77,7 +77,7 @@ func TestFormatsOfObjects(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := &objects{seen: map[string]bool{}, unused: map[string]int{}}
+	all := newObjects()
 	text, err := os.ReadFile("testdata/objects.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -150,7 +150,7 @@ func TestObjectErrors(t *testing.T) {
 		"kind: Pod\n":   "document 1: Pod : metadata.name is missing",
 		"a: [\n":        "document 1:",
 		"[3]":           "document 1: item 1: not a Kubernetes object",
-		`{"kind":"List","items":[{"kind":"Node","metadata":{"name":"a"}},{"kind":"Node","metadata":{"name":"a"}}]}`: "item 2: Node a: duplicate object",
+		`{"kind":"List","items":[{"kind":"Node","metadata":{"name":"a"}},{"kind":"Node","metadata":{"name":"a","uid":"u"}}]}`: "item 2: Node a: duplicate object: the copies differ",
 		`{"kind":"Pod","metadata":{"name":"a"}}`:                                         "no Node found",
 		`{"kind":"Pod","metadata":{"name":"a","namespace":"b"},"spec":{"priority":"x"}}`: "Pod b/a: json: cannot unmarshal string",
 		`[[[[[[]]]]]]`: "lists are nested too deeply",
@@ -163,7 +163,7 @@ func TestObjectErrors(t *testing.T) {
 }
 
 func TestPriorityClasses(t *testing.T) {
-	all := &objects{seen: map[string]bool{}, unused: map[string]int{}}
+	all := newObjects()
 	text := `{"kind":"Node","metadata":{"name":"n"}}{"kind":"PriorityClass","metadata":{"name":"mine"},"value":7}
 {"kind":"Pod","metadata":{"name":"a"},"spec":{"priorityClassName":"mine"}}
 {"kind":"Pod","metadata":{"name":"b"},"spec":{"priorityClassName":"system-node-critical"}}{"kind":"Pod","metadata":{"name":"c"}}`
@@ -183,7 +183,7 @@ func FuzzObjects(f *testing.F) {
 	f.Add(`{"kind":"List","items":[{"kind":"Pod","metadata":{"name":"a"}}]}`)
 	f.Add("kind: Node\nmetadata: {name: a}\n---\nkind: PodDisruptionBudget\nmetadata: {name: b}\n")
 	f.Fuzz(func(_ *testing.T, text string) {
-		all := &objects{seen: map[string]bool{}, unused: map[string]int{}}
+		all := newObjects()
 		if all.read([]byte(text), "f") == nil {
 			_ = all.complete()
 		}
@@ -195,7 +195,7 @@ func TestAgentLoad(t *testing.T) {
 	const load = `{"time":"2026-11-23T11:59:00Z","workingSetPercent":91.5,"headroomPercent":-3,"pressurePercent":{"ioFull":12.5,"cpuSome":140}}`
 	lease := `{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":"n1","namespace":"NS","annotations":{"jettison/load":` +
 		strconv.Quote(load) + `}}}`
-	all := &objects{seen: map[string]bool{}, unused: map[string]int{}}
+	all := newObjects()
 	if err := all.read([]byte(strings.Replace(lease, "NS", "jettison-system", 1)+strings.Replace(lease, "NS", "kube-node-lease", 1)), "t"); err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +231,7 @@ func TestKindsOfOtherGroups(t *testing.T) {
 		`{"kind":"Ingress","apiVersion":"extensions/v1beta1","metadata":{"name":"i"}}{"kind":"Ingress","apiVersion":"networking.k8s.io/v1",
 "metadata":{"name":"i"}}{"kind":"Node","metadata":{"name":"a"}}`: {1, 0, 0},
 	} {
-		all := &objects{seen: map[string]bool{}, unused: map[string]int{}}
+		all := newObjects()
 		if err := all.read([]byte(text), "t"); err != nil {
 			t.Error(err)
 		}
@@ -243,7 +243,7 @@ func TestKindsOfOtherGroups(t *testing.T) {
 
 // A namespaced object without namespace gets the default one, as in kubectl.
 func TestObjectsWithoutNamespace(t *testing.T) {
-	all := &objects{seen: map[string]bool{}, unused: map[string]int{}}
+	all := newObjects()
 	if err := all.read([]byte(`{"kind":"Node","metadata":{"name":"n"}}{"kind":"Pod","metadata":{"name":"p"}}
 {"kind":"PodDisruptionBudget","metadata":{"name":"b"}}{"kind":"PersistentVolumeClaim","metadata":{"name":"c"}}
 {"kind":"PodMetrics","metadata":{"name":"p"}}`), "t"); err != nil {
@@ -253,8 +253,8 @@ func TestObjectsWithoutNamespace(t *testing.T) {
 		all.Claims[0].Namespace != "default" || all.PodUsage["default/p"] == nil {
 		t.Errorf("objects = %+v, want namespace default except for the node", all)
 	}
-	if err := all.read([]byte(`{"kind":"Pod","metadata":{"name":"p","namespace":"default"}}`), "t"); err == nil {
-		t.Error("read() accepts a duplicate pod, want an error")
+	if err := all.read([]byte(`{"kind":"Pod","metadata":{"name":"p","namespace":"default","uid":"u"}}`), "t"); err == nil {
+		t.Error("read() accepts a second pod of the same name, want an error")
 	}
 }
 

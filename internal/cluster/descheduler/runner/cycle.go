@@ -10,8 +10,12 @@ import (
 )
 
 // maxFailures consecutive failures end a cycle: the API server is unreachable or rejects all
-// requests.
-const maxFailures = 3
+// requests. So do maxWebhookFailures of broken webhooks, each of which may take 30 s: the plan would
+// become stale. The next cycle tries other pods.
+const (
+	maxFailures        = 3
+	maxWebhookFailures = 10
+)
 
 // cycle makes a plan and carries it out. The error is the reason for an early end.
 func (d *descheduler) cycle(ctx context.Context) error {
@@ -60,7 +64,7 @@ func (d *descheduler) cycle(ctx context.Context) error {
 func (d *descheduler) carryOut(ctx context.Context, plan *deschedule.Result,
 	spent durations) (count map[outcome]int, err error) {
 	count = map[outcome]int{}
-	failures := 0
+	failures, webhookFailures := 0, 0
 	for i := range plan.Evictions {
 		e := &plan.Evictions[i]
 		end := spent.timer(d.now)(e.Profile, e.Strategy)
@@ -71,6 +75,13 @@ func (d *descheduler) carryOut(ctx context.Context, plan *deschedule.Result,
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("deschedule: interrupted after %d of %d evictions: %w", done,
 				len(plan.Evictions), context.Cause(ctx))
+		}
+		if err == nil && result == outcomeFailed {
+			webhookFailures++
+		}
+		if webhookFailures >= maxWebhookFailures {
+			return nil, fmt.Errorf("deschedule: webhooks failed for %d evictions, %d of %d done",
+				webhookFailures, done, len(plan.Evictions))
 		}
 		if err == nil {
 			failures = 0

@@ -44,8 +44,8 @@ const (
 )
 
 // evict requests one eviction. It returns only errors that the next eviction would likely
-// encounter, too. It returns no error if a budget or webhook rejects the eviction, or if the pod no
-// longer exists.
+// encounter, too. It returns no error if a budget or webhook rejects the eviction, if a webhook is
+// broken, or if the pod no longer exists.
 func (d *descheduler) evict(ctx context.Context, e *deschedule.Eviction) (outcome, error) {
 	fields := fieldsOf(e)
 	err := d.requestEviction(ctx, e)
@@ -74,11 +74,16 @@ func (d *descheduler) evict(ctx context.Context, e *deschedule.Eviction) (outcom
 	}
 	d.count(e, resultError)
 	//log: The eviction of a pod failed or was rejected, for example by a disruption budget. A
-	//  rejected pod is not tried again for ten minutes.
+	//  rejected pod is not tried again for ten minutes, a pod behind a broken webhook for one minute
+	//  or, after more failures, for up to ten.
 	//do: Nothing for a budget. Otherwise fix the cause in error: a webhook or a missing permission.
 	d.o.Log.Warn("pod eviction failed", append(fields, "error", err)...)
 	if f := d.o.Policy.EvictionFailureEventNotification; f != nil && *f {
 		d.event(ctx, now, e, err)
+	}
+	if webhookFailed(err) {
+		d.history.addFailed(now, e.Pod, err)
+		return outcomeFailed, nil
 	}
 	if !rejectsPod(err) {
 		return outcomeFailed, err
@@ -147,13 +152,19 @@ func rejectsPod(err error) bool {
 
 // deniedByPolicy reports whether an admission webhook or policy denied the request, with any
 // status code (k8s.io/apiserver pkg/admission/plugin/webhook/errors/statuserror.go,
-// pkg/admission/plugin/policy/validating/dispatcher.go, v1.36). The error of an unreachable
-// webhook differs: the next eviction would fail, too.
+// pkg/admission/plugin/policy/validating/dispatcher.go, v1.36).
 func deniedByPolicy(err error) bool {
 	text := err.Error()
 	return strings.Contains(text, "admission webhook ") &&
 		strings.Contains(text, " denied the request") ||
 		strings.Contains(text, "ValidatingAdmissionPolicy ") && strings.Contains(text, " denied request")
+}
+
+// webhookFailed reports whether the API server could not call an admission webhook
+// (k8s.io/apiserver pkg/admission/plugin/webhook/validating/dispatcher.go, v1.36). A webhook may
+// apply to some pods only, so other evictions can succeed.
+func webhookFailed(err error) bool {
+	return apierrors.IsInternalError(err) && strings.Contains(err.Error(), "failed calling webhook ")
 }
 
 func (d *descheduler) count(e *deschedule.Eviction, result string) {

@@ -17,6 +17,9 @@ const (
 	// A pod with a rejected eviction is skipped, so that other pods get their turn within the
 	// limits.
 	rejectionPeriod = 10 * time.Minute
+	// A pod whose eviction a broken webhook prevents is skipped for this long, then for twice as
+	// long after each failure, up to rejectionPeriod.
+	failurePeriod = time.Minute
 	// An eviction in the background is assumed to be in progress for this long even if the pod does
 	// not report it (0.36.0: assumedEvictionRequestTimeoutSeconds).
 	backgroundTimeout = 10 * time.Minute
@@ -24,9 +27,11 @@ const (
 	ownerHistory = 24 * time.Hour
 )
 
-// rejection is a rejected eviction of a pod.
+// rejection is a rejected or failed eviction of a pod.
 type rejection struct {
 	at     time.Time
+	period time.Duration // the pod is skipped for this long
+	result string        // "rejected by the API server" or "failed"
 	reason string
 }
 
@@ -63,7 +68,12 @@ func (m *history) addEvicted(now time.Time, p *v1.Pod) {
 }
 
 func (m *history) addRejected(now time.Time, p *v1.Pod, err error) {
-	m.rejections[p.UID] = rejection{now, err.Error()}
+	m.rejections[p.UID] = rejection{now, rejectionPeriod, "rejected by the API server", err.Error()}
+}
+
+func (m *history) addFailed(now time.Time, p *v1.Pod, err error) {
+	period := min(max(2*m.rejections[p.UID].period, failurePeriod), rejectionPeriod)
+	m.rejections[p.UID] = rejection{now, period, "failed", err.Error()}
 }
 
 func (m *history) addBackground(now time.Time, p *v1.Pod) { m.pending[p.UID] = now }
@@ -83,8 +93,8 @@ func (m *history) fill(now time.Time, s *deschedule.Snapshot) {
 		if background, requested := m.inBackground(now, p); background {
 			s.Pending[p.UID] = requested
 		}
-		if r, ok := m.rejections[p.UID]; ok && now.Sub(r.at) < rejectionPeriod {
-			s.Rejected[p.UID] = fmt.Sprintf("eviction rejected by the API server %v ago: %s",
+		if r, ok := m.rejections[p.UID]; ok && now.Sub(r.at) < r.period {
+			s.Rejected[p.UID] = fmt.Sprintf("eviction %s %v ago: %s", r.result,
 				now.Sub(r.at).Round(time.Second), r.reason)
 		}
 	}
@@ -92,7 +102,7 @@ func (m *history) fill(now time.Time, s *deschedule.Snapshot) {
 		return !present[uid] && now.Sub(at) >= watchLag
 	})
 	prune(m.rejections, func(uid types.UID, r rejection) bool {
-		return !present[uid] || now.Sub(r.at) >= rejectionPeriod
+		return !present[uid] || now.Sub(r.at) >= r.period+rejectionPeriod // then the backoff restarts
 	})
 	prune(m.pending, func(uid types.UID, _ time.Time) bool { return !present[uid] })
 	prune(m.ownerEvictions, func(_ owner, at time.Time) bool { return now.Sub(at) >= ownerHistory })

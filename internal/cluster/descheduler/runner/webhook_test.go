@@ -1,0 +1,63 @@
+package runner
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// webhookPods returns an API server with count pods behind a broken webhook, and a younger pod that
+// can be evicted.
+func webhookPods(t *testing.T, count int) *api {
+	a := apiWithPods(t, pod("other", "n1"))
+	for i := range count {
+		p := pod(fmt.Sprint("w", i), "n1", func(p *v1.Pod) { p.CreationTimestamp.Time = p.CreationTimestamp.Add(-time.Hour) })
+		a.objects["pods"] = append(a.objects["pods"], p)
+		a.answers[p.Name] = failure(http.StatusInternalServerError, metav1.StatusReasonInternalError,
+			`Internal error occurred: failed calling webhook "w": failed to call webhook: Post "https://w/": dial tcp: connection refused`)
+	}
+	return a
+}
+
+// Pods behind a broken webhook do not stop the evictions of others, and are tried again after
+// growing pauses.
+func TestPodsBehindBrokenWebhookBackOff(t *testing.T) {
+	a := webhookPods(t, 3)
+	d, now := newDescheduler(t, a, lifeTimePolicy())
+	began := *now
+	for _, c := range []struct {
+		at   time.Duration
+		want int // tries of each pod so far
+	}{{0, 1}, {30 * time.Second, 1}, {time.Minute, 2}, {2*time.Minute + 59*time.Second, 2}, {3 * time.Minute, 3},
+		{7 * time.Minute, 4}, {15 * time.Minute, 5}, {24 * time.Minute, 5}, {25 * time.Minute, 6}} {
+		*now = began.Add(c.at)
+		if err := d.cycle(t.Context()); err != nil {
+			t.Errorf("after %v: cycle() = %v, want no error", c.at, err)
+		}
+		tries := map[string]int{}
+		for _, name := range a.requestedPods() {
+			tries[name]++
+		}
+		if tries["w0"] != c.want || tries["w1"] != c.want || tries["w2"] != c.want || tries["other"] == 0 {
+			t.Errorf("after %v: evictions requested = %v, want %d for w0, w1 and w2, some for other", c.at, tries, c.want)
+		}
+	}
+}
+
+// A webhook that is broken for many pods ends the cycle: its plan would become stale. The next
+// cycle tries other pods.
+func TestManyPodsBehindBrokenWebhookEndCycle(t *testing.T) {
+	a := webhookPods(t, 12)
+	d, _ := newDescheduler(t, a, lifeTimePolicy())
+	if err := d.cycle(t.Context()); err == nil || !strings.Contains(err.Error(), "webhooks failed for 10 evictions, 0 of 13 done") {
+		t.Errorf("cycle() = %v, want an error after 10 failures", err)
+	}
+	if err := d.cycle(t.Context()); err != nil || len(a.requestedPods()) != 13 || a.requestedPods()[12] != "other" {
+		t.Errorf("second cycle() = %v, evictions requested for %v, want the other three pods", err, a.requestedPods())
+	}
+}

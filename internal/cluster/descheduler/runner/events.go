@@ -64,5 +64,3 @@ func truncate(text string, most int) string {
 	}
 	return text[:most-3] + "..."
 }
-
-func readServiceAccountToken() ([]byte, error) { return os.ReadFile(serviceAccountToken) }

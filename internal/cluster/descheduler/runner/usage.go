@@ -26,10 +26,6 @@ const (
 	maxPrometheusBytes = 16 << 20
 )
 
-// serviceAccountToken is the token of this pod. Prometheus gets it over https if no Secret is
-// configured.
-const serviceAccountToken = "/var/run/secrets/kubernetes.io/serviceaccount/token"
-
 // usageReader reads the measured usage that the policy needs, in each cycle.
 type usageReader struct {
 	client           kubernetes.Interface
@@ -39,13 +35,11 @@ type usageReader struct {
 	queries          []string
 	prometheusConfig *deschedule.Prometheus // nil: not configured
 	http             *http.Client
-	readToken        func() ([]byte, error) // reads the token of this pod
 }
 
 // newUsageReader returns a reader of the usage that a policy needs.
 func newUsageReader(client kubernetes.Interface, p *deschedule.Policy, namespace string) *usageReader {
-	f := &usageReader{client: client, namespace: namespace, http: &http.Client{Timeout: requestTimeout},
-		readToken: readServiceAccountToken}
+	f := &usageReader{client: client, namespace: namespace, http: &http.Client{Timeout: requestTimeout}}
 	for i := range p.MetricsProviders {
 		if m := &p.MetricsProviders[i]; m.Source == deschedule.PrometheusMetrics {
 			f.prometheusConfig = m.Prometheus
@@ -181,14 +175,20 @@ func (f *usageReader) queryPrometheus(ctx context.Context, now time.Time, query 
 	if err != nil {
 		return wrap(err)
 	}
+	client := *f.http
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
+		client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	}
-	response, err := f.http.Do(request)
+	response, err := client.Do(request)
 	if err != nil {
 		return wrap(err)
 	}
 	defer func() { _ = response.Body.Close() }()
+	if token != "" && response.Header.Get("Location") != "" {
+		return wrap(fmt.Errorf("%s: redirects are not followed with a token: want the final url in the policy",
+			response.Status))
+	}
 	var a queryResult
 	if err := json.NewDecoder(io.LimitReader(response.Body, maxPrometheusBytes)).Decode(&a); err != nil {
 		return wrap(fmt.Errorf("%s: %w", response.Status, err))

@@ -18,6 +18,9 @@ var hasToHelp = map[string]bool{
 	deschedule.TopologySpreadConstraint: true, deschedule.NodeTaints: true, deschedule.NodeAffinity: true,
 }
 
+// drains has the strategies that move pods between nodes by utilization.
+var drains = map[string]bool{deschedule.LowNodeUtilization: true, deschedule.HighNodeUtilization: true}
+
 // helps reports whether a strategy would reach its goal if an evicted pod moved to a node that
 // accepts it. The node is judged in one state; thresholds and shares are those of another.
 func (c *comparison) helps(strategy string, ruled, is *deschedule.Snapshot, p *v1.Pod, n *v1.Node) bool {

@@ -1,6 +1,7 @@
 package descheduler
 
 import (
+	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/descheduler/pkg/api"
 	nodeutil "sigs.k8s.io/descheduler/pkg/descheduler/node"
@@ -32,6 +34,8 @@ const (
 	byOwners    = "several owners count once"
 	bySingle    = "a single node has its strategies"
 	byResource  = "a resource that no node has stops nothing"
+	byAbsent    = "a resource that a node does not have does not count for it"
+	byEnded     = "ended and terminating pods are no replicas, and need no node"
 	byOthers    = "follows from those that stay"
 	byLimit     = "a limit that others have used up"
 )
@@ -50,6 +54,8 @@ var documented = map[string]string{
 	byOwners:    "A pod of several owners counts once",
 	bySingle:    "A single ready node",
 	byResource:  "a resource that no node has is left out",
+	byAbsent:    "A resource that a node does not have does not count",
+	byEnded:     "Ended pods need no other node, and count as no replicas",
 }
 
 func TestTheImprovementsAreDocumented(t *testing.T) {
@@ -181,6 +187,10 @@ func (c *comparison) kept(w went) string {
 		return byBudget
 	case strings.HasPrefix(why, "maximum number") && c.usedUp(w.pod):
 		return byLimit
+	case c.lacksReplicas(w):
+		return byEnded
+	case drains[w.strategy] && !c.ask("provided", unlimited(c.theirs), provided(c.s), nil)[w]:
+		return byAbsent
 	case w.strategy == deschedule.RemoveDuplicates && len(find(c.s, w.pod).OwnerReferences) > 1 &&
 		!c.ask("single", unlimited(c.theirs), single(c.s), nil)[w]:
 		return byOwners
@@ -201,6 +211,29 @@ func (c *comparison) kept(w went) string {
 		return byOthers
 	}
 	return ""
+}
+
+// lacksReplicas reports whether minReplicas of a profile with the strategy keeps a pod if only
+// active pods count.
+func (c *comparison) lacksReplicas(w went) bool {
+	p := find(c.s, w.pod)
+	if ended(p) || len(p.OwnerReferences) != 1 {
+		return false
+	}
+	active := uint(0)
+	for _, other := range c.s.Pods {
+		owned := slices.ContainsFunc(other.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == p.OwnerReferences[0].UID })
+		if owned && other.Namespace == p.Namespace && !ended(other) && other.DeletionTimestamp == nil {
+			active++
+		}
+	}
+	return slices.ContainsFunc(c.ours.Profiles, func(profile deschedule.Profile) bool {
+		return slices.Contains(slices.Concat(profile.Plugins.Deschedule.Enabled, profile.Plugins.Balance.Enabled), w.strategy) &&
+			slices.ContainsFunc(profile.PluginConfig, func(config deschedule.PluginConfig) bool {
+				a, ok := config.Args.(*deschedule.DefaultEvictorArgs)
+				return ok && a.MinReplicas > 1 && active < a.MinReplicas
+			})
+	})
 }
 
 // notAnyMore reports whether the descheduler would keep the pod in every state after some other
@@ -281,8 +314,11 @@ func (c *comparison) usedUp(pod string) bool {
 }
 
 // fitsNowhere reports whether, in some state of the plan, no other node accepts the pod: of all
-// nodes, or of those that nodeFit may use.
+// nodes, or of those that nodeFit may use. An ended pod needs none.
 func (c *comparison) fitsNowhere(w went) bool {
+	if ended(find(c.s, w.pod)) {
+		return false
+	}
 	selectors := c.fitSelectors()
 	if hasToHelp[w.strategy] {
 		selectors = append(selectors, "")
@@ -379,6 +415,13 @@ func (c *comparison) added(i int) string {
 				return byOthers
 			}
 			return byPasses
+		}
+	}
+	if ended(find(c.s, w.pod)) {
+		others := maps.Clone(c.stays) // another strategy keeps it
+		delete(others, w.pod)
+		if c.ask("unfitted "+w.pod, unfitted(c.theirs), c.s, others)[w] {
+			return byEnded
 		}
 	}
 	if by := c.follows(i); by != "" {

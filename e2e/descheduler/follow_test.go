@@ -31,6 +31,8 @@ func (c *comparison) mendings() []mending {
 		{byResource, low, c.had, same},
 		{byResource, low, c.had, tolerant},
 		{byTaints, usage, unlimited, tolerant},
+		{byAbsent, usage, unlimited, provided},
+		{byAbsent, usage, unlimited, func(s *deschedule.Snapshot) *deschedule.Snapshot { return provided(tolerant(s)) }},
 		{byFit, []string{deschedule.RemoveDuplicates}, unlimited, c.fitting},
 	}
 }
@@ -173,23 +175,26 @@ func (c *comparison) courses() []func(*deschedule.Snapshot, map[string]bool) []w
 		},
 	}
 	if c.has(deschedule.LowNodeUtilization) || c.has(deschedule.HighNodeUtilization) {
-		cycles = append(cycles, func(s *deschedule.Snapshot, refused map[string]bool) []went {
-			return c.upstream(c.had(c.theirs), tolerant(s), refused)
-		}, c.helpful)
+		providing := func(s *deschedule.Snapshot) *deschedule.Snapshot { return provided(tolerant(s)) }
+		for _, state := range []func(*deschedule.Snapshot) *deschedule.Snapshot{tolerant, providing} {
+			cycles = append(cycles, func(s *deschedule.Snapshot, refused map[string]bool) []went {
+				return c.upstream(c.had(c.theirs), state(s), refused)
+			}, func(s *deschedule.Snapshot, refused map[string]bool) []went { return c.helpful(s, state, refused) })
+		}
 	}
 	return cycles
 }
 
-// helpful returns a cycle of the descheduler with its defects reverted, in which pods stay that no
-// helpful node accepts, as do the pods evicted in their place.
-func (c *comparison) helpful(s *deschedule.Snapshot, refused map[string]bool) []went {
+// helpful returns the evictions of a cycle of the descheduler with its defects reverted, in which
+// pods stay that no helpful node accepts, as do the pods evicted in their place.
+func (c *comparison) helpful(s *deschedule.Snapshot, state func(*deschedule.Snapshot) *deschedule.Snapshot, refused map[string]bool) []went {
 	refused = maps.Clone(refused)
 	if refused == nil {
 		refused = map[string]bool{}
 	}
 	for {
 		before := len(refused)
-		out := c.upstream(c.had(c.theirs), tolerant(s), refused)
+		out := c.upstream(c.had(c.theirs), state(s), refused)
 		for _, w := range out {
 			if c.pointless(s, w) {
 				refused[w.pod] = true

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/descheduler/pkg/api"
 	podutil "sigs.k8s.io/descheduler/pkg/descheduler/pod"
@@ -86,6 +87,33 @@ func unlimited(p *api.DeschedulerPolicy) *api.DeschedulerPolicy {
 	out := p.DeepCopy()
 	out.MaxNoOfPodsToEvictTotal, out.MaxNoOfPodsToEvictPerNode, out.MaxNoOfPodsToEvictPerNamespace = nil, nil, nil
 	return out
+}
+
+// unfitted returns a policy without nodeFit and minReplicas.
+func unfitted(p *api.DeschedulerPolicy) *api.DeschedulerPolicy {
+	out := unlimited(p)
+	for i := range out.Profiles {
+		for _, config := range out.Profiles[i].PluginConfigs {
+			if a, ok := config.Args.(*defaultevictor.DefaultEvictorArgs); ok {
+				a.NodeFit, a.MinReplicas = false, 0
+			}
+		}
+	}
+	return out
+}
+
+// provided returns a snapshot in which every node has GPUs. For a node without, the descheduler
+// counts 0 %, no room for more, and too many as soon as a pod requests one.
+func provided(s *deschedule.Snapshot) *deschedule.Snapshot {
+	out := *s
+	out.Nodes = slices.Clone(s.Nodes)
+	for i, n := range out.Nodes {
+		if _, ok := n.Status.Allocatable[gpu]; !ok {
+			out.Nodes[i] = n.DeepCopy()
+			out.Nodes[i].Status.Allocatable[gpu] = *resource.NewQuantity(1<<40, resource.DecimalSI)
+		}
+	}
+	return &out
 }
 
 // only returns a policy with one of its strategies.

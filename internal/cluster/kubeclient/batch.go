@@ -1,7 +1,6 @@
 package kubeclient
 
 import (
-	"context"
 	"net"
 	"sync"
 	"time"
@@ -19,20 +18,9 @@ const readSize = 64 << 10
 // A watch of 5,000 Leases sends 500 events per second. The main cost of each is to wake the
 // goroutines that read, decrypt and decode it: ten in one read cost little more than one.
 func BatchedReads(c *rest.Config, gap time.Duration) *rest.Config {
-	copied := rest.CopyConfig(c)
-	dial := copied.Dial
-	if dial == nil {
-		// client-go's defaults
-		dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext
-	}
-	copied.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
-		conn, err := dial(ctx, network, address)
-		if err != nil {
-			return nil, err
-		}
-		return &batchedConn{Conn: conn, gap: gap, closed: make(chan struct{})}, nil
-	}
-	return copied
+	return wrapConnections(c, func(conn net.Conn) net.Conn {
+		return &batchedConn{Conn: conn, gap: gap, closed: make(chan struct{})}
+	})
 }
 
 // batchedConn is a connection that is read at most once per gap. Like each connection of net/http

@@ -6,13 +6,15 @@
 //	batch.go   connections that are read in batches
 //	clock.go   the API server's clock
 //	evict.go   evictions without retries
-//	guard.go   clients that write only while this replica leads
+//	guard.go   clients that send only while this replica leads
 //	leader.go  Leader: one replica acts, and stops before another one starts
 //	lock.go    the Lease of the election
 package kubeclient
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -65,4 +67,23 @@ func New(c *rest.Config, part string, timeout time.Duration) (*kubernetes.Client
 		return nil, fmt.Errorf("create the API client: %w", err)
 	}
 	return client, nil
+}
+
+// wrapConnections returns a configuration for clients with wrapped connections. Clients of the
+// returned configuration share no connection with those of c.
+func wrapConnections(c *rest.Config, wrap func(net.Conn) net.Conn) *rest.Config {
+	copied := rest.CopyConfig(c)
+	dial := copied.Dial
+	if dial == nil {
+		// client-go's defaults
+		dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext
+	}
+	copied.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return wrap(conn), nil
+	}
+	return copied
 }

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -14,12 +12,10 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
-	"k8s.io/client-go/rest"
 )
 
 // leaseServer is an API server with one Lease.
@@ -255,38 +251,5 @@ func TestElectionCheck(t *testing.T) {
 		if _, err := NewLeader(nil, e, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error of an invalid election = %v, want %s", err, want)
 		}
-	}
-}
-
-// A replica that does not lead can read but not write.
-func TestGuard(t *testing.T) {
-	var asked []string
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked = append(asked, r.Method)
-		if agent := r.UserAgent(); agent != "program/1 test" {
-			t.Errorf("user agent = %q, want program/1 test", agent)
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"kind":"Node","apiVersion":"v1","metadata":{"name":"n"}}`)
-	}))
-	defer s.Close()
-	leads := false
-	client, err := New(Guarded(&rest.Config{Host: s.URL, UserAgent: "program/1"}, func() bool { return leads }), "test", time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	nodes := client.CoreV1().Nodes()
-	if _, err := nodes.Get(t.Context(), "n", metav1.GetOptions{}); err != nil {
-		t.Errorf("read without leadership failed: %v", err)
-	}
-	if _, err := nodes.Update(t.Context(), &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}, metav1.UpdateOptions{}); !errors.Is(err, ErrNotLeading) {
-		t.Errorf("write without leadership = %v, want ErrNotLeading", err)
-	}
-	leads = true
-	if _, err := nodes.Update(t.Context(), &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}, metav1.UpdateOptions{}); err != nil {
-		t.Errorf("write with leadership failed: %v", err)
-	}
-	if strings.Join(asked, " ") != "GET PUT" {
-		t.Errorf("requests = %v, want GET and PUT", asked)
 	}
 }

@@ -60,7 +60,7 @@ func (a *api) patchNode(w http.ResponseWriter, r *http.Request, client string, p
 		case is == nil:
 			writeError(w, http.StatusNotFound, parts[1])
 			return
-		case p.Metadata.UID != is.UID, p.Metadata.ResourceVersion != "" && p.Metadata.ResourceVersion != is.ResourceVersion:
+		case p.Metadata.UID != is.UID, p.Metadata.ResourceVersion != is.ResourceVersion:
 			writeError(w, http.StatusConflict, "the object has been modified")
 			return
 		}
@@ -84,8 +84,11 @@ func (a *api) patchNode(w http.ResponseWriter, r *http.Request, client string, p
 
 func (a *api) patchPod(w http.ResponseWriter, r *http.Request, client, key string) {
 	var p struct {
-		Metadata struct{ UID types.UID }
-		Status   struct{ Conditions []v1.PodCondition }
+		Metadata struct {
+			UID             types.UID
+			ResourceVersion string
+		}
+		Status struct{ Conditions []v1.PodCondition }
 	}
 	a.decode(r, &p)
 	a.change(func() {
@@ -94,8 +97,8 @@ func (a *api) patchPod(w http.ResponseWriter, r *http.Request, client, key strin
 		case is == nil:
 			writeError(w, http.StatusNotFound, key)
 			return
-		case p.Metadata.UID != is.UID:
-			writeError(w, http.StatusConflict, "uid")
+		case p.Metadata.UID != is.UID, p.Metadata.ResourceVersion != is.ResourceVersion:
+			writeError(w, http.StatusConflict, "uid or version")
 			return
 		}
 		out := is.DeepCopy()
@@ -121,10 +124,15 @@ func (a *api) terminatePod(w http.ResponseWriter, client, what string, is *v1.Po
 	writeObject(w, out)
 }
 
+// complete reports whether a deletion names the UID and the version of the pod.
+func complete(p *metav1.Preconditions) bool {
+	return p != nil && p.UID != nil && p.ResourceVersion != nil
+}
+
 func (a *api) deletePod(w http.ResponseWriter, r *http.Request, client, key string) {
 	var o metav1.DeleteOptions
-	if err := json.NewDecoder(r.Body).Decode(&o); err != nil || o.Preconditions == nil || o.Preconditions.UID == nil {
-		a.t.Errorf("delete pod %s: error %v, options %+v, want a UID precondition", key, err, o)
+	if err := json.NewDecoder(r.Body).Decode(&o); err != nil || !complete(o.Preconditions) {
+		a.t.Errorf("delete pod %s: error %v, options %+v, want preconditions", key, err, o)
 		return
 	}
 	a.change(func() {
@@ -132,8 +140,8 @@ func (a *api) deletePod(w http.ResponseWriter, r *http.Request, client, key stri
 		switch {
 		case is == nil:
 			writeError(w, http.StatusNotFound, key)
-		case is.UID != *o.Preconditions.UID:
-			writeError(w, http.StatusConflict, "uid")
+		case is.UID != *o.Preconditions.UID, is.ResourceVersion != *o.Preconditions.ResourceVersion:
+			writeError(w, http.StatusConflict, "uid or version")
 		default:
 			a.terminatePod(w, client, "delete", is, *o.Preconditions.UID)
 		}
@@ -142,7 +150,7 @@ func (a *api) deletePod(w http.ResponseWriter, r *http.Request, client, key stri
 
 func (a *api) evictPod(w http.ResponseWriter, r *http.Request, client, key string) {
 	var e policyv1.Eviction
-	if err := json.NewDecoder(r.Body).Decode(&e); err != nil || e.DeleteOptions == nil || e.DeleteOptions.Preconditions == nil {
+	if err := json.NewDecoder(r.Body).Decode(&e); err != nil || e.DeleteOptions == nil || !complete(e.DeleteOptions.Preconditions) {
 		a.t.Errorf("evict pod %s: error %v, want preconditions", key, err)
 		return
 	}
@@ -150,8 +158,8 @@ func (a *api) evictPod(w http.ResponseWriter, r *http.Request, client, key strin
 		switch is := a.pods[key]; {
 		case is == nil:
 			writeError(w, http.StatusNotFound, key)
-		case is.UID != *e.DeleteOptions.Preconditions.UID:
-			writeError(w, http.StatusConflict, "uid")
+		case is.UID != *e.DeleteOptions.Preconditions.UID, is.ResourceVersion != *e.DeleteOptions.Preconditions.ResourceVersion:
+			writeError(w, http.StatusConflict, "uid or version")
 		case a.budget:
 			a.counted["blocked eviction"]++
 			if a.retryAfter {

@@ -390,7 +390,7 @@ func (q *queue) nextEvict() task {
 		}
 		q.podsInFlight++
 		return func(ctx context.Context) func() {
-			out, err := l.ctrl.deps.Writer.Evict(ctx, e, n)
+			out, err := l.ctrl.deps.Writer.Evict(ctx, p, n, e.Deadline, l.clock.now())
 			return func() {
 				q.podsInFlight--
 				if out.ChangedNode != nil || out.NodeGone {
@@ -423,7 +423,8 @@ func (q *queue) nextMark() task {
 			q.parkedMarks++
 			continue
 		}
-		if n := l.ctrl.deps.Mirror.Node(m.Node); l.ctrl.deps.Mirror.Pod(m.UID) == nil || n == nil ||
+		p, n := l.ctrl.deps.Mirror.Pod(m.UID), l.ctrl.deps.Mirror.Node(m.Node)
+		if p == nil || n == nil ||
 			hasReady(n, v1.ConditionTrue) || m.Silent && !hasReady(n, v1.ConditionUnknown) {
 			l.nodes.EndMark(l.clock.now(), *m, true)
 			take(q.heldEvents.pods, m.UID)
@@ -431,7 +432,7 @@ func (q *queue) nextMark() task {
 		}
 		q.podsInFlight++
 		return func(ctx context.Context) func() {
-			out, err := l.ctrl.deps.Writer.Mark(ctx, m)
+			out, err := l.ctrl.deps.Writer.Mark(ctx, p, l.clock.now())
 			return func() {
 				q.podsInFlight--
 				q.updatePod(m.UID, out)

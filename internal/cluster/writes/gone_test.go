@@ -5,14 +5,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-
-	"jettison/cluster/lifecycle"
-	"jettison/cluster/taint"
 )
 
 // An object is gone only if the API server names it in a 404, not if a proxy or an admission webhook
@@ -41,11 +39,12 @@ func TestNotFoundNamesTheObject(t *testing.T) {
 		if out := w.Node(t.Context(), &Node{Node: n, WriteTaints: true}); out.Gone != c.gone || (out.Taints == nil) != c.gone {
 			t.Errorf("404 of the %s: node gone %v, error %v, want gone %v", c.name, out.Gone, out.Taints, c.gone)
 		}
-		out, err := w.Mark(t.Context(), &lifecycle.Mark{Namespace: "d", Name: "p", UID: "p"})
+		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "p", UID: "p", ResourceVersion: "1"}}
+		out, err := w.Mark(t.Context(), p, time.Now())
 		if out.Gone != c.gone || (err == nil) != c.gone {
 			t.Errorf("404 of the %s: pod gone %v, error %v, want gone %v", c.name, out.Gone, err, c.gone)
 		}
-		out, err = w.Evict(t.Context(), &taint.Eviction{Namespace: "d", Name: "p", UID: "p", Node: "n"}, n)
+		out, err = w.Evict(t.Context(), p, n, time.Now(), time.Now())
 		if out.NodeGone != c.gone || (err == nil) != c.gone {
 			t.Errorf("404 of the %s: node of the pod gone %v, error %v, want gone %v", c.name, out.NodeGone, err, c.gone)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	coordination "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
@@ -73,16 +74,12 @@ func (w *Writer) Node(ctx context.Context, n *Node) (out NodeResult) {
 			out.Taints = handle(w.patchNode(ctx, n.Node.Name, types.MergePatchType, &body))
 		}
 	}
-	// Labels come last. Their patch has no version precondition, and its response may contain
-	// taints that other clients have added since.
 	if len(n.Labels) > 0 && !out.Gone {
-		body := object{Metadata: metadata{n.Node.UID, "", n.Labels}}
+		body := object{Metadata: metadata{n.Node.UID, version, n.Labels}}
 		out.Labels = handle(w.patchNode(ctx, n.Node.Name, types.MergePatchType, &body))
 	}
-	if apierrors.IsConflict(out.Status) || apierrors.IsConflict(out.Taints) {
-		ctx, cancel := withTimeout(ctx)
-		defer cancel()
-		switch node, err := w.client.CoreV1().Nodes().Get(ctx, n.Node.Name, metav1.GetOptions{}); {
+	if slices.ContainsFunc([]error{out.Status, out.Taints, out.Labels}, apierrors.IsConflict) {
+		switch node, err := w.node(ctx, n.Node.Name); {
 		case err == nil:
 			out.Node = node // for the next decision
 		case isNotFound(err):

@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"jettison/cluster/lifecycle"
 	"jettison/cluster/taint"
 	"jettison/internal/cluster/kubeclient"
 )
@@ -33,19 +32,20 @@ const (
 	targetMessage = "Taint manager: deleting due to NoExecute taint"
 )
 
-// Mark sets a pod's condition Ready to False.
-func (w *Writer) Mark(ctx context.Context, m *lifecycle.Mark) (PodResult, error) {
-	return w.patchCondition(ctx, m.Namespace, m.Name, m.UID, map[string]any{
-		"type": v1.PodReady, "status": v1.ConditionFalse, "lastTransitionTime": metav1.Now(),
+// Mark sets a pod's condition Ready to False. p is the pod at the decision.
+func (w *Writer) Mark(ctx context.Context, p *v1.Pod, now time.Time) (PodResult, error) {
+	return w.patchCondition(ctx, p, map[string]any{
+		"type": v1.PodReady, "status": v1.ConditionFalse, "lastTransitionTime": metav1.NewTime(now),
 	})
 }
 
 // Evict deletes a pod if its node still has the taints of the decision, which Evict reads directly
 // because the watch may lag. It sets the condition DisruptionTarget first. Within the PDB period
 // after the deadline it evicts the pod instead; if a disruption budget blocks that, IsBudgetError
-// is true for the error.
-func (w *Writer) Evict(ctx context.Context, e *taint.Eviction, known *v1.Node) (PodResult, error) {
-	n, err := w.node(ctx, e.Node)
+// is true for the error. p and known are the pod and the node at the decision.
+func (w *Writer) Evict(ctx context.Context, p *v1.Pod, known *v1.Node, deadline,
+	now time.Time) (PodResult, error) {
+	n, err := w.node(ctx, known.Name)
 	if isNotFound(err) {
 		return PodResult{NodeGone: true}, nil
 	}
@@ -55,13 +55,12 @@ func (w *Writer) Evict(ctx context.Context, e *taint.Eviction, known *v1.Node) (
 	if n.UID != known.UID || !slices.EqualFunc(noExecuteTaints(n), noExecuteTaints(known), sameTaint) {
 		return PodResult{ChangedNode: n}, nil
 	}
-	if w.pdbPeriod > 0 && time.Now().Before(e.Deadline.Add(w.pdbPeriod)) {
-		return w.evict(ctx, e)
+	if w.pdbPeriod > 0 && now.Before(deadline.Add(w.pdbPeriod)) {
+		return w.evict(ctx, p)
 	}
-	result, err := w.patchCondition(ctx, e.Namespace, e.Name, e.UID, map[string]any{
-		"type": v1.DisruptionTarget, "status": v1.ConditionTrue, "lastTransitionTime": metav1.Now(),
-		"reason":  targetReason,
-		"message": targetMessage,
+	result, err := w.patchCondition(ctx, p, map[string]any{
+		"type": v1.DisruptionTarget, "status": v1.ConditionTrue,
+		"lastTransitionTime": metav1.NewTime(now), "reason": targetReason, "message": targetMessage,
 	})
 	switch {
 	// without permission to write the status, the pod is still deleted
@@ -70,8 +69,15 @@ func (w *Writer) Evict(ctx context.Context, e *taint.Eviction, known *v1.Node) (
 	// being deleted already, or finished
 	case result.Gone, result.Pod != nil && taint.Terminating(result.Pod):
 		return result, nil
+	case err == nil:
+		p = result.Pod
 	}
-	return w.delete(ctx, e)
+	return w.delete(ctx, p)
+}
+
+// preconditions returns the preconditions for the deletion of a pod.
+func preconditions(p *v1.Pod) *metav1.Preconditions {
+	return &metav1.Preconditions{UID: &p.UID, ResourceVersion: &p.ResourceVersion}
 }
 
 func (w *Writer) node(ctx context.Context, name string) (*v1.Node, error) {
@@ -97,25 +103,25 @@ func sameTaint(a, b v1.Taint) bool {
 }
 
 // patchCondition writes one condition of a pod.
-func (w *Writer) patchCondition(ctx context.Context, namespace, name string, uid types.UID,
-	c map[string]any) (PodResult, error) {
+func (w *Writer) patchCondition(ctx context.Context, p *v1.Pod, c map[string]any) (PodResult,
+	error) {
 	limited, cancel := withTimeout(ctx)
 	defer cancel()
-	body := object{Metadata: metadata{UID: uid}, Status: map[string]any{"conditions": []any{c}}}
+	body := object{Metadata: metadata{p.UID, p.ResourceVersion, nil},
+		Status: map[string]any{"conditions": []any{c}}}
 	pod := &v1.Pod{}
 	err := withoutRetries(w.client.CoreV1().RESTClient().Patch(types.StrategicMergePatchType)).Namespace(
-		namespace).Resource("pods").Name(name).
+		p.Namespace).Resource("pods").Name(p.Name).
 		SubResource("status").Body(body.text()).Do(limited).Into(pod)
 	if err == nil {
 		return PodResult{Pod: pod}, nil
 	}
-	return w.checkGone(ctx, namespace, name, uid, fmt.Errorf("patch pod %s/%s: %w", namespace, name,
-		err))
+	return w.checkGone(ctx, p, fmt.Errorf("patch pod %s/%s: %w", p.Namespace, p.Name, err))
 }
 
 // checkGone determines whether a write failed because the pod no longer exists or has another UID.
-func (w *Writer) checkGone(ctx context.Context, namespace, name string, uid types.UID,
-	err error) (PodResult, error) {
+// After any other conflict it returns the current pod for the next decision.
+func (w *Writer) checkGone(ctx context.Context, p *v1.Pod, err error) (PodResult, error) {
 	if isNotFound(err) {
 		return PodResult{Gone: true}, nil
 	}
@@ -124,24 +130,26 @@ func (w *Writer) checkGone(ctx context.Context, namespace, name string, uid type
 	}
 	ctx, cancel := withTimeout(ctx)
 	defer cancel()
-	pod, getErr := w.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
-	if isNotFound(getErr) || getErr == nil && pod.UID != uid {
+	pod, getErr := w.reader.CoreV1().Pods(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
+	switch {
+	case isNotFound(getErr), getErr == nil && pod.UID != p.UID:
 		return PodResult{Gone: true}, nil
+	case getErr != nil:
+		return PodResult{}, err
 	}
 	return PodResult{Pod: pod}, err
 }
 
 // delete deletes a pod with its own grace period.
-func (w *Writer) delete(ctx context.Context, e *taint.Eviction) (PodResult, error) {
+func (w *Writer) delete(ctx context.Context, p *v1.Pod) (PodResult, error) {
 	limited, cancel := withTimeout(ctx)
 	defer cancel()
-	o := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &e.UID}}
-	response, err := withoutRetries(w.client.CoreV1().RESTClient().Delete()).Namespace(e.Namespace).Resource(
-		"pods").Name(e.Name).Body(&o).
+	o := metav1.DeleteOptions{Preconditions: preconditions(p)}
+	response, err := withoutRetries(w.client.CoreV1().RESTClient().Delete()).Namespace(p.Namespace).Resource(
+		"pods").Name(p.Name).Body(&o).
 		Do(limited).Get()
 	if err != nil {
-		return w.checkGone(ctx, e.Namespace, e.Name, e.UID, fmt.Errorf("delete pod %s/%s: %w", e.Namespace,
-			e.Name, err))
+		return w.checkGone(ctx, p, fmt.Errorf("delete pod %s/%s: %w", p.Namespace, p.Name, err))
 	}
 	if pod, ok := response.(*v1.Pod); ok && pod.DeletionTimestamp != nil {
 		return PodResult{Pod: pod}, nil
@@ -150,20 +158,19 @@ func (w *Writer) delete(ctx context.Context, e *taint.Eviction) (PodResult, erro
 }
 
 // evict creates an Eviction of a pod.
-func (w *Writer) evict(ctx context.Context, e *taint.Eviction) (PodResult, error) {
+func (w *Writer) evict(ctx context.Context, p *v1.Pod) (PodResult, error) {
 	limited, cancel := withTimeout(ctx)
 	defer cancel()
 	err := kubeclient.Evict(limited, w.client, &policyv1.Eviction{
-		ObjectMeta:    metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Name},
-		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &e.UID}},
+		ObjectMeta:    metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: preconditions(p)},
 	})
 	if err != nil {
-		return w.checkGone(ctx, e.Namespace, e.Name, e.UID, fmt.Errorf("evict pod %s/%s: %w", e.Namespace,
-			e.Name, err))
+		return w.checkGone(ctx, p, fmt.Errorf("evict pod %s/%s: %w", p.Namespace, p.Name, err))
 	}
-	pod, err := w.client.CoreV1().Pods(e.Namespace).Get(limited, e.Name, metav1.GetOptions{})
+	pod, err := w.reader.CoreV1().Pods(p.Namespace).Get(limited, p.Name, metav1.GetOptions{})
 	switch {
-	case isNotFound(err), err == nil && pod.UID != e.UID: // the name may belong to another pod
+	case isNotFound(err), err == nil && pod.UID != p.UID: // the name may belong to another pod
 		return PodResult{Gone: true}, nil
 	case err != nil:
 		return PodResult{}, nil // evicted; the watch reports the rest

@@ -1,6 +1,6 @@
 // Package writes writes the decisions about nodes and pods to the API server. Each write is sent
-// once and has a timeout. It applies only to the object of the decision: the UID is a precondition,
-// and changes that depend on a node's taints or conditions do not overwrite newer ones.
+// once and has a timeout. It applies only to the object of the decision: the UID and the resource
+// version are preconditions. So the API server rejects a write that another leader's has overtaken.
 //
 //	writes.go  Writer, and the classification of errors
 //	node.go    a node's conditions, labels and taints
@@ -27,14 +27,14 @@ const requestTimeout = 10 * time.Second
 
 // Writer sends the writes. It is safe for concurrent use.
 type Writer struct {
-	client    kubernetes.Interface
-	reader    kubernetes.Interface // for reads before a write
-	pdbPeriod time.Duration        // how long disruption budgets are respected; 0: not at all
+	client    kubernetes.Interface // for writes only: it sends nothing without leadership
+	reader    kubernetes.Interface
+	pdbPeriod time.Duration // how long disruption budgets are respected; 0: not at all
 }
 
 // New returns a Writer that writes with client and reads with reader. For pdbPeriod after its
 // deadline, a pod is evicted as its disruption budgets allow; later, it is deleted. 0: it is
-// deleted immediately.
+// deleted immediately. Times are those of the caller's clock.
 func New(client, reader kubernetes.Interface, pdbPeriod time.Duration) *Writer {
 	return &Writer{client: client, reader: reader, pdbPeriod: pdbPeriod}
 }

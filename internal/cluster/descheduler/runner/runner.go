@@ -69,7 +69,7 @@ const (
 // descheduler is a running descheduler. Cycles run sequentially and own history.
 type descheduler struct {
 	o       Options
-	write   kubernetes.Interface
+	write   kubernetes.Interface // sends only while this replica leads
 	source  *source
 	usage   *usageReader
 	history *history
@@ -98,8 +98,12 @@ func Run(ctx context.Context, o Options) error {
 	if d.write, err = kubeclient.New(api, "deschedule", requestTimeout); err != nil {
 		return err
 	}
+	query, err := kubeclient.New(o.API, "query", requestTimeout)
+	if err != nil {
+		return err
+	}
 	if err := checkVersion(ctx, discovery.ToServerVersionInterfaceWithContext(
-		d.write.Discovery())); err != nil && ctx.Err() == nil {
+		query.Discovery())); err != nil && ctx.Err() == nil {
 		//log: The API server is more than three minor versions apart from the client library, or its
 		//  version cannot be read. Descheduling continues.
 		//do: Use a release of jettison that matches the cluster's version.
@@ -114,7 +118,7 @@ func Run(ctx context.Context, o Options) error {
 		//do: Enable strategies under profiles[].plugins of the policy.
 		o.Log.Warn("policy enables no strategy")
 	}
-	d.usage = newUsageReader(d.write, o.Policy, o.LeaseNamespace)
+	d.usage = newUsageReader(query, o.Policy, o.LeaseNamespace)
 	d.source = newSource(read, o.Log)
 	defer d.source.close(cancel)
 	if err := d.source.sync(ctx); err != nil {

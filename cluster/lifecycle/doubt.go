@@ -2,7 +2,6 @@ package lifecycle
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 )
@@ -13,12 +12,26 @@ const (
 	doubtPeriod = 60 * time.Second
 )
 
+// Silent zones raise doubt if they have at least one in doubtShare nodes of the cluster, and at most
+// maxDoubts times in doubtWindow. Otherwise a few kubelets could suspend all evictions.
+const (
+	doubtShare  = 10
+	maxDoubts   = 10
+	doubtWindow = time.Hour
+)
+
 // doubt is the suspicion that the controller has lost contact with healthy nodes. Zones are meant
 // to fail independently: two that fall silent together raise the suspicion.
 type doubt struct {
 	until       time.Time // rates are 0 until then
 	reason      string
-	lastSilence time.Time // silence that began until then has raised doubt and does not again
+	lastSilence time.Time   // zones that were silent until then have raised doubt
+	raised      []time.Time // by silent zones, within doubtWindow
+}
+
+// raise extends the doubt.
+func (d *doubt) raise(now time.Time, format string, args ...any) {
+	d.until, d.reason = now.Add(doubtPeriod), fmt.Sprintf(format, args...)
 }
 
 // updateDoubt sets the doubt from the age of the reads and from zones that fell silent together.
@@ -28,15 +41,18 @@ func (s *step) updateDoubt() {
 	}
 	d := &s.doubt
 	if read := s.seen.Read; !read.IsZero() && s.now.Sub(read) > staleAfter {
-		d.until = s.now.Add(doubtPeriod)
-		d.reason = fmt.Sprintf("no successful read of nodes or Leases since %s", read.UTC().Format(time.RFC3339))
+		d.raise(s.now, "no successful read of nodes or Leases since %s", read.UTC().Format(time.RFC3339))
 	} else if !read.IsZero() {
 		s.wakeAt(read.Add(staleAfter))
 	}
-	if silentSince, names := s.silentZones(); silentSince.After(d.lastSilence) {
-		d.lastSilence, d.until = silentSince, s.now.Add(doubtPeriod)
-		d.reason = fmt.Sprintf("all nodes of the zones %s and %s fell silent within one grace period",
-			names[0], names[1])
+	if at, zones := s.silentZones(); at.After(d.lastSilence) {
+		d.lastSilence = at
+		d.raised = slices.DeleteFunc(d.raised, func(at time.Time) bool { return s.now.Sub(at) >= doubtWindow })
+		if len(d.raised) < maxDoubts {
+			d.raised = append(d.raised, s.now)
+			d.raise(s.now, "all nodes of the zones %s and %s fell silent within one grace period",
+				zones[0], zones[1])
+		}
 	}
 	if s.now.Before(d.until) {
 		s.out.Doubt = d.reason
@@ -44,26 +60,28 @@ func (s *step) updateDoubt() {
 	}
 }
 
-// silentZones finds two zones whose nodes all fell silent within one grace period. It returns the
-// latest such pair and the time at which the last of its nodes fell silent, or the zero time.
-func (s *step) silentZones() (at time.Time, names [2]string) {
-	var silent []string
-	for _, key := range slices.Sorted(maps.Keys(s.zones)) {
-		if z := s.zones[key]; z.silent > 0 && z.silent == z.ready+z.notReady {
-			silent = append(silent, key)
+// silentZones returns the silent zones, sorted, of which the last node fell silent within the grace
+// period before that of the last such zone, and that time. It returns the zero time if they are
+// fewer than two or have too few of all nodes.
+func (s *step) silentZones() (at time.Time, zones []string) {
+	isSilent := func(z *zone) bool { return z.silent > 0 && z.silent == z.ready+z.notReady }
+	all := 0
+	for _, z := range s.zones {
+		all += z.ready + z.notReady
+		if isSilent(z) {
+			at = latest(at, z.lastSilent)
 		}
 	}
-	for i, a := range silent {
-		for _, b := range silent[i+1:] {
-			za, zb := s.zones[a], s.zones[b]
-			from, to := za.firstSilent, latest(za.lastSilent, zb.lastSilent)
-			if zb.firstSilent.Before(from) {
-				from = zb.firstSilent
-			}
-			if to.Sub(from) <= s.config.NodeMonitorGracePeriod && to.After(at) {
-				at, names = to, [2]string{a, b}
-			}
+	nodes := 0
+	for key, z := range s.zones {
+		if isSilent(z) && at.Sub(z.lastSilent) <= s.config.NodeMonitorGracePeriod {
+			zones = append(zones, key)
+			nodes += z.silent
 		}
 	}
-	return at, names
+	if len(zones) < 2 || nodes*doubtShare < all {
+		return time.Time{}, nil
+	}
+	slices.Sort(zones)
+	return at, zones
 }

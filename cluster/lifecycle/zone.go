@@ -40,12 +40,12 @@ type zone struct {
 
 // tally holds the counts of a zone in one step.
 type tally struct {
-	ready, notReady         int // nodes that count
-	silent                  int // nodes that count and are silent
-	waiting                 int // nodes that wait for a NoExecute taint
-	firstSilent, lastSilent time.Time
-	nodes                   int       // all nodes of the zone
-	lastTainted             time.Time // newest TimeAdded of the NoExecute taints, for a new zone
+	ready, notReady int       // nodes that count
+	silent          int       // nodes that count and are silent
+	lastSilent      time.Time // when the last of them fell silent
+	waiting         int       // nodes that wait for a NoExecute taint
+	nodes           int       // all nodes of the zone
+	lastTainted     time.Time // newest TimeAdded of the NoExecute taints, for a new zone
 }
 
 // ZoneOf returns "region:zone" of a node. The deprecated labels take precedence, as upstream.
@@ -154,7 +154,6 @@ func (t *tally) addSilent(silent time.Time) {
 		return
 	}
 	t.silent++
-	cluster.Earliest(&t.firstSilent, silent)
 	t.lastSilent = latest(t.lastSilent, silent)
 }
 

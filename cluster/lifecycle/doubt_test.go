@@ -1,0 +1,122 @@
+package lifecycle
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// inZones distributes nodes over zones: each of the first ones has as many nodes as sizes says, the
+// last one has the rest.
+func inZones(all map[string]*v1.Node, sizes ...int) {
+	i, zone := 0, 0
+	for n := range len(all) {
+		for zone < len(sizes) && i == sizes[zone] {
+			i, zone = 0, zone+1
+		}
+		i++
+		all[fmt.Sprintf("n%03d", n)].Labels = map[string]string{v1.LabelTopologyRegion: "r", v1.LabelTopologyZone: fmt.Sprint("z", zone)}
+	}
+}
+
+// beat posts a heartbeat of the nodes from, from+1, ..., to-1.
+func beat(all map[string]*v1.Node, now time.Time, from, to int) {
+	for i := from; i < to; i++ {
+		n := all[fmt.Sprintf("n%03d", i)].DeepCopy()
+		n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue, LastHeartbeatTime: metav1.NewTime(now)}}
+		all[n.Name] = n
+	}
+}
+
+// doubtOf plays the nodes for a time, second by second, and returns how long the core was in doubt
+// in each hour. renew posts the heartbeats of a second.
+func doubtOf(all map[string]*v1.Node, period time.Duration, renew func(second int, now time.Time)) (perHour []time.Duration) {
+	core := New(defaults())
+	for at := time.Duration(0); at < period; at += time.Second {
+		now := start.Add(at)
+		renew(int(at/time.Second), now)
+		out := core.Step(now, seen(all))
+		for _, w := range out.Status {
+			core.End(now, w.Node, w.UID, WriteStatus, true)
+			n := all[w.Node].DeepCopy()
+			n.Status.Conditions = w.Conditions
+			all[w.Node] = n
+		}
+		for _, w := range out.Taints {
+			core.End(now, w.Node, w.UID, WriteTaints, true)
+		}
+		if at%time.Hour == 0 {
+			perHour = append(perHour, 0)
+		}
+		if out.Doubt != "" {
+			perHour[len(perHour)-1] += time.Second
+		}
+	}
+	return perHour
+}
+
+// Kubelets that renew too late, again and again, do not suspend the evictions of a cluster: small
+// zones raise no doubt, and larger ones a limited number of times.
+func TestLateKubeletsRaiseLimitedDoubt(t *testing.T) {
+	for name, c := range map[string]struct {
+		sizes []int
+		most  time.Duration // in an hour
+	}{
+		"two zones of one node":    {[]int{1, 1}, 0},
+		"two zones of three nodes": {[]int{3, 3}, maxDoubts * doubtPeriod},
+	} {
+		all, late := nodes(40, 0), c.sizes[0]+c.sizes[1]
+		inZones(all, c.sizes...)
+		for hour, doubt := range doubtOf(all, 3*time.Hour, func(second int, now time.Time) {
+			if second%52 == 0 {
+				beat(all, now, 0, late)
+			}
+			if second%10 == 0 {
+				beat(all, now, late, 40)
+			}
+		}) {
+			if doubt > c.most || c.most > 0 && doubt < c.most/2 {
+				t.Errorf("%s that renew every 52s: %v of doubt in hour %d, want at most %v", name, doubt, hour, c.most)
+			}
+		}
+	}
+}
+
+// Two zones that fall silent together raise doubt also if one of their nodes has been dead for a
+// long time.
+func TestDeadNodeDoesNotPreventDoubt(t *testing.T) {
+	all := nodes(12, 0)
+	inZones(all, 4, 4)
+	doubt := doubtOf(all, time.Hour, func(second int, now time.Time) {
+		switch {
+		case second%10 != 0:
+		case second < 1200:
+			beat(all, now, 1, 12) // n000 is dead
+		default:
+			beat(all, now, 8, 12)
+		}
+	})
+	if doubt[0] != doubtPeriod {
+		t.Errorf("%v of doubt after two zones fell silent, one with a dead node, want %v", doubt[0], doubtPeriod)
+	}
+}
+
+// The comparison of many silent zones takes little time.
+func TestManySilentZones(t *testing.T) {
+	const count = 10_000
+	all := nodes(count, 0)
+	for name, n := range all {
+		n.Labels = map[string]string{v1.LabelTopologyRegion: "r", v1.LabelTopologyZone: name}
+	}
+	core := New(defaults())
+	core.Step(start, seen(all))
+	beat(all, start.Add(50*time.Second), 0, 1)
+	began := time.Now()
+	out := core.Step(start.Add(51*time.Second), seen(all))
+	if took := time.Since(began); len(out.Status) != count-1 || out.Doubt == "" || took > 3*time.Second {
+		t.Errorf("%d nodes of %d zones are silent, doubt %q, after %v, want all but one, doubt, and at most 3s", len(out.Status), count, out.Doubt, took)
+	}
+}

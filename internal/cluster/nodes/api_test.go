@@ -82,6 +82,8 @@ type api struct {
 	// busy requests get status 429 and a retry after one second.
 	busy func(*http.Request) bool
 	skew time.Duration // the API server's clock minus the common clock
+	// the wall clock of the replicas minus the common clock, which is their monotonic clock
+	wallAhead time.Duration
 }
 
 type watchEvent struct {
@@ -128,6 +130,13 @@ func (a *api) serve(client string) (c *rest.Config, stop func()) {
 			_ = s.Close()
 			<-done
 		}
+}
+
+// wallClock returns the time of the replicas' wall clock.
+func (a *api) wallClock() time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return time.Now().Add(a.wallAhead)
 }
 
 // change applies a change and wakes the watches and waiters.

@@ -29,16 +29,31 @@ const (
 // workers is the number of concurrent writes.
 const workers = 32
 
-// clock is the time of one term of leadership. It starts at the wall clock and advances with the
-// monotonic clock: otherwise a wall clock that is set forward would end toleration periods early.
-type clock struct{ start time.Time }
+// maxDrift is the difference between the wall clock and the clock of a loop that ends the loop.
+const maxDrift = 2 * time.Second
+
+// clock is the time of a loop. It starts at the wall clock and advances with the monotonic clock:
+// otherwise a wall clock that is set forward would end toleration periods early.
+type clock struct {
+	wall    time.Time // at the start
+	machine time.Time // at the start, with a reading of the monotonic clock
+}
 
 func (c clock) now() time.Time { return c.fromMachine(time.Now()) }
 
-// fromMachine converts a time of this machine.
-func (c clock) fromMachine(machine time.Time) time.Time { return c.start.Add(machine.Sub(c.start)) }
+// fromMachine converts a time of this machine. It keeps the zero time, which means none.
+func (c clock) fromMachine(machine time.Time) time.Time {
+	if machine.IsZero() {
+		return machine
+	}
+	return c.wall.Add(machine.Sub(c.machine))
+}
 
-// loop owns the state of one term of leadership.
+// drift returns how far the wall clock was set forward since the start.
+func (c clock) drift(wall time.Time) time.Duration { return wall.Round(0).Sub(c.now().Round(0)) }
+
+// loop owns the state of one term of leadership, or of a part of it: when the wall clock is set, the
+// loop ends, and another one starts with the new time.
 type loop struct {
 	ctrl        *controller
 	clock       clock
@@ -78,16 +93,16 @@ func (t *schedule) next() (at time.Time, ok bool) {
 	return t.due, true
 }
 
-func newLoop(p *controller) *loop {
+// newLoop returns a loop. acting: see runState.
+func newLoop(p *controller, acting bool) *loop {
 	c := p.deps.Config
 	settings := c.Lifecycle()
-	settings.DelayFirstToken = p.leader != nil
+	settings.DelayFirstToken = true
 	l := &loop{
-		ctrl: p, clock: clock{time.Now()}, nodes: lifecycle.New(settings), pods: taint.New(c.Taint()),
+		ctrl: p, clock: clock{p.deps.WallClock(), time.Now()}, nodes: lifecycle.New(settings), pods: taint.New(c.Taint()),
 		queries: p.queries,
-		state:   runState{logged: map[string]string{}}, schedule: schedule{changed: true},
+		state:   runState{acting: acting, logged: map[string]string{}}, schedule: schedule{changed: true},
 	}
-	l.state.acting = p.leader != nil && p.leader.Acting()
 	if f, ok := c.Fence(); ok && c.Mode != config.Observe {
 		l.fence = fence.New(f)
 	}
@@ -95,9 +110,10 @@ func newLoop(p *controller) *loop {
 	return l
 }
 
-// run decides and hands writes to workers until its context ends. When it returns, no write is in
-// flight.
+// run decides and hands writes to workers until its context ends or the wall clock is set. When it
+// returns, no write is in flight.
 func (l *loop) run(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
 	tasks, results := make(chan task), make(chan func(), workers)
 	var pool sync.WaitGroup
 	for range workers {
@@ -109,10 +125,11 @@ func (l *loop) run(ctx context.Context) {
 	}
 	defer pool.Wait()
 	defer close(tasks)
-	l.ctrl.lastLoop.Store(time.Now().UnixNano())
+	defer cancel()
+	l.ctrl.markLoop()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for {
+	for !l.clockWasSet() {
 		for t := l.queue.next(); t != nil; t = l.queue.next() {
 			tasks <- t // does not block: the queue returns a task only for an idle worker
 		}
@@ -142,8 +159,21 @@ func (l *loop) run(ctx context.Context) {
 				l.schedule = schedule{} // the end of the initial sync counts as a change
 			}
 		}
-		l.ctrl.lastLoop.Store(time.Now().UnixNano())
+		l.ctrl.markLoop()
 	}
+}
+
+// clockWasSet reports whether the wall clock was set since the start of the loop.
+func (l *loop) clockWasSet() bool {
+	drift := l.clock.drift(l.ctrl.deps.WallClock())
+	if drift.Abs() <= maxDrift {
+		return false
+	}
+	//log: The wall clock of this machine was set, forward if by is above 0, or the machine was
+	//  suspended. The controller decides again from the state of the cluster, with the new time.
+	//do: If it repeats, check the time synchronization of this node.
+	l.ctrl.deps.Log.Warn("wall clock was set, restarting decisions", "by", drift.Round(time.Second))
+	return true
 }
 
 // step decides on the current state of the mirror and queues the writes.
@@ -152,7 +182,7 @@ func (l *loop) step() {
 	now := l.clock.now()
 	l.schedule = schedule{lastStep: now}
 	l.logClockSkew()
-	read := l.ctrl.deps.Mirror.NodesCurrentAt()
+	read := l.clock.fromMachine(l.ctrl.deps.Mirror.NodesCurrentAt())
 	l.ctrl.deps.Mirror.View(func(v *mirror.View) {
 		if l.awaitRival(now, v) {
 			return
@@ -164,9 +194,14 @@ func (l *loop) step() {
 	l.ctrl.metrics.steps.Observe(l.schedule.cost.Seconds())
 }
 
+// lifecycleInput returns the input of the lifecycle core. read is a time of the loop.
 func (l *loop) lifecycleInput(v *mirror.View, read time.Time) lifecycle.Seen {
 	return lifecycle.Seen{
-		Nodes: v.Nodes, Leases: v.Leases, Pods: v.PodsOf, Read: read, Arrivals: v.Arrivals,
+		Nodes: v.Nodes, Leases: v.Leases, Pods: v.PodsOf, Read: read,
+		Arrivals: func(node string) (beat, lease time.Time) {
+			beat, lease = v.Arrivals(node)
+			return l.clock.fromMachine(beat), l.clock.fromMachine(lease)
+		},
 		ClockSkew: l.ctrl.serverClock.Skew(l.clock.fromMachine),
 	}
 }
@@ -264,7 +299,7 @@ func (l *loop) awaitRival(now time.Time, v *mirror.View) bool {
 		}
 		return false
 	case l.state.acting:
-		if at := last.Format(time.RFC3339); at != l.state.logged["rival"] && last.After(l.clock.start) {
+		if at := last.Format(time.RFC3339); at != l.state.logged["rival"] && last.After(l.clock.wall) {
 			l.state.logged["rival"] = at
 			//log: Another controller wrote node taints while this replica acts. The two may undo
 			//  each other's writes.

@@ -56,6 +56,7 @@ type dependencies struct {
 	Mirror    *mirror.Mirror
 	Writer    *writes.Writer
 	CheckDead func(ctx context.Context, n *v1.Node) (dead bool, err error)
+	WallClock func() time.Time
 	Log       *slog.Logger
 }
 
@@ -66,8 +67,8 @@ type controller struct {
 	metrics     *metrics
 	queries     chan func(*loop)
 	serverClock kubeclient.ServerClock
-	// start of the last iteration of the loop, in Unix nanoseconds; 0: the loop does not run
-	lastLoop atomic.Int64
+	// start of the last iteration of the loop; nil: the loop does not run
+	lastLoop atomic.Pointer[time.Time]
 	leader   *kubeclient.Leader // nil: this replica acts without election
 }
 
@@ -87,7 +88,7 @@ func newController(o *Options) (*controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.deps = dependencies{Config: o.Config, Log: o.Log, Mirror: mirror.New(mirror.From(reads, Rivals, o.Log))}
+	p.deps = dependencies{Config: o.Config, Log: o.Log, WallClock: time.Now, Mirror: mirror.New(mirror.From(reads, Rivals, o.Log))}
 	p.deps.CheckDead = fencing.New(o.Config.FenceCommand, o.Config.FenceURL, o.Config.FenceTimeout)
 	useElection := o.Config.LeaderElect && o.Config.Mode != config.Observe
 	if useElection {
@@ -159,10 +160,20 @@ func (p *controller) run(ctx context.Context, o *Options) error {
 func (p *controller) lead(ctx context.Context) {
 	p.metrics.leader.Set(1)
 	defer p.metrics.leader.Set(0)
-	defer p.lastLoop.Store(0)
+	defer p.lastLoop.Store(nil)
 	//log: This replica holds the Lease, or runs without election, and acts now according to mode.
 	p.deps.Log.Info("became leader", "mode", p.deps.Config.Mode)
-	newLoop(p).run(ctx)
+	for acting := p.leader != nil && p.leader.Acting(); ctx.Err() == nil; {
+		l := newLoop(p, acting)
+		l.run(ctx)
+		acting = l.state.acting
+	}
 	//log: This replica lost the Lease or is stopping. No write is in flight any more.
 	p.deps.Log.Info("stopped leading")
+}
+
+// markLoop records an iteration of the loop.
+func (p *controller) markLoop() {
+	now := time.Now()
+	p.lastLoop.Store(&now)
 }

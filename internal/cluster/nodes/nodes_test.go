@@ -51,6 +51,7 @@ func (a *api) start(name string, change func(*config.Cluster)) *replica {
 	if err != nil {
 		a.t.Fatal(err)
 	}
+	p.deps.WallClock = a.wallClock
 	ctx, cancel := context.WithCancel(a.t.Context())
 	done := make(chan struct{})
 	go func() {

@@ -187,7 +187,7 @@ func (q *queue) nextNode() task {
 		q.inFlight[j.node.Name] = true
 		return func(ctx context.Context) func() {
 			began := time.Now()
-			out := q.loop.ctrl.deps.Writer.Node(ctx, j.write())
+			out := q.loop.ctrl.deps.Writer.Node(ctx, j.write(q.loop.clock.now()))
 			return func() {
 				delete(q.inFlight, j.node.Name)
 				q.loop.ctrl.metrics.nodeWrites.Observe(time.Since(began).Seconds())
@@ -204,7 +204,7 @@ func (j *nodeJob) followsDisruption() bool {
 }
 
 // write returns the write of a job.
-func (j *nodeJob) write() *writes.Node {
+func (j *nodeJob) write(now time.Time) *writes.Node {
 	out := &writes.Node{Node: j.node, Lease: j.lease, CheckLease: j.status != nil || j.fence > 0,
 		AnyOwner: j.fence > 0} // a Lease of another node shows that a machine is alive
 	if j.status != nil {
@@ -230,7 +230,7 @@ func (j *nodeJob) write() *writes.Node {
 		drop(v1.TaintNodeOutOfService, v1.TaintEffectNoExecute)
 	}
 	if j.fence > 0 {
-		now := metav1.Now()
+		now := metav1.NewTime(now)
 		out.Taints = append(out.Taints, v1.Taint{
 			Key: v1.TaintNodeOutOfService, Value: fence.Value, Effect: v1.TaintEffectNoExecute,
 			TimeAdded: &now,
@@ -359,7 +359,7 @@ func (q *queue) nextEvict() task {
 	if len(q.pendingEvictions)+len(q.unconfirmed) == 0 || q.podsInFlight >= maxPodWrites {
 		return nil
 	}
-	currentAt := l.ctrl.deps.Mirror.CurrentAt()
+	currentAt := l.clock.fromMachine(l.ctrl.deps.Mirror.CurrentAt())
 	if len(q.unconfirmed) > 0 && !currentAt.Before(q.firstDeadline) {
 		q.pendingEvictions, q.unconfirmed = append(q.pendingEvictions, q.unconfirmed...), nil
 	}

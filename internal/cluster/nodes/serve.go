@@ -75,8 +75,8 @@ func (p *controller) localOnly(h http.HandlerFunc) http.HandlerFunc {
 
 // health fails if this replica leads and its loop hangs.
 func (p *controller) health(w http.ResponseWriter, _ *http.Request) {
-	if beat := p.lastLoop.Load(); beat != 0 {
-		if silent := time.Since(time.Unix(0, beat)); silent > loopTimeout {
+	if last := p.lastLoop.Load(); last != nil {
+		if silent := time.Since(*last); silent > loopTimeout {
 			http.Error(w, fmt.Sprintf("loop blocked for %v", silent.Round(time.Second)),
 				http.StatusInternalServerError)
 			return

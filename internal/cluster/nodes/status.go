@@ -21,7 +21,7 @@ func (l *loop) status() *report.Status {
 	evictions, marks := l.queue.depth()
 	s := &report.Status{
 		Time: now, Leader: l.ctrl.identity(), Mode: l.ctrl.deps.Config.Mode, Held: l.state.heldReason,
-		Read:  l.ctrl.deps.Mirror.NodesCurrentAt(),
+		Read:  l.clock.fromMachine(l.ctrl.deps.Mirror.NodesCurrentAt()),
 		Zones: map[string]report.Zone{}, Nodes: []report.Node{},
 		Queues: map[string]int{"nodes": len(l.queue.nodeJobs), "evictions": evictions, "marks": marks},
 	}

@@ -21,9 +21,10 @@ const (
 )
 
 // doubt is the suspicion that the controller has lost contact with healthy nodes. Zones are meant
-// to fail independently: two that fall silent together raise the suspicion.
+// to fail independently: two that fall silent together raise the suspicion. While all nodes are
+// silent, it does not end.
 type doubt struct {
-	until       time.Time // rates are 0 until then
+	until       time.Time // rates are 0 and no silence is marked on pods until then
 	reason      string
 	lastSilence time.Time   // zones that were silent until then have raised doubt
 	raised      []time.Time // by silent zones, within doubtWindow
@@ -45,8 +46,18 @@ func (s *step) updateDoubt() {
 	} else if !read.IsZero() {
 		s.wakeAt(read.Add(staleAfter))
 	}
-	if at, zones := s.silentZones(); at.After(d.lastSilence) {
-		d.lastSilence = at
+	silent, all := 0, 0
+	for _, z := range s.zones {
+		silent += z.silent
+		all += z.ready + z.notReady
+	}
+	at, zones := s.silentZones(all)
+	isNew := at.After(d.lastSilence)
+	d.lastSilence = latest(d.lastSilence, at)
+	switch {
+	case all > 1 && silent == all:
+		d.raise(s.now, "all nodes are silent")
+	case isNew:
 		d.raised = slices.DeleteFunc(d.raised, func(at time.Time) bool { return s.now.Sub(at) >= doubtWindow })
 		if len(d.raised) < maxDoubts {
 			d.raised = append(d.raised, s.now)
@@ -62,12 +73,10 @@ func (s *step) updateDoubt() {
 
 // silentZones returns the silent zones, sorted, of which the last node fell silent within the grace
 // period before that of the last such zone, and that time. It returns the zero time if they are
-// fewer than two or have too few of all nodes.
-func (s *step) silentZones() (at time.Time, zones []string) {
+// fewer than two or have too few of all nodes that count.
+func (s *step) silentZones(all int) (at time.Time, zones []string) {
 	isSilent := func(z *zone) bool { return z.silent > 0 && z.silent == z.ready+z.notReady }
-	all := 0
 	for _, z := range s.zones {
-		all += z.ready + z.notReady
 		if isSilent(z) {
 			at = latest(at, z.lastSilent)
 		}

@@ -7,10 +7,11 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
-// inZones distributes nodes over zones: each of the first ones has as many nodes as sizes says, the
-// last one has the rest.
+// inZones distributes nodes over zones. sizes lists the nodes of the first ones, the last one has the
+// rest.
 func inZones(all map[string]*v1.Node, sizes ...int) {
 	i, zone := 0, 0
 	for n := range len(all) {
@@ -58,8 +59,8 @@ func doubtOf(all map[string]*v1.Node, period time.Duration, renew func(second in
 	return perHour
 }
 
-// Kubelets that renew too late, again and again, do not suspend the evictions of a cluster: small
-// zones raise no doubt, and larger ones a limited number of times.
+// Kubelets that always renew too late do not suspend the evictions of a cluster: small zones raise no
+// doubt, and larger ones a limited number of times.
 func TestLateKubeletsRaiseLimitedDoubt(t *testing.T) {
 	for name, c := range map[string]struct {
 		sizes []int
@@ -101,6 +102,78 @@ func TestDeadNodeDoesNotPreventDoubt(t *testing.T) {
 	})
 	if doubt[0] != doubtPeriod {
 		t.Errorf("%v of doubt after two zones fell silent, one with a dead node, want %v", doubt[0], doubtPeriod)
+	}
+}
+
+// While all nodes of a cluster are silent, and for a while afterwards, the silence is in doubt, also
+// in a single zone.
+func TestSilenceOfAllNodesIsDoubt(t *testing.T) {
+	all := nodes(5, 0)
+	doubt := doubtOf(all, time.Hour, func(second int, now time.Time) {
+		if second%10 == 0 && (second < 300 || second > 1500) {
+			beat(all, now, 0, 5)
+		}
+	})
+	// from 50s after the last heartbeat, at 290s, to 60s after the first one, at 1510s
+	if want := (1510 - 341 + 60) * time.Second; (doubt[0] - want).Abs() > 2*time.Second {
+		t.Errorf("%v of doubt, want %v", doubt[0], want)
+	}
+}
+
+// While the silence of nodes is in doubt, their pods are not marked. The marks follow when the
+// doubt ends. The pods that are new on a node whose kubelet reports NotReady are marked also then.
+func TestDoubtDelaysMarks(t *testing.T) {
+	for name, c := range map[string]struct {
+		sizes []int
+		back  time.Duration // when n008 to n011 report again; 2m: always
+	}{"two zones": {[]int{4, 4}, 2 * time.Minute}, "all nodes": {nil, 5 * time.Minute}} {
+		core, all, pods := New(defaults()), nodes(12, 0), map[string][]*v1.Pod{}
+		inZones(all, c.sizes...)
+		add := func(node, name string) {
+			p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name, UID: types.UID(name)}}
+			p.Status.Conditions = []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}
+			pods[node] = append(pods[node], p)
+		}
+		add("n000", "p")
+		marked, ended := map[string]time.Duration{}, time.Duration(0)
+		for at := time.Duration(0); at < 10*time.Minute; at += time.Second {
+			now, from := start.Add(at), 12
+			if at < 2*time.Minute {
+				from = 0
+			} else if at >= c.back {
+				from = 8
+			}
+			if at%(10*time.Second) == 0 && from < 12 {
+				beat(all, now, from, 12)
+				all["n011"].Status.Conditions[0].Status = v1.ConditionFalse
+			}
+			if at == 3*time.Minute {
+				add("n000", "later")
+				add("n011", "other")
+			}
+			s := seen(all)
+			s.Pods = func(node string) []*v1.Pod { return pods[node] }
+			out := core.Step(now, s)
+			for _, w := range out.Status {
+				core.End(now, w.Node, w.UID, WriteStatus, true)
+				n := all[w.Node].DeepCopy()
+				n.Status.Conditions = w.Conditions
+				all[w.Node] = n
+			}
+			for _, m := range out.Marks {
+				marked[m.Name] = at
+				core.EndMark(now, m, true)
+			}
+			if out.Doubt != "" {
+				ended = at + time.Second
+			}
+		}
+		if ended < 3*time.Minute || marked["p"] != ended || marked["later"] != ended {
+			t.Errorf("%s: pods marked at %v, want p and later at the end of the doubt, %v", name, marked, ended)
+		}
+		if name == "two zones" && marked["other"] != 3*time.Minute {
+			t.Errorf("%s: pods marked at %v, want the one on the NotReady node at 3m", name, marked)
+		}
 	}
 }
 

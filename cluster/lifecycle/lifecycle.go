@@ -53,7 +53,7 @@ type Config struct {
 	LargeClusterSizeThreshold int32 // nodes in a zone
 	UnhealthyZoneThreshold    float32
 
-	Doubt         bool // suspend the rates while node silence is in doubt
+	Doubt         bool // suspend rates and marks while node silence is in doubt
 	PressureTaint PressureTaint
 	// SkipExcluded withholds NoExecute taints from nodes with the label
 	// node.kubernetes.io/exclude-disruption. Upstream only excludes them from the zones' states.
@@ -137,7 +137,8 @@ type Actions struct {
 	Marks  []Mark
 	Events []cluster.Event
 	Zones  map[string]ZoneState // zones with nodes that count
-	// the reason for rates of 0 while node silence is in doubt; empty: no doubt
+	// why node silence is in doubt: rates are 0, and marks of silent nodes are suspended; empty: no
+	// doubt
 	Doubt string
 	// StaleRead: the grace period of a node ended, but the last read is older. The next read
 	// decides.

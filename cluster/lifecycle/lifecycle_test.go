@@ -117,6 +117,7 @@ func TestFailedMarkIsRetried(t *testing.T) {
 	}
 	c.Step(start, s)
 	at := start.Add(51 * time.Second)
+	beat(all, at, 1, 2)
 	out := c.Step(at, s)
 	if len(out.Marks) != 1 {
 		t.Fatalf("marks of a node that fell silent = %+v, want one", out.Marks)
@@ -129,6 +130,7 @@ func TestFailedMarkIsRetried(t *testing.T) {
 	}
 	c.EndMark(at, out.Marks[0], false)
 	pods = nil
+	beat(all, at.Add(time.Minute), 1, 2)
 	if out = c.Step(at.Add(time.Minute), s); len(out.Marks) != 0 || len(c.records["n000"].marks) != 0 {
 		t.Errorf("marks without the pod = %+v, want none", out.Marks)
 	}
@@ -154,6 +156,7 @@ func TestStaleReadsAreDoubt(t *testing.T) {
 		t.Errorf("11s without a read: Step returns %+v, want doubt and no NoExecute taint", out)
 	}
 	s.Read = start.Add(59 * time.Second)
+	beat(all, s.Read, 0, 1)
 	if out := c.Step(s.Read, s); out.Doubt == "" {
 		t.Errorf("59s after the doubt: Step returns %+v, want doubt", out)
 	}

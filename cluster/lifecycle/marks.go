@@ -18,6 +18,9 @@ const (
 // instance may have ended before it marked them. They are selected again until its condition is
 // written, and once after that: the answer of that write may be lost. Later, pods that are new on
 // the node are selected. A kubelet that posts Ready=False also posts its pods' conditions.
+//
+// While the silence is in doubt, no pod is selected: a mark removes the pod from the endpoints of its
+// Services, also if only the controller has lost contact with the node.
 func (s *step) selectMarks(v *view) {
 	r := v.record
 	if v.ready == "" || v.ready == v1.ConditionTrue {
@@ -25,8 +28,11 @@ func (s *step) selectMarks(v *view) {
 		clear(r.marks)
 		return
 	}
-	pods := s.seen.Pods(v.node.Name)
 	silent := v.silent()
+	if silent && s.out.Doubt != "" {
+		return
+	}
+	pods := s.seen.Pods(v.node.Name)
 	if r.marksSilence && !silent {
 		clear(r.marks)
 	}
@@ -61,7 +67,7 @@ func markable(p *v1.Pod) bool {
 // writeMarks requests the marks of a node that are not in flight or backing off.
 func (s *step) writeMarks(v *view) {
 	r := v.record
-	if len(r.marks) == 0 {
+	if len(r.marks) == 0 || v.silent() && s.out.Doubt != "" {
 		return
 	}
 	for _, p := range s.seen.Pods(v.node.Name) {

@@ -33,6 +33,7 @@ func TestNotReadyThenSilent(t *testing.T) {
 			t.Fatalf("Ready=%s: marks while the kubelet reports = %+v, want none", before, out.Marks)
 		}
 		at := start.Add(51 * time.Second)
+		beat(all, at, 1, 3)
 		out := c.Step(at, s)
 		events := 0
 		for _, e := range out.Events {
@@ -80,6 +81,7 @@ func TestMarksEndWithTheSilence(t *testing.T) {
 	s := onePod(all)
 	c.Step(start, s)
 	at := start.Add(51 * time.Second)
+	beat(all, at, 1, 3)
 	out := c.Step(at, s)
 	if len(out.Marks) != 1 {
 		t.Fatalf("marks of a silent node = %+v, want one", out.Marks)

@@ -66,10 +66,14 @@ func (f film) changed(k facet, from, to time.Duration) bool {
 	return slices.ContainsFunc(f[k], func(e frame) bool { return e.at >= from && e.at <= to })
 }
 
-// turned reports whether a facet changed from one value to another at that time.
-func (f film) turned(k facet, at time.Duration, from, to string) bool {
-	i := slices.IndexFunc(f[k], func(e frame) bool { return e.at == at })
-	return i > 0 && f[k][i-1].value == from && f[k][i].value == to
+// turned reports whether a facet changed from one value to another between two times.
+func (f film) turned(k facet, since, until time.Duration, from, to string) bool {
+	for i := 1; i < len(f[k]); i++ {
+		if e := f[k][i]; e.at >= since && e.at <= until && f[k][i-1].value == from && e.value == to {
+			return true
+		}
+	}
+	return false
 }
 
 func (f film) seeNode(at time.Duration, name string, n *v1.Node) {

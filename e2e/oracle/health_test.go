@@ -197,13 +197,16 @@ func (c *comparison) pod(r run, key string) string {
 	}
 	says := func(side int) string { return c.films[side].is(nodeIs(node, ready), r.from) }
 	arrived := c.line.happened(replaced, r.object, r.from-c.slack(), r.from)
+	held := c.doubtBefore(r.from)
 	switch {
 	case r.what != ready:
+	case r.ours == "True" && r.theirs == "False" && c.inDoubt(node, r):
+		return byDoubt
 	case r.theirs == "False" && c.line.begun(r.from-c.slack(), r.from) && says(there) != "True":
 		return byKubelet // it may process the pod before or after the node
-	case r.ours == "False" && r.theirs == "True" && c.films[here].turned(nodeIs(node, ready), r.from, "False", "Unknown"):
+	case r.ours == "False" && r.theirs == "True" && c.films[here].turned(nodeIs(node, ready), held, r.from, "False", "Unknown"):
 		return bySilence
-	case r.ours == "False" && c.line.begun(r.from-c.slack(), r.from) && says(here) == "Unknown":
+	case r.ours == "False" && c.line.begun(held-c.slack(), r.from) && says(here) == "Unknown":
 		return byRestart // a pod that no side marked before
 	case arrived && c.films[here].changed(nodeIs(node, ready), r.from-c.slack(), r.from+c.slack()):
 		return byTimer
@@ -211,4 +214,26 @@ func (c *comparison) pod(r run, key string) string {
 		return byRecord
 	}
 	return ""
+}
+
+// inDoubt reports whether the core did not mark a pod because the silence of its node was in doubt,
+// all the time that it differs.
+func (c *comparison) inDoubt(node string, r run) bool {
+	for at := r.from; at < r.to; at += look {
+		if c.films[here].is(nodeIs(node, ready), at) != "Unknown" || c.films[here].is(facet{what: doubted}, at) != "yes" {
+			return false
+		}
+	}
+	return true
+}
+
+// doubtBefore returns the start of the doubt that ended at a time, or that time: marks wait for the
+// end.
+func (c *comparison) doubtBefore(at time.Duration) time.Duration {
+	list := c.films[here][facet{what: doubted}]
+	i := slices.IndexFunc(list, func(e frame) bool { return e.at == at && e.value == "no" })
+	if i <= 0 {
+		return at
+	}
+	return list[i-1].at
 }

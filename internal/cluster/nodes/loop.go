@@ -262,11 +262,13 @@ func (l *loop) logDoubt() {
 	case l.lastActions.Doubt == previous:
 	case l.lastActions.Doubt == "":
 		delete(l.state.logged, "doubt")
-		//log: Nodes get NoExecute taints again, at the configured rates.
+		//log: Nodes get NoExecute taints again, at the configured rates, and the pods of silent nodes
+		//  are marked not ready.
 		l.ctrl.deps.Log.Info("node silence no longer in doubt")
 	default:
 		l.state.logged["doubt"] = l.lastActions.Doubt
-		//log: Silent nodes may be healthy and out of contact, so no node gets a NoExecute taint.
+		//log: Silent nodes may be healthy and out of contact, so no node gets a NoExecute taint and no
+		//  pod of a silent node is marked not ready.
 		//do: Check the connection to the API server and the health of the zones in reason.
 		l.ctrl.deps.Log.Warn("node silence in doubt, tainting suspended", "reason", l.lastActions.Doubt)
 	}

@@ -88,7 +88,8 @@ func newController(o *Options) (*controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.deps = dependencies{Config: o.Config, Log: o.Log, WallClock: time.Now, Mirror: mirror.New(mirror.From(reads, Rivals, o.Log))}
+	p.deps = dependencies{Config: o.Config, Log: o.Log, WallClock: time.Now,
+		Mirror: mirror.New(mirror.From(reads, Rivals, o.Log))}
 	p.deps.CheckDead = fencing.New(o.Config.FenceCommand, o.Config.FenceURL, o.Config.FenceTimeout)
 	useElection := o.Config.LeaderElect && o.Config.Mode != config.Observe
 	if useElection {

@@ -430,6 +430,11 @@ func (q *queue) nextMark() task {
 			take(q.heldEvents.pods, m.UID)
 			continue
 		}
+		if m.Silent && l.lastActions.Doubt != "" {
+			l.nodes.EndMark(l.clock.now(), *m, false) // Step requests it again after the doubt
+			take(q.heldEvents.pods, m.UID)
+			continue
+		}
 		q.podsInFlight++
 		return func(ctx context.Context) func() {
 			out, err := l.ctrl.deps.Writer.Mark(ctx, p, l.clock.now())

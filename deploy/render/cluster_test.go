@@ -9,8 +9,11 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 )
@@ -26,6 +29,7 @@ type clustered struct {
 	toCluster       rbacv1.ClusterRoleBinding
 	toLeases, toOwn rbacv1.RoleBinding
 	budget          policyv1.PodDisruptionBudget
+	network         networkingv1.NetworkPolicy
 }
 
 func clusterOf(t *testing.T) *clustered {
@@ -49,6 +53,7 @@ func clusterOf(t *testing.T) *clustered {
 			"ServiceAccount jettison-cluster": &out.account, "ClusterRole ": &out.cluster, "ClusterRoleBinding ": &out.toCluster,
 			"Role kube-node-lease": &out.leases, "RoleBinding kube-node-lease": &out.toLeases,
 			"Role jettison-cluster": &out.own, "RoleBinding jettison-cluster": &out.toOwn, "PodDisruptionBudget jettison-cluster": &out.budget,
+			"NetworkPolicy jettison-cluster": &out.network,
 		}[is.Kind+" "+is.Metadata.Namespace]
 		if into == nil {
 			t.Fatalf("%s renders an object that is not expected: %s %s/%s", folder, is.Kind, is.Metadata.Namespace, is.Metadata.Name)
@@ -91,6 +96,30 @@ func TestTheCluster(t *testing.T) {
 		if !ok {
 			t.Errorf("not true of the Deployment: %s", what)
 		}
+	}
+}
+
+// Only namespaces that an administrator has labelled reach the status port.
+func TestStatusPortIsClosedToPods(t *testing.T) {
+	r := clusterOf(t)
+	expectScrapeOnly(t, &r.network, &r.nodes)
+}
+
+// expectScrapeOnly checks that a policy admits only pods of labelled namespaces, to the port of a
+// Deployment.
+func expectScrapeOnly(t *testing.T, p *networkingv1.NetworkPolicy, d *appsv1.Deployment) {
+	t.Helper()
+	port := intstr.FromInt32(d.Spec.Template.Spec.Containers[0].Ports[0].ContainerPort)
+	tcp := v1.ProtocolTCP
+	want := networkingv1.NetworkPolicySpec{
+		PodSelector: *d.Spec.Selector, PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
+		Ingress: []networkingv1.NetworkPolicyIngressRule{{
+			From:  []networkingv1.NetworkPolicyPeer{{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"jettison/scrape": "true"}}}},
+			Ports: []networkingv1.NetworkPolicyPort{{Protocol: &tcp, Port: &port}},
+		}},
+	}
+	if !reflect.DeepEqual(p.Spec, want) || p.Namespace != d.Namespace {
+		t.Errorf("network policy in namespace %q = %+v, want in %q %+v", p.Namespace, p.Spec, d.Namespace, want)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
@@ -17,11 +18,13 @@ import (
 
 // descheduler has the objects of a folder, decoded strictly.
 type descheduler struct {
-	pod     v1.PodSpec
-	config  v1.ConfigMap
-	cluster rbacv1.ClusterRole
-	own     rbacv1.Role
-	kinds   map[string]int
+	pod        v1.PodSpec
+	deployment appsv1.Deployment
+	network    networkingv1.NetworkPolicy
+	config     v1.ConfigMap
+	cluster    rbacv1.ClusterRole
+	own        rbacv1.Role
+	kinds      map[string]int
 }
 
 func deschedulerOf(t *testing.T, folder string) *descheduler {
@@ -33,7 +36,6 @@ func deschedulerOf(t *testing.T, folder string) *descheduler {
 	out := &descheduler{kinds: map[string]int{}}
 	var job batchv1.Job
 	var cron batchv1.CronJob
-	var deployment appsv1.Deployment
 	for one := range strings.SplitSeq(string(text), "\n---\n") {
 		var is struct{ Kind string }
 		if err := yaml.Unmarshal([]byte(one), &is); err != nil {
@@ -41,7 +43,7 @@ func deschedulerOf(t *testing.T, folder string) *descheduler {
 		}
 		out.kinds[is.Kind]++
 		into := map[string]any{
-			"Job": &job, "CronJob": &cron, "Deployment": &deployment, "ConfigMap": &out.config, "ClusterRole": &out.cluster, "Role": &out.own,
+			"Job": &job, "CronJob": &cron, "Deployment": &out.deployment, "NetworkPolicy": &out.network, "ConfigMap": &out.config, "ClusterRole": &out.cluster, "Role": &out.own,
 			"ServiceAccount": &v1.ServiceAccount{}, "ClusterRoleBinding": &rbacv1.ClusterRoleBinding{}, "RoleBinding": &rbacv1.RoleBinding{},
 		}[is.Kind]
 		if err := yaml.UnmarshalStrict([]byte(one), into); err != nil {
@@ -54,14 +56,14 @@ func deschedulerOf(t *testing.T, folder string) *descheduler {
 	case "cronjob":
 		out.pod = cron.Spec.JobTemplate.Spec.Template.Spec
 	case "deployment":
-		out.pod = deployment.Spec.Template.Spec
+		out.pod = out.deployment.Spec.Template.Spec
 	}
 	return out
 }
 
 func TestDeschedulersAreUnprivileged(t *testing.T) {
 	common := map[string]int{"ServiceAccount": 1, "ClusterRole": 1, "ClusterRoleBinding": 1, "ConfigMap": 1}
-	for folder, kinds := range map[string][]string{"job": {"Job"}, "cronjob": {"CronJob"}, "deployment": {"Deployment", "Role", "RoleBinding"}} {
+	for folder, kinds := range map[string][]string{"job": {"Job"}, "cronjob": {"CronJob"}, "deployment": {"Deployment", "Role", "RoleBinding", "NetworkPolicy"}} {
 		d, want := deschedulerOf(t, folder), maps.Clone(common)
 		for _, kind := range kinds {
 			want[kind]++
@@ -82,6 +84,12 @@ func TestDeschedulersAreUnprivileged(t *testing.T) {
 			t.Errorf("%s: unexpected arguments of the program: %v", folder, c.Args)
 		}
 	}
+}
+
+// Only namespaces that an administrator has labelled reach the metrics.
+func TestDeschedulerPortIsClosedToPods(t *testing.T) {
+	d := deschedulerOf(t, "deployment")
+	expectScrapeOnly(t, &d.network, &d.deployment)
 }
 
 // The descheduler writes only evictions, events about them, and with replicas its Lease.

@@ -2,7 +2,8 @@
 // and the shutdown.
 //
 //	httpserver.go  Server: its parts, and how it ends
-//	bounded.go     a listener that closes connections beyond a limit
+//	bounded.go     a listener that limits connections, in total and from one address
+//	request.go     checks of requests: their host and their body
 //	answer.go      responses that count until clients have read them
 package httpserver
 
@@ -26,8 +27,13 @@ type Options struct {
 	ReadHeaderTimeout, ReadTimeout, WriteTimeout, IdleTimeout time.Duration
 	MaxHeaderBytes                                            int
 
-	MaxConnections int         // the server closes further ones; 0: limited by the listener
-	TLS            *tls.Config // nil: no TLS
+	// MaxConnections limits connections; 0: limited by the listener. When all places are in use, a new
+	// connection replaces one that is idle, stalled or answered for longer than AnswerTimeout.
+	MaxConnections int
+	MaxPerAddress  int           // of them from one address, unless the server is on loopback; 0: all
+	AnswerTimeout  time.Duration // 0: a connection that does not stall keeps its place
+
+	TLS *tls.Config // nil: no TLS
 	// ConnContext changes the context of a connection's requests; nil: unchanged.
 	ConnContext func(context.Context, net.Conn) context.Context
 }
@@ -63,7 +69,7 @@ func Start(ctx context.Context, l net.Listener, o Options) *Server {
 		ErrorLog:       log.New(io.Discard, "", 0),
 	}
 	if o.MaxConnections > 0 {
-		l = &bounded{Listener: l, places: make(chan struct{}, o.MaxConnections)}
+		l = newBounded(l, o.MaxConnections, o.MaxPerAddress, o.AnswerTimeout)
 	}
 	if o.TLS != nil {
 		l = tls.NewListener(l, o.TLS)
@@ -116,18 +122,13 @@ func (s *Server) Err() error {
 	return s.err
 }
 
-// Shutdown ends the Server like the function Shutdown.
+// Shutdown waits for the requests in flight, at most limit, and closes the connections of the
+// others.
 func (s *Server) Shutdown(limit time.Duration) {
-	Shutdown(s.http, limit)
-	s.cancel()
-}
-
-// Shutdown ends a server of net/http: it waits for the requests in flight, at most limit, and
-// closes the connections of the others.
-func Shutdown(s *http.Server, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	if s.Shutdown(ctx) != nil {
-		_ = s.Close()
+	if s.http.Shutdown(ctx) != nil {
+		_ = s.http.Close()
 	}
+	s.cancel()
 }

@@ -59,25 +59,60 @@ func status(t *testing.T, c net.Conn) int {
 	return response.StatusCode
 }
 
-func TestServerClosesConnectionsBeyondLimit(t *testing.T) {
+// Idle connections lose their places to new ones, connections with a request keep them.
+func TestConnectionsBeyondLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPipes()
-		s := Start(t.Context(), p, Options{Handler: http.NotFoundHandler(), MaxConnections: 2})
-		for i, want := range []int{http.StatusNotFound, http.StatusNotFound, 0} {
-			c := p.dial()
-			defer c.Close()
-			if got := status(t, c); got != want {
-				t.Errorf("connection %d of 2: status %d, want %d", i+1, got, want)
+		for _, c := range []struct {
+			busy bool
+			want int // status of the third connection
+		}{{false, http.StatusNotFound}, {true, 0}} {
+			release, p := make(chan struct{}), newPipes()
+			s := Start(t.Context(), p, Options{MaxConnections: 2, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if c.busy {
+					<-release
+				}
+				http.NotFound(w, r)
+			})})
+			var clients []net.Conn
+			for range 2 {
+				clients = append(clients, p.dial())
+				if !c.busy {
+					if got := status(t, clients[len(clients)-1]); got != http.StatusNotFound {
+						t.Errorf("status of a connection within the limit = %d, want %d", got, http.StatusNotFound)
+					}
+				}
+				synctest.Wait()
 			}
-			if i == 2 {
-				break
+			clients = append(clients, p.dial())
+			if got := status(t, clients[2]); got != c.want {
+				t.Errorf("status of connection 3 of 2, others busy %v = %d, want %d", c.busy, got, c.want)
 			}
-		}
-		s.Shutdown(time.Second)
-		if err := s.Err(); !errors.Is(err, http.ErrServerClosed) {
-			t.Errorf("Err after Shutdown = %v, want %v", err, http.ErrServerClosed)
+			close(release)
+			for _, client := range clients {
+				_ = client.Close()
+			}
+			s.Shutdown(time.Second)
+			if err := s.Err(); !errors.Is(err, http.ErrServerClosed) {
+				t.Errorf("Err after Shutdown = %v, want %v", err, http.ErrServerClosed)
+			}
 		}
 	})
+}
+
+func TestHosts(t *testing.T) {
+	for host, want := range map[string]struct{ loopback, named bool }{
+		"localhost": {true, false}, "LOCALHOST:9100": {true, false}, "127.0.0.1:1": {true, false}, "127.1.2.3": {true, false},
+		"[::1]:9100": {true, false}, "::1": {true, false}, "[::ffff:127.0.0.1]:1": {true, false},
+		"10.0.0.1:9100": {false, false}, "[2001:db8::1]:1": {false, false},
+		"": {false, true}, "evil.example": {false, true}, "127.0.0.1.evil.example:1": {false, true}, "localhost.evil.example": {false, true},
+	} {
+		if got := IsLoopbackHost(host); got != want.loopback {
+			t.Errorf("IsLoopbackHost(%q) = %v, want %v", host, got, want.loopback)
+		}
+		if got := IsNamedHost(host); got != want.named {
+			t.Errorf("IsNamedHost(%q) = %v, want %v", host, got, want.named)
+		}
+	}
 }
 
 func TestCutWaitsAtMostTheLimit(t *testing.T) {

@@ -2,25 +2,19 @@ package nodes
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
-	"net/netip"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-
-	"jettison/internal/base/httpserver"
 	"jettison/internal/cluster/report"
+	"jettison/internal/cluster/statusserver"
 )
 
 // Limits of the server.
 const (
-	headerTimeout   = 5 * time.Second
-	responseTimeout = 60 * time.Second
-	shutdownTimeout = 2 * time.Second
+	// queryTimeout is the maximum time until the loop receives a query.
+	queryTimeout = 2 * time.Second
 	// loopTimeout is the maximum time without an iteration of a healthy loop, which runs at least
 	// every maxSleep.
 	loopTimeout = 60 * time.Second
@@ -31,11 +25,7 @@ func (p *controller) serve(ctx context.Context, l net.Listener) {
 	if l == nil {
 		return
 	}
-	s := &http.Server{Handler: p.handler(), ReadHeaderTimeout: headerTimeout, WriteTimeout: responseTimeout,
-		MaxHeaderBytes: 1 << 14}
-	stop := context.AfterFunc(ctx, func() { httpserver.Shutdown(s, shutdownTimeout) })
-	defer stop()
-	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	if err := statusserver.Serve(ctx, l, p.handler()); err != nil {
 		//log: The HTTP server for health, metrics and status stopped. Everything else keeps
 		//  running.
 		//do: Restart the program and check --address.
@@ -45,10 +35,9 @@ func (p *controller) serve(ctx context.Context, l net.Listener) {
 
 func (p *controller) handler() http.Handler {
 	mux := http.NewServeMux()
-	metrics := promhttp.HandlerFor(p.metrics.registry, promhttp.HandlerOpts{})
 	mux.HandleFunc("GET /healthz", p.health)
 	mux.HandleFunc("GET /readyz", p.ready)
-	mux.Handle("GET /metrics", metrics)
+	mux.Handle("GET /metrics", statusserver.Metrics(p.metrics.registry))
 	mux.HandleFunc("GET "+report.StatusPath, p.localOnly(func(w http.ResponseWriter, r *http.Request) {
 		p.query(w, r, func(l *loop) (any, error) { return l.status(), nil })
 	}))
@@ -63,9 +52,8 @@ func (p *controller) handler() http.Handler {
 // access to this host or pod.
 func (p *controller) localOnly(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		from, err := netip.ParseAddrPort(r.RemoteAddr)
-		if err != nil || !from.Addr().Unmap().IsLoopback() {
-			writeJSON(w, http.StatusForbidden,
+		if !statusserver.IsLocal(r) {
+			statusserver.WriteJSON(w, http.StatusForbidden,
 				report.Error{Error: "status is only served to this host: use kubectl port-forward"})
 			return
 		}
@@ -97,7 +85,8 @@ func (p *controller) ready(w http.ResponseWriter, _ *http.Request) {
 // query runs a function in the loop and writes its result. It fails if this replica does not lead.
 func (p *controller) query(w http.ResponseWriter, r *http.Request, f func(*loop) (any, error)) {
 	if unsynced := p.deps.Mirror.Unsynced(); unsynced != "" {
-		writeJSON(w, http.StatusServiceUnavailable, report.Error{Error: unsynced + " are not known yet"})
+		statusserver.WriteJSON(w, http.StatusServiceUnavailable,
+			report.Error{Error: unsynced + " are not known yet"})
 		return
 	}
 	if p.leader != nil && !p.leader.Holds() {
@@ -106,7 +95,7 @@ func (p *controller) query(w http.ResponseWriter, r *http.Request, f func(*loop)
 		if response.Leader != "" {
 			response.Error = "this replica is not the leader: ask the leader, " + response.Leader
 		}
-		writeJSON(w, http.StatusServiceUnavailable, response)
+		statusserver.WriteJSON(w, http.StatusServiceUnavailable, response)
 		return
 	}
 	type result struct {
@@ -121,21 +110,15 @@ func (p *controller) query(w http.ResponseWriter, r *http.Request, f func(*loop)
 	}:
 	case <-r.Context().Done():
 		return
-	case <-time.After(shutdownTimeout):
-		writeJSON(w, http.StatusServiceUnavailable,
+	case <-time.After(queryTimeout):
+		statusserver.WriteJSON(w, http.StatusServiceUnavailable,
 			report.Error{Error: "loop not running: starting or stopping, try again"})
 		return
 	}
 	out := <-done
 	if out.err != nil {
-		writeJSON(w, http.StatusNotFound, report.Error{Error: out.err.Error()})
+		statusserver.WriteJSON(w, http.StatusNotFound, report.Error{Error: out.err.Error()})
 		return
 	}
-	writeJSON(w, http.StatusOK, out.value)
-}
-
-func writeJSON(w http.ResponseWriter, code int, value any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(value) // the client may have disconnected
+	statusserver.WriteJSON(w, http.StatusOK, out.value)
 }

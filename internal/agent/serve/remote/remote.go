@@ -2,7 +2,6 @@
 // it. Clients are not identified, so nothing there changes anything.
 //
 //	remote.go  Server: the listener, its bounds, and authentication
-//	bounded.go connections, in total and from one address
 //	late.go    Late: an address that is not available yet
 //	files.go   certificate, key and token, read again when they change
 //	unread.go  responses that clients have not read yet
@@ -65,8 +64,7 @@ func Listen(o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen %q: want an IP address and a port", o.Listen)
 	}
-	h.loopback = at.Addr().Unmap().IsLoopback()
-	if !h.loopback && (o.TLSCertFile == "" || o.BearerTokenFile == "") {
+	if !at.Addr().Unmap().IsLoopback() && (o.TLSCertFile == "" || o.BearerTokenFile == "") {
 		return nil, fmt.Errorf("listen %s: not a loopback address: set tlsCertFile, "+
 			"tlsPrivateKeyFile and bearerTokenFile", o.Listen)
 	}
@@ -88,7 +86,7 @@ func Listen(o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen %s: %w", o.Listen, err)
 	}
-	return serve(newBounded(l, h.loopback), config, h), nil
+	return serve(l, config, h), nil
 }
 
 func serve(l net.Listener, config *tls.Config, h http.Handler) *Server {
@@ -97,6 +95,7 @@ func serve(l net.Listener, config *tls.Config, h http.Handler) *Server {
 		ReadHeaderTimeout: headerLimit, ReadTimeout: requestLimit, WriteTimeout: 2 * requestLimit,
 		IdleTimeout:    idleLimit,
 		MaxHeaderBytes: maxHeader, TLS: config,
+		MaxConnections: maxConnections, MaxPerAddress: maxAddress, AnswerTimeout: answerLimit,
 	})}
 }
 
@@ -114,27 +113,21 @@ func (s *Server) Close() error {
 
 // handler authenticates and routes requests.
 type handler struct {
-	reads    Reads
-	token    *token // nil: not required
-	loopback bool
-	unread   atomic.Int64 // bytes of responses that clients have not read yet
+	reads  Reads
+	token  *token       // nil: not required
+	unread atomic.Int64 // bytes of responses that clients have not read yet
 }
 
 // ServeHTTP answers one request.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.ContentLength != 0 { // no path accepts a body: do not wait for the rest of it
-		w.Header().Set("Connection", "close")
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // fails only if it is closed
-	}
+	httpserver.SkipBody(w, r)
 	switch {
 	case h.token != nil && !h.token.matches(r.Header.Get("Authorization")):
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		fail(w, http.StatusUnauthorized,
 			"unauthorized: send the token of bearerTokenFile: Authorization: Bearer TOKEN")
 		return
-	case h.token == nil && !isLocal(r.Host):
-		// A page in a browser on this node may resolve any name to loopback, and could then read
-		// the responses (DNS rebinding).
+	case h.token == nil && !httpserver.IsLoopbackHost(r.Host):
 		fail(w, http.StatusForbidden,
 			fmt.Sprintf("forbidden: host %.60q is not a loopback name: use 127.0.0.1, [::1] or localhost",
 				r.Host))
@@ -155,16 +148,6 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		read(&httpserver.Answer{ResponseWriter: w, Hold: h.hold, Refuse: refuse}, r)
 	}
-}
-
-// isLocal reports whether a Host header names loopback.
-func isLocal(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	host = strings.Trim(host, "[]")
-	address, err := netip.ParseAddr(host)
-	return strings.EqualFold(host, "localhost") || err == nil && address.Unmap().IsLoopback()
 }
 
 func fail(w http.ResponseWriter, status int, text string) {

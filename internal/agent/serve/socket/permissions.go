@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"jettison/api"
-	"jettison/internal/agent/serve/connlimit"
+	"jettison/internal/base/connlimit"
 )
 
 // Bounds of concurrent connections. Root's are counted separately from the group's, and those of

@@ -8,9 +8,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"jettison/cluster/deschedule"
+	"jettison/internal/cluster/statusserver"
 )
 
 // metrics are the metrics of the descheduler, with the names of 0.36.0 (metrics/metrics.go).
@@ -72,7 +72,7 @@ func (m *metrics) observeStrategies(d durations) {
 // handler serves metrics, liveness and readiness.
 func (m *metrics) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", statusserver.Metrics(m.registry))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("ok\n"))
 	})

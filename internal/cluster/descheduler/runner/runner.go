@@ -22,7 +22,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"time"
 
 	"k8s.io/client-go/discovery"
@@ -30,11 +29,11 @@ import (
 	"k8s.io/client-go/rest"
 
 	"jettison/cluster/deschedule"
-	"jettison/internal/base/httpserver"
 	"jettison/internal/base/output"
 	"jettison/internal/base/retry"
 	"jettison/internal/base/terminal"
 	"jettison/internal/cluster/kubeclient"
+	"jettison/internal/cluster/statusserver"
 )
 
 // Options are the options of Run.
@@ -62,8 +61,6 @@ const (
 	// After a failed cycle the next one is delayed by a backoff between these bounds.
 	minBackoff = 5 * time.Second
 	maxBackoff = 5 * time.Minute
-	// shutdownTimeout limits reading of request headers and the shutdown of the metrics server.
-	shutdownTimeout = 2 * time.Second
 )
 
 // descheduler is a running descheduler. Cycles run sequentially and own history.
@@ -83,11 +80,14 @@ func Run(ctx context.Context, o Options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	d := &descheduler{o: o, history: newHistory(), metrics: newMetrics(o.Version), now: time.Now}
-	stop, err := d.serve()
-	if err != nil {
-		return err
+	if o.Address != "" {
+		l, err := new(net.ListenConfig).Listen(ctx, "tcp", o.Address)
+		if err != nil {
+			return fmt.Errorf("serve metrics and health: %w", err)
+		}
+		defer d.serve(l)()
 	}
-	defer stop()
+	var err error
 	api, leader := o.API, (*kubeclient.Leader)(nil)
 	if o.Election != nil {
 		if leader, err = d.newLeader(); err != nil {
@@ -180,27 +180,19 @@ func (d *descheduler) cycles(ctx context.Context) error {
 }
 
 // serve starts the server for metrics and health. stop shuts it down.
-func (d *descheduler) serve() (stop func(), err error) {
-	if d.o.Address == "" {
-		return func() {}, nil
-	}
-	l, err := net.Listen("tcp", d.o.Address)
-	if err != nil {
-		return nil, fmt.Errorf("serve metrics and health: %w", err)
-	}
-	server := &http.Server{Handler: d.metrics.handler(), ReadHeaderTimeout: shutdownTimeout,
-		ReadTimeout: requestTimeout, WriteTimeout: requestTimeout}
+func (d *descheduler) serve(l net.Listener) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		if err := statusserver.Serve(ctx, l, d.metrics.handler()); err != nil {
 			//log: The server for metrics and health stopped. Descheduling continues.
 			//do: Restart the program; check whether another process uses the address.
 			d.o.Log.Warn("metrics server stopped", "error", err)
 		}
 	}()
 	return func() {
-		httpserver.Shutdown(server, shutdownTimeout)
+		cancel()
 		<-done
-	}, nil
+	}
 }

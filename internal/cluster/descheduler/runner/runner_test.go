@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -439,6 +441,53 @@ func TestMetricsAndHealth(t *testing.T) {
 	m.ready.Store(true)
 	get(t, server.URL+"/readyz", http.StatusOK)
 	get(t, server.URL+"/healthz", http.StatusOK)
+}
+
+// A page in a browser on this host cannot read the metrics through a name of its own. Idle
+// connections are limited.
+func TestMetricsServerIsBounded(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, address := &descheduler{o: Options{Log: slog.New(slog.DiscardHandler)}, metrics: newMetrics("v1")}, l.Addr().String()
+	defer d.serve(l)()
+	for host, want := range map[string]int{"localhost:10258": 200, "evil.example:10258": 403} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/metrics", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = host
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := response.Body.Close(); err != nil || response.StatusCode != want {
+			t.Errorf("GET /metrics with host %s = %s, %v, want %d", host, response.Status, err, want)
+		}
+	}
+	var open []net.Conn
+	for range 100 {
+		c, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = c.Close() }()
+		open = append(open, c)
+	}
+	get(t, "http://"+address+"/healthz", http.StatusOK)
+	held := 0
+	for _, c := range open {
+		if err := c.SetReadDeadline(time.Now().Add(20 * time.Millisecond)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
+			held++
+		}
+	}
+	if held > 32 {
+		t.Errorf("%d of %d idle connections are open, want at most 32", held, len(open))
+	}
 }
 
 // The log of a cycle counts the actual outcomes.

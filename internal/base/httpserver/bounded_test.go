@@ -1,10 +1,13 @@
-package remote
+package httpserver
 
 import (
 	"net"
 	"net/netip"
 	"testing"
 )
+
+// Limits of the test's listener, as the agent's.
+const maxConnections, maxAddress = 32, 8
 
 // queue is a listener whose connections come from a list of addresses.
 type queue struct {
@@ -23,6 +26,8 @@ func (c from) RemoteAddr() net.Addr {
 }
 
 func (from) Close() error { return nil }
+
+func (q *queue) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4zero} }
 
 func (q *queue) Accept() (net.Conn, error) {
 	if len(q.from) == 0 {
@@ -44,7 +49,7 @@ func TestConnectionsOfOneAddress(t *testing.T) {
 		all = append(all, netip.AddrFrom16([16]byte{0x20, 0x01, 0x0d, 0xb8, 15: byte(i)}).String(), netip.AddrFrom4([4]byte{127, 0, 0, byte(i)}).String())
 	}
 	q := &queue{from: append(all, "192.0.2.2", "::ffff:192.0.2.1")}
-	b := newBounded(q, false)
+	b := newBounded(q, maxConnections, maxAddress, 0)
 	served := map[netip.Prefix]int{}
 	var conns []net.Conn
 	for {

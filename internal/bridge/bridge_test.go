@@ -108,6 +108,29 @@ func failed(p *v1.Pod, record string) bool {
 		is(p, v1.ContainersReady, v1.ConditionFalse, "PodFailed") && is(p, v1.DisruptionTarget, v1.ConditionTrue, "EvictionByJettison")
 }
 
+// A proxy resets each connection with a request for one pod: another eviction is written.
+func TestConnectionsOfOnePodAreReset(t *testing.T) {
+	c, a := newCluster(t), newAgent(t)
+	c.change(func() {
+		c.fault = func(r *http.Request) int {
+			if strings.Contains(r.URL.Path, "/pods/bad") {
+				return -2
+			}
+			return 0
+		}
+	})
+	bad, web := running("bad", "u1"), running("web", "u2")
+	c.put(bad)
+	c.put(web)
+	a.setRecord(evicted(bad, 1, api.OutcomeBack))
+	r := evicted(web, 2, api.OutcomeBack)
+	a.setRecord(r)
+	start(t, c, a, nil)
+	c.await("the other pod is Failed", func() bool { return failed(c.pods["shop/web"], r.ID) })
+	c.change(func() { c.fault = nil })
+	c.await("the pod is Failed after the resets", func() bool { return c.pods["shop/bad"].Status.Phase == v1.PodFailed })
+}
+
 // An eviction is marked when the victim is chosen and set to Failed when it is gone, with its
 // events. Each is written once, also by later bridges.
 func TestEvictionIsWritten(t *testing.T) {

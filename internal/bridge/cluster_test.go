@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
@@ -37,12 +39,14 @@ type cluster struct {
 	node     *v1.Node
 	leases   map[string]*coordinationv1.Lease
 	minor    string
-	noStream bool                                    // no streaming lists, as in servers before 1.32
-	fault    func(r *http.Request) (status int)      // 0: none, -1: hangs until the client cancels
-	patched  func(was, is *v1.Pod, body podPatch)    // called for each applied patch
-	refuse   func(*v1.Pod, podPatch) (status int)    // called for each patch; 0: accepted
-	counted  map[string]int                          // requests by verb and resource
-	written  map[string][]map[string]json.RawMessage // bodies of patches of nodes and leases
+	noStream bool // no streaming lists, as in servers before 1.32
+	// 0: none; -1: hangs until the client cancels; -2: resets the connection
+	fault   func(r *http.Request) (status int)
+	resets  bool                                    // watches are reset a second after their headers
+	patched func(was, is *v1.Pod, body podPatch)    // called for each applied patch
+	refuse  func(*v1.Pod, podPatch) (status int)    // called for each patch; 0: accepted
+	counted map[string]int                          // requests by verb and resource
+	written map[string][]map[string]json.RawMessage // bodies of patches of nodes and leases
 }
 
 type watched struct {
@@ -175,6 +179,9 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body) // otherwise the end of the connection is not noticed
 			<-r.Context().Done()
 			return
+		case -2:
+			c.reset(w)
+			return
 		default:
 			refused(w, status, "as the test wants")
 			return
@@ -210,6 +217,19 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		refused(w, http.StatusNotFound, at)
 	}
+}
+
+// reset resets the connection of a request.
+func (c *cluster) reset(w http.ResponseWriter) {
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		c.t.Error(err)
+		return
+	}
+	if err := conn.(*net.TCPConn).SetLinger(0); err != nil {
+		c.t.Error(err)
+	}
+	_ = conn.Close() // the client may have closed it
 }
 
 func answer(w http.ResponseWriter, o any) {
@@ -282,6 +302,16 @@ func (c *cluster) watch(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
+	if c.resets {
+		c.mu.Unlock()
+		w.(http.Flusher).Flush()
+		select {
+		case <-r.Context().Done():
+		case <-time.After(1100 * time.Millisecond):
+			c.reset(w)
+		}
+		return
+	}
 	if stream {
 		for _, p := range c.of(r) {
 			tell("ADDED", &p)

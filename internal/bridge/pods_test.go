@@ -48,6 +48,19 @@ func TestAgentReceivesThePods(t *testing.T) {
 	}
 }
 
+// A proxy resets each watch a second after the headers of its response: the agent has the pods, and
+// each new one.
+func TestWatchesAreReset(t *testing.T) {
+	t.Parallel()
+	c, a := newCluster(t), newAgent(t)
+	c.change(func() { c.resets = true })
+	c.put(running("a", "u1"))
+	start(t, c, a, nil)
+	a.await("the agent has the pod", func() bool { return a.pods["u1"] != nil })
+	c.put(running("b", "u2"))
+	a.await("the agent has a new pod", func() bool { return a.pods["u2"] != nil })
+}
+
 // Neither an outage nor the end of the bridge deletes a pod from the agent.
 func TestOutageDeletesNoPods(t *testing.T) {
 	c, a := newCluster(t), newAgent(t)

@@ -28,6 +28,7 @@ type API interface {
 	Pod(ctx context.Context, namespace, name string) (*v1.Pod, error)
 	PatchPodStatus(ctx context.Context, namespace, name string, body []byte) (*v1.Pod, error)
 	CreateEvent(ctx context.Context, e *v1.Event) error
+	Node(ctx context.Context, name string) (*v1.Node, error)
 }
 
 // Pods is the local copy of this node's pods.
@@ -73,7 +74,7 @@ func New(o Options) *Deliverer {
 		records: make(chan *api.RecordsLine, 64), responses: make(chan func(context.Context)),
 		queue:   statusQueue{log: o.Log, inFlight: map[*entry]struct{}{}},
 		breaker: breaker{log: o.Log},
-		events:  eventSender{pacer: pacer{tokens: eventBurst}},
+		events:  eventSender{pacer: pacer{tokens: eventBurst}, rejectedAt: map[string]time.Time{}},
 	}
 }
 
@@ -153,7 +154,8 @@ func (d *Deliverer) nextPass(began time.Time) time.Duration {
 	}
 	limitWait(d.breaker.retryAt, d.gaps.retryAt, d.events.retryAt, d.events.pacer.next)
 	for _, e := range d.queue.entries {
-		limitWait(e.write.retryAt, e.events.retryAt, e.verdict.RecheckAt, e.restores.stableAt())
+		limitWait(e.write.retryAt, e.events.ofPod.retryAt, e.events.ofNode.retryAt, e.verdict.RecheckAt,
+			e.restores.stableAt())
 	}
 	return wait
 }

@@ -1,7 +1,9 @@
 package deliver
 
 import (
+	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -49,6 +51,8 @@ type eventSender struct {
 	pacer    pacer
 	inFlight bool // an event is being sent
 	reported bool // "API server accepts no events" is logged
+	// when the last event of a namespace was rejected; absent: it was sent
+	rejectedAt map[string]time.Time
 }
 
 // gaps holds the events of record gaps.
@@ -95,19 +99,22 @@ func (d *Deliverer) sendEvent(ctx context.Context) {
 	d.gaps.events = slices.DeleteFunc(d.gaps.events, func(e *v1.Event) bool {
 		return now.Sub(e.LastTimestamp.Time) > verdict.EventMaxAge
 	})
+	maps.DeleteFunc(s.rejectedAt, func(_ string, at time.Time) bool {
+		return now.Sub(at) > verdict.EventMaxAge
+	})
 	event, wait, sent := d.nextEvent(now)
 	if event == nil || !s.pacer.allow(now) {
 		return
 	}
 	request := ctx
-	if wait.delay > 0 && !s.reported { // a slow webhook may delay this event
+	_, rejected := s.rejectedAt[event.Namespace]
+	if (wait.delay > 0 || rejected) && !s.reported { // a slow webhook may delay this event
 		request = kube.WithWebhookTimeout(ctx)
 	}
 	s.inFlight = true
 	d.background.Go(func() {
 		err := d.o.API.CreateEvent(request, event)
-		pod := api.Victim{Namespace: event.Namespace, Name: event.InvolvedObject.Name}
-		readable := kube.TimedOut(err) && d.read(ctx, pod) == nil
+		readable := kube.TimedOut(err) && d.read(ctx) == nil
 		d.runInLoop(ctx, func(context.Context) {
 			if s.inFlight = false; d.processEvent(event, wait, readable, err) {
 				sent()
@@ -117,38 +124,42 @@ func (d *Deliverer) sendEvent(ctx context.Context) {
 }
 
 // nextEvent returns the next event that is due, its backoff, and the function to call after it was
-// sent; nil: no event is due. Untried events come first, in record order, then the one that has
-// been due longest. So rejected events do not delay the others.
+// sent; nil: no event is due. Namespaces whose last event was rejected come last, the earliest
+// rejection first: a webhook of one namespace delays no other. In a namespace untried events come
+// first, in record order, then the one that has been due longest.
 func (d *Deliverer) nextEvent(now time.Time) (event *v1.Event, wait *backoff, sent func()) {
-	if len(d.gaps.events) > 0 && !d.gaps.waiting(now) {
-		event, wait = d.gaps.events[0], &d.gaps.backoff
-		sent = func() { d.gaps.removeEvent(event) }
+	offer := func(next *v1.Event, w *backoff, send func()) {
+		if w.waiting(now) {
+			return
+		}
+		if event != nil {
+			order := d.events.rejectedAt[next.Namespace].Compare(d.events.rejectedAt[event.Namespace])
+			if cmp.Or(order, w.retryAt.Compare(wait.retryAt)) >= 0 {
+				return
+			}
+		}
+		event, wait, sent = next, w, send
+	}
+	for _, e := range d.gaps.events {
+		offer(e, &d.gaps.backoff, func() { d.gaps.removeEvent(e) })
 	}
 	for _, e := range d.queue.entries {
-		if wait != nil && !e.events.retryAt.Before(wait.retryAt) {
-			continue
-		}
 		// Events depend on the outcome of the pod. They also contain the record ID: a pod author
 		// who reads it before the pod is Failed could write it to the pod and so fake the eviction.
-		if d.queue.writing(e) || !e.settled && e.verdict.Act == verdict.Wait && d.writeStatus ||
-			e.events.waiting(now) {
+		if d.queue.writing(e) || !e.settled && e.verdict.Act == verdict.Wait && d.writeStatus {
 			continue
 		}
-		if next := d.nextUnsentEvent(e); next != nil {
-			event, wait, sent = next, &e.events.backoff, func() { e.events.sent[next.Name] = true }
+		for _, next := range d.unsentEvents(e) {
+			offer(next, e.events.wait(next), func() { e.events.sent[next.Name] = true })
 		}
 	}
 	return event, wait, sent
 }
 
-// nextUnsentEvent returns the next event of an entry that was not sent; nil: all were sent.
-func (d *Deliverer) nextUnsentEvent(e *entry) *v1.Event {
-	for _, event := range verdict.Events(time.Now(), e.record, e.verdict, d.o.Node, !d.writeStatus) {
-		if !e.events.sent[event.Name] {
-			return event
-		}
-	}
-	return nil
+// unsentEvents returns the events of an entry that were not sent.
+func (d *Deliverer) unsentEvents(e *entry) []*v1.Event {
+	all := verdict.Events(time.Now(), e.record, e.verdict, d.o.Node, !d.writeStatus)
+	return slices.DeleteFunc(all, func(event *v1.Event) bool { return e.events.sent[event.Name] })
 }
 
 // processEvent processes the response to an event. readable: the request timed out while a read was
@@ -165,6 +176,7 @@ func (d *Deliverer) processEvent(event *v1.Event, wait *backoff, readable bool,
 	switch failure {
 	case kube.None:
 		*wait = backoff{}
+		delete(s.rejectedAt, event.Namespace)
 		return true
 	case kube.NotFound:
 		//log: The API server does not accept the event because the namespace of the pod is being
@@ -199,6 +211,7 @@ func (d *Deliverer) processEvent(event *v1.Event, wait *backoff, readable bool,
 			}
 		}
 	}
+	s.rejectedAt[event.Namespace] = time.Now()
 	wait.fail(time.Now(), maxDelay, retryAfter)
 	return false
 }

@@ -2,12 +2,16 @@ package deliver
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -97,6 +101,58 @@ func TestFailingEventsDoNotDelayOthers(t *testing.T) {
 				if got, want := inspect(w, func() int { return len(w.events) }), 22; got != want {
 					t.Errorf("%d events sent in total, want %d", got, want)
 				}
+			})
+		})
+	}
+}
+
+// Events of many pods of one namespace are rejected in any way, for example by a webhook of the
+// tenant, and so are those of another pod for a while: its events do not wait for them, and those of
+// the node are sent.
+func TestEventsBehindManyRejectedOnes(t *testing.T) {
+	for name, fault := range map[string]func() error{
+		"not answered": func() error { time.Sleep(40 * time.Second); return context.DeadlineExceeded },
+		"reset":        func() error { return errors.New("connection reset by peer") },
+		"limited":      func() error { return status(http.StatusTooManyRequests) },
+		"denied":       func() error { return status(http.StatusForbidden) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			during(t, func(w *world) {
+				const bad = 400
+				outage := true
+				w.set(func() {
+					w.fault = func(what string) error {
+						switch {
+						case strings.HasPrefix(what, "event bad"):
+							return fault()
+						case strings.HasPrefix(what, "event good") && outage:
+							return status(http.StatusInternalServerError)
+						}
+						return nil
+					}
+				})
+				for i := range bad {
+					p := w.addPod(fmt.Sprint("bad", i))
+					w.set(func() { p.Namespace = "tenant" })
+					w.addEviction(p)
+				}
+				w.addEviction(w.addPod("good"))
+				time.Sleep(5 * time.Minute)
+				w.set(func() { outage = false })
+				time.Sleep(54 * time.Minute)
+				good, onNode := 0, 0
+				for key, e := range inspect(w, func() map[string]*v1.Event { return maps.Clone(w.events) }) {
+					if strings.HasPrefix(key, "shop/good.") {
+						good++
+					}
+					if e.InvolvedObject.Kind == "Node" {
+						onNode++
+					}
+				}
+				if good != 1 || onNode != bad+1 {
+					t.Errorf("after an hour %d events of the other pod and %d of the node are sent, want 1 and %d", good, onNode, bad+1)
+				}
+				w.set(func() { w.fault = nil })
 			})
 		})
 	}
@@ -204,7 +260,7 @@ func TestRetryAfterOfEvents(t *testing.T) {
 				got := slices.DeleteFunc(inspect(w, func() []string { return slices.Clone(w.requestNames) }), func(what string) bool {
 					return !strings.HasPrefix(what, "event ")
 				})
-				if want := map[bool]int{true: 1, false: 3}[c.all]; len(got) != want {
+				if want := map[bool]int{true: 1, false: 4}[c.all]; len(got) != want {
 					t.Errorf("requests %q, want %d events", got, want)
 				}
 				w.set(func() { w.fault = nil })

@@ -299,7 +299,7 @@ func TestRetryAfterWithASlowWrite(t *testing.T) {
 					time.Sleep(time.Second)
 					w.changed()
 				}
-				if asked := inspect(w, func() []string { return w.requestNames }); slices.ContainsFunc(asked, func(what string) bool { return what != "get slow" }) || len(asked) > 1 {
+				if asked := inspect(w, func() []string { return w.requestNames }); slices.ContainsFunc(asked, func(what string) bool { return what != "get node" }) || len(asked) > 1 {
 					t.Errorf("requests before Retry-After: %q, want at most one read", asked)
 				}
 				w.set(func() { w.fault = nil })
@@ -343,7 +343,7 @@ func TestRequestsAfterAnOutage(t *testing.T) {
 		w.set(func() { w.fault, w.requestNames = nil, nil })
 		time.Sleep(5 * time.Minute)
 		id := strings.ToLower(r.ID)
-		want := []string{"get a", "patch a", "event a." + id, "event n1." + id}
+		want := []string{"get node", "patch a", "event a." + id, "event n1." + id}
 		if got := inspect(w, func() []string { return slices.Clone(w.requestNames) }); !slices.Equal(got, want) {
 			t.Errorf("requests %q, want %q", got, want)
 		}

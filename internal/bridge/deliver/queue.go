@@ -94,15 +94,9 @@ func (q *statusQueue) sorted() []*entry {
 	return all
 }
 
-// firstReady returns the oldest ready entry that has a pod name, so that it can be read; nil: none.
-func (q *statusQueue) firstReady(now time.Time) *entry {
-	at := slices.IndexFunc(q.entries, func(e *entry) bool {
-		return q.ready(e, now) && e.record.Pod.Name != ""
-	})
-	if at < 0 {
-		return nil
-	}
-	return q.entries[at]
+// anyReady reports whether an entry is ready.
+func (q *statusQueue) anyReady(now time.Time) bool {
+	return slices.ContainsFunc(q.entries, func(e *entry) bool { return q.ready(e, now) })
 }
 
 // settled reports whether no pod status needs another write.
@@ -165,8 +159,16 @@ type statusWrite struct {
 
 // entryEvents is the state of sending an entry's events.
 type entryEvents struct {
-	backoff
-	sent map[string]bool // by name
+	sent          map[string]bool // by name
+	ofPod, ofNode backoff         // they are in different namespaces, whose webhooks differ
+}
+
+// wait returns the backoff for an event.
+func (e *entryEvents) wait(event *v1.Event) *backoff {
+	if event.InvolvedObject.Kind == "Node" {
+		return &e.ofNode
+	}
+	return &e.ofPod
 }
 
 // Backoff doubles from minBackoff up to one of these.

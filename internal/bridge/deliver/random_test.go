@@ -83,6 +83,13 @@ func (u *unruly) Pod(ctx context.Context, namespace, name string) (*v1.Pod, erro
 	return u.world.Pod(context.Background(), namespace, name)
 }
 
+func (u *unruly) Node(ctx context.Context, name string) (*v1.Node, error) {
+	if err := u.misbehave(ctx, false); err != nil {
+		return nil, err
+	}
+	return u.world.Node(context.Background(), name)
+}
+
 func (u *unruly) PatchPodStatus(ctx context.Context, namespace, name string, body []byte) (*v1.Pod, error) {
 	ctx = kube.WithWebhookTimeout(ctx) // as kube.Client
 	if err := u.misbehave(ctx, false); err != nil {

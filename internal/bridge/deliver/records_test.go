@@ -260,6 +260,38 @@ func TestVictimDiesLate(t *testing.T) {
 	}
 }
 
+// A victim in uninterruptible sleep dies after more than an hour, while the agent's stream of records
+// is renewed: it is set to Failed.
+func TestVictimDiesAfterAnHour(t *testing.T) {
+	for name, renewed := range map[string]bool{"stream is open": false, "stream is renewed": true} {
+		t.Run(name, func(t *testing.T) {
+			during(t, func(w *world) {
+				r := w.addOngoing(w.addPod("a"))
+				time.Sleep(10 * time.Second)
+				r.Outcome = api.OutcomeUndying
+				undying := r
+				w.updateRecord(&undying)
+				time.Sleep(70 * time.Minute)
+				w.addEviction(w.addPod("b")) // the position in the stream moves
+				time.Sleep(time.Minute)
+				if renewed {
+					w.set(func() { w.agentGone = true })
+					time.Sleep(time.Second)
+				}
+				dead := emptied(r)
+				w.updateRecord(&dead)
+				w.set(func() { w.agentGone = false })
+				time.Sleep(maxBackoff)
+				if w.phase("a") != v1.PodFailed {
+					t.Errorf("pod a is %s after its death, want Failed", w.phase("a"))
+				}
+				final := finished(dead)
+				w.updateRecord(&final)
+			})
+		})
+	}
+}
+
 // The mark is written, but the response is lost. The eviction is abandoned, and the watch that
 // shows no mark may be behind.
 func TestLostResponseOfAMark(t *testing.T) {

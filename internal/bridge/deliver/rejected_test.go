@@ -67,8 +67,8 @@ func TestHangingServerGetsOneRequest(t *testing.T) {
 			w.addEviction(w.pods[name])
 		}
 		time.Sleep(11*time.Second + minBackoff/4) // one write waits for a second, one read for ten
-		if got := inspect(w, func() []string { return slices.Clone(w.requestNames) }); !slices.Equal(got, []string{"patch a", "get a"}) {
-			t.Errorf("requests %q, want patch a and get a", got)
+		if got := inspect(w, func() []string { return slices.Clone(w.requestNames) }); !slices.Equal(got, []string{"patch a", "get node"}) {
+			t.Errorf("requests %q, want patch a and get node", got)
 		}
 		w.set(func() { w.latency = nil })
 	})
@@ -96,6 +96,73 @@ func TestConnectionResetForOnePod(t *testing.T) {
 	})
 	if strings.Contains(log, "API server unreachable") || strings.Count(log, "pod status write rejected") != 1 {
 		t.Errorf("want one log line for the rejection and none for an outage:\n%s", log)
+	}
+}
+
+// The connection of each read of one pod is reset, or of all its requests, while the watch lacks the
+// pods: other pods and events are delivered, and the server is not reported as unreachable.
+func TestConnectionResetForReadsOfOnePod(t *testing.T) {
+	for name, prefixes := range map[string][]string{"reads": {"get bad"}, "all requests": {"get bad", "patch bad"}} {
+		t.Run(name, func(t *testing.T) {
+			log := during(t, func(w *world) {
+				w.set(func() {
+					w.watchedPods = map[string]*v1.Pod{}
+					w.fault = func(what string) error {
+						if slices.Contains(prefixes, what) {
+							return errors.New("connection reset by peer")
+						}
+						return nil
+					}
+				})
+				w.addEviction(w.addPod("bad"))
+				for i := range 5 {
+					if waited := w.timeToFail(t, fmt.Sprint("good", i)); waited > time.Second {
+						t.Errorf("other pod Failed after %v, want within a second", waited)
+					}
+					time.Sleep(5 * time.Minute)
+				}
+				if asked := inspect(w, func() int { return len(w.requestTimes) }); asked > 25*2*5 {
+					t.Errorf("%d requests sent, want fewer", asked)
+				}
+				w.set(func() { w.fault = nil })
+				time.Sleep(time.Minute)
+				if w.phase("bad") != v1.PodFailed {
+					t.Errorf("pod bad is %s after the resets, want Failed", w.phase("bad"))
+				}
+			})
+			if strings.Contains(log, "API server unreachable") || strings.Count(log, "pod status request failed,") != 1 {
+				t.Errorf("want one log line for the failed read and none for an outage:\n%s", log)
+			}
+		})
+	}
+}
+
+// A write conflicts, or its result is unknown, and each read of the pod is reset: other pods do not
+// wait.
+func TestReadAfterAWriteIsReset(t *testing.T) {
+	for name, slow := range map[string]time.Duration{"fast": 0, "slow": 3 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			log := during(t, func(w *world) {
+				bad := w.addPod("bad")
+				w.set(func() {
+					next := bad.DeepCopy()
+					w.storePod(next)
+					w.watchedPods = map[string]*v1.Pod{"bad": bad}
+					w.latency, w.fault = latencyOf("patch bad", slow), faultOf("get bad", errors.New("connection reset by peer"))
+				})
+				w.addEviction(bad)
+				for i := range 5 {
+					if waited := w.timeToFail(t, fmt.Sprint("good", i)); waited > slow+time.Second {
+						t.Errorf("other pod Failed after %v, want within a second", waited)
+					}
+					time.Sleep(5 * time.Minute)
+				}
+				w.set(func() { w.fault, w.latency, w.watchedPods = nil, nil, nil })
+			})
+			if strings.Contains(log, "API server unreachable") {
+				t.Errorf("want no log line for an outage:\n%s", log)
+			}
+		})
 	}
 }
 

@@ -2,6 +2,7 @@ package deliver
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"jettison/internal/base/retry"
@@ -9,8 +10,16 @@ import (
 	"jettison/internal/bridge/verdict"
 )
 
-// unreachableError is the error of a slow write that timed out while a read failed too.
+// unreachableError is the error of a request while a read of the node failed too: the API server is
+// unreachable, not only for one pod.
 type unreachableError struct{ error }
+
+func (e unreachableError) Unwrap() error { return e.error }
+
+func isUnreachable(err error) bool {
+	_, ok := errors.AsType[unreachableError](err)
+	return ok
+}
 
 // awaitInBackground waits for the response in a goroutine and passes it to the loop. Until then the
 // entry's write is in flight.
@@ -18,13 +27,12 @@ func (d *Deliverer) awaitInBackground(ctx context.Context, s *statusRequest) {
 	e := s.entry
 	e.write.slow = true
 	d.queue.inFlight[e] = struct{}{}
-	pod := e.record.Pod
 	d.background.Go(func() {
 		defer s.cancel()
 		got := <-s.response
 		readable := false
 		if kube.Classify(got.err) == kube.Unreachable {
-			if readable = d.read(ctx, pod) == nil; !readable && kube.TimedOut(got.err) {
+			if readable = d.read(ctx) == nil; !readable {
 				got.err = unreachableError{got.err}
 			}
 		}
@@ -74,7 +82,7 @@ func (d *Deliverer) process(ctx context.Context, s *statusRequest, got response)
 		d.postponeFailed(e, act, got.err)
 		return false, nil
 	}
-	if e.write.slow && kube.TimedOut(got.err) {
+	if e.write.slow && kube.TimedOut(got.err) && !isUnreachable(got.err) {
 		e.write.fail(time.Now(), maxDeniedBackoff, 0)
 		if keys, first := d.failureKeys(e, "timeout", act, got.err); first {
 			//log: The API server did not answer the write of a pod status in time, but it serves
@@ -113,7 +121,11 @@ func (d *Deliverer) fetch(ctx context.Context, e *entry) (again bool, err error)
 		d.postponeFailed(e, "get", err)
 		return false, nil
 	}
-	return false, err
+	if unreachable := d.read(ctx); unreachable != nil {
+		return false, unreachable
+	}
+	d.postponeFailed(e, "get", err) // for example, a proxy resets the connection for this pod
+	return false, nil
 }
 
 // recordWritten updates the restore state after a successful write and logs the write.
@@ -164,7 +176,7 @@ func (d *Deliverer) postponeDenied(e *entry, request string, err error) {
 	}
 }
 
-// postponeFailed delays an entry after a server error, because the error may affect only this pod.
+// postponeFailed delays an entry after an error that may affect only this pod.
 func (d *Deliverer) postponeFailed(e *entry, request string, err error) {
 	retryAfter, _ := kube.RetryAfter(err)
 	maxDelay := maxBackoff
@@ -173,9 +185,9 @@ func (d *Deliverer) postponeFailed(e *entry, request string, err error) {
 	}
 	e.write.fail(time.Now(), maxDelay, retryAfter)
 	if keys, first := d.failureKeys(e, "failed", request, err); first {
-		//log: The API server answered a request for a pod with an internal error. The bridge
-		//  retries with backoff.
-		//do: See error. Check the API server and admission webhooks for pods/status.
+		//log: The API server answered a request for a pod with an internal error, or only the read
+		//  of this pod fails. The bridge retries with backoff.
+		//do: See error. Check the API server, admission webhooks for pods/status and proxies.
 		d.o.Log.Warn("pod status request failed, retrying", keys...)
 	}
 }

@@ -10,7 +10,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
-	"jettison/api"
 	"jettison/internal/bridge/kube"
 	"jettison/internal/bridge/verdict"
 )
@@ -39,7 +38,9 @@ func (d *Deliverer) pass(ctx context.Context) time.Duration {
 	if d.record(err); err == nil || isRejection(err) {
 		d.sendEvent(ctx)
 	}
-	d.queue.dropFinished(func(e *entry) bool { return e.settled && e.final() && d.nextUnsentEvent(e) == nil })
+	d.queue.dropFinished(func(e *entry) bool {
+		return e.settled && e.final() && len(d.unsentEvents(e)) == 0
+	})
 	return d.nextPass(began)
 }
 
@@ -88,7 +89,7 @@ func (d *Deliverer) writeStatuses(ctx context.Context) error {
 		switch {
 		case err == nil:
 			continue
-		case kube.TimedOut(err), !readable && d.read(ctx, e.record.Pod) != nil:
+		case isUnreachable(err), !readable && d.read(ctx) != nil:
 			return err
 		}
 		readable, rejected = true, d.reject(e, err)
@@ -99,26 +100,26 @@ func (d *Deliverer) writeStatuses(ctx context.Context) error {
 	return rejected
 }
 
-// probe reads the pod of the first ready entry before a half-open breaker lets writes pass. It
-// reports whether the server served the read.
+// probe makes a read before a half-open breaker lets writes pass, if any is due. It reports whether
+// the server served the read.
 func (d *Deliverer) probe(ctx context.Context) (readable bool, err error) {
-	e := d.queue.firstReady(time.Now())
-	if e == nil {
+	if !d.queue.anyReady(time.Now()) {
 		return false, nil
 	}
-	if err := d.read(ctx, e.record.Pod); err != nil {
+	if err := d.read(ctx); err != nil {
 		return false, err
 	}
 	d.breaker.answered = true
 	return true, nil
 }
 
-// read reads a pod to tell a slow or rejected write from an unreachable server. It returns an error
-// only if the server is unreachable.
-func (d *Deliverer) read(ctx context.Context, pod api.Victim) error {
-	_, err := d.o.API.Pod(ctx, pod.Namespace, pod.Name)
+// read reads the node to tell a slow or failed request for a pod from an unreachable server. It
+// reads no pod, because a proxy may reset the connection for each read of one pod. It returns an
+// error only if the server is unreachable.
+func (d *Deliverer) read(ctx context.Context) error {
+	_, err := d.o.API.Node(ctx, d.o.Node)
 	if kube.Classify(err) == kube.Unreachable {
-		return err
+		return unreachableError{err}
 	}
 	return nil
 }
@@ -257,7 +258,7 @@ func (d *Deliverer) await(ctx context.Context, s *statusRequest) (again bool, er
 		return d.process(ctx, s, got)
 	case <-timer.C:
 	}
-	unreachable := d.read(ctx, s.entry.record.Pod)
+	unreachable := d.read(ctx)
 	if unreachable == nil && len(d.queue.inFlight) < maxInFlight {
 		d.awaitInBackground(ctx, s)
 		return false, nil

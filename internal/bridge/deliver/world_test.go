@@ -304,6 +304,13 @@ func (w *world) Pod(ctx context.Context, _, name string) (*v1.Pod, error) {
 	return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, name)
 }
 
+func (w *world) Node(ctx context.Context, name string) (*v1.Node, error) {
+	if err := w.request(ctx, "get node"); err != nil {
+		return nil, err
+	}
+	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, nil
+}
+
 func (w *world) PatchPodStatus(ctx context.Context, _, name string, body []byte) (*v1.Pod, error) {
 	if err := w.request(kube.WithWebhookTimeout(ctx), "patch "+name); err != nil { // as kube.Client
 

@@ -157,10 +157,18 @@ func processesGone(r *api.Record) bool {
 		r.Outcome == api.OutcomeNotBack
 }
 
+// undyingMaxAge is the time for which a victim that survived its kill may still die: a process in
+// uninterruptible sleep ends with the I/O that it waits for.
+const undyingMaxAge = 7 * 24 * time.Hour
+
 // Final reports whether the agent will send no further change of a record that matters to the
 // bridge. An old record that an earlier agent left unfinished is final too.
 func Final(now time.Time, r *api.Record) bool {
-	return r.Complete || r.Outcome != api.OutcomeRunning && now.Sub(r.Began.Time) > EventMaxAge
+	limit := EventMaxAge
+	if !processesGone(r) {
+		limit = undyingMaxAge
+	}
+	return r.Complete || r.Outcome != api.OutcomeRunning && now.Sub(r.Began.Time) > limit
 }
 
 // released reports whether the node has released all resources of the victim that its replacement

@@ -1,8 +1,9 @@
 // Package kubefeed lists and watches objects of the Kubernetes API with a reflector and passes them
 // on by type. Programs that use the API server import it; the agent does not link it.
 //
-//	feed.go  Feed: the store of a reflector
-//	run.go   Run: lists and watches, and restarts after failures
+//	feed.go    Feed: the store of a reflector
+//	run.go     Run: lists and watches, and restarts after failures
+//	silent.go  lists again if watches end without an event
 package kubefeed
 
 import (

@@ -7,14 +7,18 @@ import (
 	"iter"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 )
@@ -89,6 +93,74 @@ func TestEachListHasItsOwnCut(t *testing.T) {
 		if out, err := cut("other"); err != nil || out != "other" {
 			t.Errorf("cut of another type = %v, %v, want it as it was", out, err)
 		}
+	}
+}
+
+// A proxy resets each watch after the headers of its response, sooner or later: the objects are
+// listed again and again, with pauses, and watched after it recovers.
+func TestWatchesThatAreReset(t *testing.T) {
+	for _, lasts := range []time.Duration{time.Millisecond, time.Second, 5 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			silent := logr.FromSlogHandler(slog.NewTextHandler(io.Discard, nil))
+			var lists, watches atomic.Int64
+			var healthy atomic.Bool
+			from := &cache.ListWatch{
+				ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+					lists.Add(1)
+					return &v1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: []v1.Pod{*named("a")}}, nil
+				},
+				WatchFuncWithContext: func(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
+					watches.Add(1)
+					w := watch.NewRaceFreeFake()
+					switch {
+					case !healthy.Load():
+						time.AfterFunc(lasts, w.Stop)
+					case o.SendInitialEvents != nil:
+						return nil, apierrors.NewInvalid(schema.GroupKind{}, "", nil)
+					default:
+						w.Add(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "b", ResourceVersion: "2"}})
+					}
+					return w, nil
+				},
+			}
+			var calls []string
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				Run(ctx, Options{
+					From: from, Kind: &v1.Pod{}, Into: recorded(&calls),
+					Reflector: cache.ReflectorOptions{Logger: &silent, Backoff: &wait.Backoff{Duration: time.Second, Cap: 30 * time.Second, Steps: 10, Factor: 2}},
+					First:     time.Second, Last: 30 * time.Second, Steady: 2 * time.Minute,
+					PauseAfter: func(_ context.Context, err error, pause time.Duration) time.Duration {
+						if err != nil {
+							t.Errorf("the reflector's error = %v, want none", err)
+						}
+						return pause
+					},
+				})
+			}()
+			time.Sleep(time.Minute)
+			if n := lists.Load(); n < 3 || n > 10 {
+				t.Errorf("watches of %v: %d lists in a minute, want 3 to 10", lasts, n)
+			}
+			time.Sleep(10 * time.Minute)
+			if n := lists.Load(); n < 20 || n > 40 {
+				t.Errorf("watches of %v: %d lists in eleven minutes, want 20 to 40", lasts, n)
+			}
+			healthy.Store(true)
+			time.Sleep(time.Minute)
+			before := watches.Load()
+			time.Sleep(time.Hour)
+			if n := watches.Load() - before; n != 0 {
+				t.Errorf("watches of %v: %d more watches after recovery, want the one that is open", lasts, n)
+			}
+			cancel()
+			<-done
+			if !slices.Contains(calls, "put b") {
+				t.Errorf("watches of %v: calls %q, want the watch's pod", lasts, calls)
+			}
+		})
 	}
 }
 

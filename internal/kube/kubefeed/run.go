@@ -2,6 +2,7 @@ package kubefeed
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -25,13 +26,17 @@ type Options struct {
 }
 
 // Run lists and watches until ctx ends. The reflector sends one list request, or streams the list
-// if the server supports it. It resumes an interrupted watch, and lists again if the server has
-// expired the resource version.
+// if the server supports it. It resumes an interrupted watch. It lists again if the server has
+// expired the resource version, or if watches end without an event.
 func Run(ctx context.Context, o Options) {
-	r := cache.NewReflectorWithOptions(o.From, o.Kind, o.Into, o.Reflector)
+	from := newSilenceLimit(o.From)
+	r := cache.NewReflectorWithOptions(from, o.Kind, countedStore{o.Into, &from.received}, o.Reflector)
 	for pause := time.Duration(0); ctx.Err() == nil; {
 		began := time.Now()
 		err := r.ListAndWatchWithContext(ctx)
+		if errors.Is(err, errSilentWatches) {
+			err = nil
+		}
 		if time.Since(began) >= o.Steady {
 			pause = 0
 		}

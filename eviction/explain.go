@@ -36,7 +36,7 @@ const (
 	quietEvery = 15 * time.Minute
 	quietRetry = time.Minute
 	// doubtKept is the time by which a doubt outlives its shortage, so that a shortage with short
-	// breaks does not restart the delay.
+	// breaks does not restart the delay. A break longer than suspectDelay does not count for it.
 	doubtKept = 10 * time.Minute
 	// partAlone: one pod's growth alone explains a shortage only if it is at least 1/partAlone of the
 	// growth in use.

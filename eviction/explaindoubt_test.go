@@ -196,3 +196,23 @@ func TestSavedDisksAreBounded(t *testing.T) {
 		t.Errorf("Resume of a file without disks: %v, want no errors", errs)
 	}
 }
+
+// A shortage minutes after the end of another one has a delay of its own: only the time counts in
+// which the disk was short.
+func TestAnotherShortageIsDelayedToo(t *testing.T) {
+	m := explainer(t)
+	pods := map[string]uint64{"a": 15 * gib, "b": gib}
+	quietAt(m, epoch, 90*gib, pods)
+	at := epoch.Add(10 * time.Minute)
+	for range 2 {
+		if d := shortAt(m, at, 9*gib, pods); len(d.Evictions) > 0 {
+			t.Fatalf("%s is evicted immediately, want a delay", d.Evictions[0].Pod.PodRef.UID)
+		}
+		at = at.Add(10 * time.Second)
+	}
+	quietAt(m, at, 20*gib, pods)
+	at = at.Add(5 * time.Minute)
+	if uid, after := firstEviction(m, at, time.Hour, 9*gib, pods, ""); uid != "a" || after < suspectDelay-20*time.Second {
+		t.Errorf("victim = %q after %v of the second shortage, want a after %v", uid, after, suspectDelay-20*time.Second)
+	}
+}

@@ -74,6 +74,9 @@ func (e *diskExplainer) scheduleQuietLook(now time.Time, ws *watchlist, observe 
 	for signal, d := range e.doubts {
 		switch short := ws.short(signal); {
 		case short && !d.ended.IsZero():
+			if long := now.Sub(d.ended); long > suspectDelay { // another shortage
+				d.since = d.since.Add(long)
+			}
 			d.ended = time.Time{}
 		case !short && d.ended.IsZero():
 			d.ended, d.reason = now, ""

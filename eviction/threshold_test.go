@@ -316,3 +316,22 @@ func TestThresholdsOfOneSignal(t *testing.T) {
 		}
 	}
 }
+
+// If all pods together may not have as many tasks as pid.available requires, that limit does not count:
+// the threshold would always be met, and every pod be evicted. A kubelet reserves 20k tasks on nodes
+// with the kernel's default limit of 32,768 (gardener#3042).
+func TestPodsTaskLimitBelowTheThreshold(t *testing.T) {
+	for _, c := range []struct {
+		node, pods uint64 // tasks
+		met        bool
+	}{{400, 50, false}, {12900, 12700, true}} {
+		m := managerOf(t, 0, "own x", "hard pid.available 20k")
+		s := &stats.Summary{Time: epoch}
+		s.Node.PIDs = stats.NodePIDStats{Time: epoch, Max: stats.Some(uint64(32768)), Current: stats.Some(c.node),
+			PodsMax: stats.Some(uint64(12768)), PodsCurrent: stats.Some(c.pods)}
+		m.Observe(epoch, &s.Node, Situation{})
+		if d := m.Step(epoch, Input{Summary: s}); (len(d.Met) > 0) != c.met {
+			t.Errorf("%d tasks: met = %v, want met %v", c.node, d.Met, c.met)
+		}
+	}
+}

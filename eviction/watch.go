@@ -140,6 +140,11 @@ func (ws *watchlist) observe(now time.Time, s *stats.Summary, w *watched) stats.
 		return s.ObservePressure(now, w.Signal, w.Window)
 	}
 	o := s.Observe(now, w.Signal, ws.config.MemoryAvailable)
+	if p := &s.Node.PIDs; w.Signal == stats.SignalPIDAvailable &&
+		p.PodsMax.V <= w.recoveryTarget(o.Capacity) {
+		// pods could never leave enough below such a limit of theirs: the node's tasks decide
+		o.Value = o.Capacity - min(p.Current.V, o.Capacity)
+	}
 	if o.OK && (o.Capacity == 0 || o.Capacity > implausible || o.Value > implausible) ||
 		brokenFor(&s.Node, w) {
 		return stats.Observation{Reason: "implausible number"}

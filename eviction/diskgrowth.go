@@ -115,11 +115,11 @@ func (e *diskExplainer) growthOf(q *quietDisk, c *Candidate, w *watched, d *file
 	fresh := complete && !e.stale(c, w, d)
 	first, completed := q.completed[uid]
 	completed = completed && unknown && complete
-	counter := d.written(c.Pod, w)
-	if completed { // what it wrote before that; its growth since then is measured
+	counter, base := d.written(c.Pod, w), e.writtenBase(w, uid)
+	if completed { // what it wrote before that, if anything; its growth since then is measured
 		counter = first.written
+		counter.V = max(counter.V, base.older.written)
 	}
-	base := e.writtenBase(w, uid)
 	wrote, _ := q.wroteSince(base.older, uid, counter, w)
 	recently, lost := q.wroteSince(base.recent(&w.observed), uid, counter, w)
 	part := partOf(recently.V, lost)

@@ -19,6 +19,9 @@ const (
 	// wholeLoss is a part of 1 of a disk's loss. Smaller parts than 1/wholeLoss are equal, so that the
 	// other keys rank pods that hardly wrote.
 	wholeLoss = 1024
+	// smallGrowth: among pods that were completely measured, writes count before a growth of less than
+	// 1/smallGrowth of the loss, such as that of a log.
+	smallGrowth = 16
 )
 
 // suspicion is the part of a disk's loss that a pod may have caused, for a shortage that
@@ -36,8 +39,25 @@ type suspicion struct {
 // files that no measurement finds, as those of a hostPath volume. Other pods with the same part are
 // equal: the runtime writes their logs, and space can be taken without a write (fallocate).
 func (s suspicion) compare(other suspicion) int {
-	return cmp.Or(cmp.Compare(other.part, s.part), compareBool(other.stale, s.stale),
+	return cmp.Or(cmp.Compare(other.weight(), s.weight()), compareBool(other.stale, s.stale),
 		compareBool(other.idle, s.idle), cmp.Compare(other.idleWrote(), s.idleWrote()))
+}
+
+// weight returns the part by which pods are compared.
+func (s suspicion) weight() uint16 {
+	if s.idle && s.part < wholeLoss/smallGrowth {
+		return 0
+	}
+	return s.part
+}
+
+// withRest returns the part of a pod that may also have caused the unexplained rest. A part that is not
+// large may be of other files.
+func (s suspicion) withRest(rest uint16) uint16 {
+	if s.part < wholeLoss/partAlone {
+		return max(s.part, rest)
+	}
+	return min(s.part+rest, wholeLoss)
 }
 
 func (s suspicion) idleWrote() uint16 {
@@ -166,7 +186,7 @@ func (l *lists) suspect(g *diskChange) []Ranked {
 			k.Estimate = p.holds
 		}
 		if p.suspicion.unknown || !explained && !p.suspicion.idle && !p.suspicion.stale {
-			k.suspicion.part = max(p.suspicion.part, rest)
+			k.suspicion.part = p.suspicion.withRest(rest)
 		}
 	}
 	return l.rank()

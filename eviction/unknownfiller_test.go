@@ -284,3 +284,64 @@ func TestReadFilesExplainNothing(t *testing.T) {
 		t.Errorf("victims = %+v, threshold crossed after %v; want the first %v after that, while something is left", f.victims, crossed, suspectDelay)
 	}
 }
+
+// A pod that wrote a large part of the loss comes before one that wrote nothing, also if both are not
+// completely measured and something else caused the rest.
+func TestPartialWriterComesBeforeIdleUnknownPods(t *testing.T) {
+	f := newFillingDisk(t, false, false, &fillPod{uid: "giant", qos: stats.BestEffort, how: "cut", holds: 60 << 10},
+		&fillPod{uid: "writer", qos: stats.Burstable, how: "cut", holds: 100})
+	f.measureAll()
+	f.run(20*time.Minute, func(_ time.Time, since time.Duration) {
+		if since == 60*time.Second {
+			f.outside, f.pods[1].fills = 30, 20
+		}
+	})
+	if len(f.victims) == 0 || f.victims[0].uid != "writer" {
+		t.Errorf("victims = %+v, want writer first", f.victims)
+	}
+}
+
+// A pod that writes where no measurement looks comes before pods whose logs grew a little
+// (kubernetes#127548).
+func TestHiddenWriterComesBeforeLoggers(t *testing.T) {
+	f := newFillingDisk(t, false, false)
+	for i := range 6 {
+		f.pods = append(f.pods, &fillPod{uid: "logger-" + string(rune('a'+i)), qos: stats.BestEffort, holds: 100})
+	}
+	writer := &fillPod{uid: "writer", qos: stats.Burstable, holds: 1 << 10}
+	f.pods = append(f.pods, writer)
+	f.measureAll()
+	full := time.Duration(0)
+	f.run(30*time.Minute, func(_ time.Time, since time.Duration) {
+		if since == 60*time.Second {
+			for _, p := range f.pods[:6] {
+				p.fills = 1
+			}
+		}
+		if f.outside, writer.overwrites = 0, 0; since >= 60*time.Second && f.lives[writer] == nil {
+			f.outside, writer.overwrites = 200, 200
+		}
+		if f.left == 0 {
+			full += time.Second
+		}
+	})
+	if len(f.victims) == 0 || f.victims[0].uid != "writer" || full > 0 {
+		t.Errorf("victims = %+v, the disk is full for %v, want writer first, while something is left", f.victims, full)
+	}
+}
+
+// A pod whose walk was cut off while the disk was quiet, and that was completely measured before the
+// shortage, is shown idle by that, whatever it wrote in between.
+func TestCompletedBeforeTheShortageIsIdle(t *testing.T) {
+	f := newFillingDisk(t, false, false, &fillPod{uid: "database", qos: stats.BestEffort, how: "cut", holds: 20 << 10, overwrites: 2},
+		&fillPod{uid: "other", qos: stats.Burstable, how: "cut", holds: 3 << 10})
+	f.measureAll()
+	f.run(15*time.Minute, func(_ time.Time, since time.Duration) {
+		if since == 440*time.Second { // after the last look at the quiet disk
+			f.pods[0].how, f.outside = "", 100
+		}
+	})
+	if len(f.victims) == 0 || f.victims[0].uid != "other" {
+		t.Errorf("victims = %+v, want other first: the growth of database is known", f.victims)
+	}
+}

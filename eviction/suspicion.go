@@ -156,7 +156,8 @@ func (e *diskExplainer) noteSuspected(now time.Time, eviction *Eviction, ds *fil
 	e.unsaved = true
 }
 
-// settleSuspected resets the delay if an eviction that is over freed enough.
+// settleSuspected resets the delay if an eviction that is over freed enough. Other pods may have used
+// that up meanwhile.
 func (e *diskExplainer) settleSuspected(l *Life, w *watched, ds *fileSystems) {
 	if !l.e.suspected || w == nil {
 		return
@@ -165,6 +166,7 @@ func (e *diskExplainer) settleSuspected(l *Life, w *watched, ds *fileSystems) {
 	enough := w.recoveryTarget(before.Capacity)
 	missing := enough - min(before.Value, enough)
 	freed := max(w.observed.Value, l.level) - l.level
+	freed = max(freed, l.returnedOf(w))
 	if !w.met || freed >= missing/suspectFreed {
 		e.endBackoff(&l.e, ds)
 	}

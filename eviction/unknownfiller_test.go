@@ -330,6 +330,32 @@ func TestHiddenWriterComesBeforeLoggers(t *testing.T) {
 	}
 }
 
+// Several pods fill the disk together, and use up what victims return. The evictions help, so their
+// delay does not grow.
+func TestDelayDoesNotGrowWhileEvictionsHelp(t *testing.T) {
+	for _, how := range []string{"cut", ""} {
+		f := newFillingDisk(t, false, false)
+		for i := range 7 {
+			f.pods = append(f.pods, &fillPod{uid: "build-" + string(rune('a'+i)), qos: stats.Burstable, how: how, holds: 1 << 10})
+		}
+		f.measureAll()
+		full := time.Duration(0)
+		f.run(30*time.Minute, func(_ time.Time, since time.Duration) {
+			if since == 60*time.Second {
+				for _, p := range f.pods {
+					p.fills = 60
+				}
+			}
+			if f.left == 0 {
+				full += time.Second
+			}
+		})
+		if full > 3*time.Minute || how == "" && full > 0 {
+			t.Errorf("%q: victims = %+v, the disk is full for %v, want at most 3m, and never if all is measured", how, f.victims, full)
+		}
+	}
+}
+
 // A pod whose walk was cut off while the disk was quiet, and that was completely measured before the
 // shortage, is shown idle by that, whatever it wrote in between.
 func TestCompletedBeforeTheShortageIsIdle(t *testing.T) {

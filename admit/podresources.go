@@ -1,6 +1,7 @@
 package admit
 
 import (
+	"slices"
 	"time"
 	"unique"
 
@@ -29,6 +30,8 @@ type Held struct {
 	Ending bool
 	// Reserved: the pod does not run; its resources are reserved (Reservations).
 	Reserved bool
+	// Pending: ending pods still hold the reserved resources, or a part of them.
+	Pending bool
 	// Promised: a client received the answer that the pod fits, so no other pod of its controller may
 	// use the reservation.
 	Promised bool
@@ -87,9 +90,11 @@ func (h *Held) Critical() bool {
 //   - the pod itself (pkg/kubelet/allocation/allocation_manager.go canAdmitPod);
 //   - reservations of an earlier attempt at a critical pod (Held.PassesTo);
 //   - reservations of pods that it outranks;
+//   - pending reservations, if the pod has one that is not: it fits beside the ending pods;
 //   - reservations of pods that are already on the node, so that these count once.
 func (n *NodeState) others(incoming *incomingPod) []*Held {
 	out := make([]*Held, 0, len(n.Pods)+len(n.Reservations))
+	settled := n.settled(incoming)
 	for i := range n.Pods {
 		if h := &n.Pods[i]; incoming.UID == "" || h.UID != incoming.UID {
 			out = append(out, h)
@@ -98,11 +103,31 @@ func (n *NodeState) others(incoming *incomingPod) []*Held {
 	for i := range n.Reservations {
 		h := &n.Reservations[i]
 		if (incoming.UID == "" || h.UID != incoming.UID) && !incoming.mayUseReservation(h) &&
-			!n.hasPod(h.UID) {
+			!n.hasPod(h.UID) && !(settled && h.Pending) {
 			out = append(out, h)
 		}
 	}
 	return out
+}
+
+// settled reports whether all that the pod requests is reserved for it, or for an earlier attempt, and
+// free.
+func (n *NodeState) settled(incoming *incomingPod) bool {
+	if !critical(incoming.Pod) {
+		return false
+	}
+	rank := incoming.rank()
+	return slices.ContainsFunc(n.Reservations, func(h Held) bool {
+		if !h.Reserved || h.Pending || (h.UID == "" || h.UID != incoming.UID) && !h.PassesTo(rank) {
+			return false
+		}
+		for name, amount := range incoming.requests {
+			if amount > h.Requests[name] {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // hasName reports whether the pod has this namespace and name, which at most one pod has at a time.

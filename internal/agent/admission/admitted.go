@@ -56,7 +56,7 @@ func (l *admittedPods) reservations(now time.Time, n *admit.NodeState) []admit.H
 	out := slices.Clone(n.Reservations)
 	for _, k := range *l {
 		if at := slices.IndexFunc(out, func(h admit.Held) bool { return h.UID == k.pod.UID }); at >= 0 {
-			out[at].Reserved = false
+			out[at].Reserved, out[at].Pending = false, false
 		} else {
 			out = append(out, k.pod)
 		}

@@ -400,7 +400,13 @@ func (p *Preempting) preempting(uid types.UID) bool {
 }
 
 // Reservations returns the resources reserved for pods that do not run yet.
-func (p *Preempting) Reservations(now time.Time) []admit.Held { return p.promises.Held(now) }
+func (p *Preempting) Reservations(now time.Time) []admit.Held {
+	all := p.promises.Held(now)
+	for i := range all {
+		all[i].Pending = p.preempting(all[i].UID)
+	}
+	return all
+}
 
 // followRetries replaces an abandoned eviction by a later one of the same pod. An eviction is
 // abandoned when a hard threshold cannot wait for its grace period and the kernel rejects the kill.

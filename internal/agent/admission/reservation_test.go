@@ -4,6 +4,9 @@ import (
 	"slices"
 	"testing"
 
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	"jettison/admit"
 )
 
@@ -80,5 +83,34 @@ func TestPreemptionsEndInTheSameTurn(t *testing.T) {
 	}
 	if kept := w.reserved(); !slices.Equal(kept, []string{"m", "n"}) {
 		t.Errorf("reserved for %v, want [m n]", kept)
+	}
+}
+
+// Two preemptions are in progress. The pod whose victim ends first starts at once: the other
+// reservation and the victim that still holds its resources count once. A third pod gets neither.
+func TestPendingReservationsDoNotDelayOthers(t *testing.T) {
+	w := newWard(2, "a", "b")
+	first, second := w.ask(t.Context(), critical("x")), w.ask(t.Context(), critical("y"))
+	w.markDead(w.stopped[0])
+	w.Advance(w.now)
+	if got := <-first; !got.result.Admit {
+		t.Fatalf("answer after the first victim died = %+v, want admitted", got)
+	}
+	w.checkPending(t, second)
+	larger := critical("x")
+	larger.Pod.Spec.Containers = []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceMemory: resource.MustParse("1Gi")}}}}
+	state, _ := w.state(w.now)
+	for what, c := range map[string]struct {
+		pod  admit.PodAttributes
+		want bool
+	}{
+		"the pod with the free reservation":   {critical("x"), true},
+		"the same pod, with a larger request": {larger, false},
+		"the pod with the pending one":        {critical("y"), false},
+		"another critical pod":                {critical("z"), false},
+	} {
+		if got := admit.Admit(c.pod, state); got.Admit != c.want {
+			t.Errorf("%s: decision = %+v, want admitted: %v", what, got, c.want)
+		}
 	}
 }

@@ -177,8 +177,10 @@ type PodStats struct {
 	// unknown.
 	Announced   bool
 	Annotations map[string]string
-	Populated   Opt[bool] // the pod has a live process: cgroup.events
-	Memory      PodMemoryStats
+	// Populated: the pod has a live process, by cgroup.events, or by the runtime if that cgroup has
+	// none and where the pod's processes run is unknown.
+	Populated Opt[bool]
+	Memory    PodMemoryStats
 	// Events are the counters of memory.events, of the pod and its descendants, since the
 	// cgroup was created.
 	Events  Opt[MemoryEvents]

@@ -424,6 +424,9 @@ func TestUnlocatedBeforeTheCgroupIsOpen(t *testing.T) {
 		if want := err == errNotOpen; p.Located() != want {
 			t.Errorf("after %v: cgroup %q, want the pod's: %v", err, p.Cgroup, want)
 		}
+		if want := err != errNotOpen; p.Populated != (stats.Opt[bool]{V: want, OK: want}) {
+			t.Errorf("after %v: populated %v, want the runtime's word: %v", err, p.Populated, want)
+		}
 	}
 }
 

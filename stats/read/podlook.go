@@ -79,6 +79,7 @@ func (c *Reader) addOutside(now time.Time, k *podGroup, p *stats.PodStats, d dep
 		p.Memory.Time, p.Memory.Quick = now, d == quick
 	case !alive && k.unlocated:
 		k.reset(p)
+		p.Populated = stats.Some(true) // the runtime's word, which comes before that of an object's phase
 		own, id, outside = "", stats.CgroupID{}, nil
 	case !measured:
 		err = cgroup.ErrVanished

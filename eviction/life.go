@@ -195,6 +195,16 @@ func (l *Life) RecentlyUndying(now time.Time) bool {
 	return l.undying && now.Sub(l.began.Time) < DieLimit
 }
 
+// DieWithin returns how long a killed victim may still take to die: the rest of DieLimit since the
+// kill, so that restarts of the agent do not prolong the wait, but at least settleLimit.
+func (l *Life) DieWithin(now Stamp) time.Duration {
+	since, known := now.Since(l.killed)
+	if !known {
+		return DieLimit
+	}
+	return max(DieLimit-since, settleLimit)
+}
+
 // GracePeriodLapsed reports whether the grace period ended more than DieLimit ago without a kill. A
 // process that resumes such an eviction should choose the victim again, because the shortage may
 // have ended.

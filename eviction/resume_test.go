@@ -255,3 +255,25 @@ func FuzzResume(f *testing.F) {
 		}
 	})
 }
+
+// A victim may take DieLimit to die, counted from the kill also after a restart, and by the clock that
+// is never set if both times have it.
+func TestDieWithin(t *testing.T) {
+	at := func(wall, monotonic time.Duration) Stamp { return Stamp{Time: epoch.Add(wall), Monotonic: monotonic} }
+	for name, c := range map[string]struct {
+		killed, now Stamp
+		want        time.Duration
+	}{
+		"just killed":         {at(0, time.Hour), at(0, time.Hour), DieLimit},
+		"killed long ago":     {at(0, time.Hour), at(time.Minute, time.Hour+time.Minute), settleLimit},
+		"killed 3 s ago":      {at(0, time.Hour), at(3*time.Second, time.Hour+3*time.Second), DieLimit - 3*time.Second},
+		"clock set forward":   {at(0, time.Hour), at(time.Hour, time.Hour+time.Second), DieLimit - time.Second},
+		"wall clock only":     {Stamp{Time: epoch}, at(3*time.Second, time.Hour), DieLimit - 3*time.Second},
+		"killed after now":    {at(0, time.Hour), at(0, time.Minute), DieLimit},
+		"time of kill absent": {Stamp{}, at(0, time.Hour), DieLimit},
+	} {
+		if got := (&Life{killed: c.killed}).DieWithin(c.now); got != c.want {
+			t.Errorf("%s: time left = %v, want %v", name, got, c.want)
+		}
+	}
+}

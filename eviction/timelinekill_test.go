@@ -32,7 +32,7 @@ func (s *shell) begin(d *Decision, i int, input Input) bool {
 	}
 	if s.unpinned[p] < p.Unpinned || !p.there {
 		s.unpinned[p]++
-		if s.missed = e.Pod.Cgroup != ""; !s.missed { // only its object is known
+		if s.missed = e.Pod.Located(); !s.missed {
 			s.m.SetPodAside(s.now(), p.uid)
 		}
 		return false
@@ -216,7 +216,7 @@ func (s *shell) resume() {
 			s.m.Abandon(s.now(), l)
 			continue
 		}
-		here := p.there && !sameUIDRecreated(&l.e.Pod, new(p.stats(s.now(), false, false)))
+		here := p.listed() && !sameUIDRecreated(&l.e.Pod, new(p.stats(s.now(), false, false)))
 		if !here && len(l.e.Pod.SandboxIDs) == 0 {
 			s.m.Abandon(s.now(), l)
 			continue
@@ -229,7 +229,7 @@ func (s *shell) resume() {
 			s.emptied(j)
 		case killed && p.killed:
 			s.later(p.at+max(p.Die, p.Stuck)-s.t, func() { s.emptied(j) })
-			s.awaits(j, s.t+DieLimit)
+			s.awaits(j, s.t+l.DieWithin(s.stamp()))
 		case killed: // what lives in its cgroup started later, or the runtime kills it
 			s.later(p.Clean, func() { s.killOnce(j) })
 			s.awaits(j, s.t+DieLimit)

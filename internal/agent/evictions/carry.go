@@ -1,6 +1,7 @@
 package evictions
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -66,11 +67,13 @@ type job struct {
 	cancel  context.CancelFunc // ends its goroutine
 	urgent  bool               // the kill was tried; killErr is its error
 	killErr error
-	grace   time.Duration
-	cgroup  bool        // the kernel reports whether the victim is dead (Victim.Located)
-	cache   bool        // drop its page cache: memory may be short
-	remove  atomic.Bool // remove its leftovers on disk; set by the loop
-	unmount atomic.Bool // unmount its volumes in memory; set by the loop
+	// how long a victim that an earlier process killed may still take to die; 0: eviction.DieLimit
+	dieWithin time.Duration
+	grace     time.Duration
+	cgroup    bool        // the kernel reports whether the victim is dead (Victim.Located)
+	cache     bool        // drop its page cache: memory may be short
+	remove    atomic.Bool // remove its leftovers on disk; set by the loop
+	unmount   atomic.Bool // unmount its volumes in memory; set by the loop
 }
 
 // carryOut completes an eviction. It returns when nothing is left to do.
@@ -141,7 +144,8 @@ func (c *carrier) dropCache(ctx context.Context, j *job) {
 func (c *carrier) waitEmpty(ctx, cleaning context.Context, j *job,
 	clean func(context.Context) error) (alive error) {
 	if j.urgent && j.killErr == nil {
-		if alive = j.victim.WaitEmpty(ctx, eviction.DieLimit); !errors.Is(alive, kill.ErrNotKilled) {
+		limit := cmp.Or(j.dieWithin, eviction.DieLimit)
+		if alive = j.victim.WaitEmpty(ctx, limit); !errors.Is(alive, kill.ErrNotKilled) {
 			return alive
 		}
 	}

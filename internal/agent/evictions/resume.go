@@ -7,6 +7,7 @@ import (
 
 	"jettison/api"
 	"jettison/eviction"
+	"jettison/internal/node/kill"
 	"jettison/stats"
 )
 
@@ -75,8 +76,11 @@ func (v *Evictions) resumeOne(ctx context.Context, now time.Time, u *progress) b
 	u.urgent, u.cgroup, u.grace = gone || killed, u.victim.Located(), max(life.Deadline().Sub(now), 0)
 	u.remove.Store(life.RemoveFiles && !v.o.Kubelet())
 	again := killed && !gone && life.KillPending && v.sameSandbox(&pod)
-	if again {
+	switch {
+	case again:
 		u.killErr = u.victim.Kill()
+	case killed:
+		u.dieWithin = life.DieWithin(kill.Now())
 	}
 	//log: The agent continues an eviction that the previous agent process began.
 	v.o.Log.Info("resuming eviction", append(v.fields(u), api.EventEviction.Attr(), "dead",

@@ -360,3 +360,31 @@ func TestKillThatWaitedIsRepeatedAfterACrash(t *testing.T) {
 		})
 	}
 }
+
+// The next agent process waits for a killed victim only for the rest of the time that it may take to
+// die, so that restarts in a row do not delay the next victim.
+func TestRestartDoesNotProlongTheWaitForADeath(t *testing.T) {
+	f, dir := newFixture(t, softAndHard, nil), t.TempDir()
+	f.keeping(dir)
+	f.killable()
+	ctx, cancel := context.WithCancel(t.Context())
+	if life := f.evict(ctx, time.Now(), 90); life == nil || life.Killed().Time.IsZero() {
+		t.Fatalf("eviction = %+v, want a kill\n%s", life, f.Text())
+	}
+	f.crash(cancel)
+	state, running := f.keeping(dir)
+	killed := &state.Manager.Lives[0].Killed
+	killed.Time, killed.Monotonic = killed.Time.Add(-time.Minute), killed.Monotonic-time.Minute
+	if dropped := f.m.Resume(time.Now(), state.Manager); len(dropped) > 0 {
+		t.Errorf("the manager dropped restored state: %v", dropped)
+	}
+	ctx, cancel = context.WithCancel(t.Context())
+	began := time.Now()
+	if n := f.Resume(ctx, began, running); n != 1 {
+		t.Fatalf("%d evictions continue, want 1\n%s", n, f.Text())
+	}
+	if e := f.take(); e.stage != emptied || e.err == nil || time.Since(began) > eviction.DieLimit*4/5 {
+		t.Errorf("report after %v = %+v, want an undying victim before %v\n%s", time.Since(began), e, eviction.DieLimit, f.Text())
+	}
+	f.end(cancel)
+}

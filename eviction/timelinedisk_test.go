@@ -79,7 +79,7 @@ func generateUnknown(seed uint64) *timeline {
 		}
 		p.Found = 0
 	}
-	filler.Cut, filler.NoDisk, filler.NoIO = true, d.one(3), d.one(3)
+	filler.Cut, filler.NoDisk, filler.NoIO = true, d.one(3), d.one(3) || filler.hidden()
 	if filler.LeakFrom, filler.Exit = tl.Node.Walk+d.ms(3000, 20_000), 0; d.one(2) {
 		filler.LeakDisk = d.between(10, 100)
 	}
@@ -149,14 +149,14 @@ func TestUnexplainedTimelines(t *testing.T) {
 		tl := generateUnexplained(seed)
 		rule, reason, s := checkTimeline(tl)
 		last, fill := -time.Hour, tl.Events[len(tl.Events)-1]
-		for _, v := range s.rules.victims {
-			if !v.l.e.Disk() || v.l.e.Local() || !s.atRest {
+		for _, v := range s.rules.first {
+			if !v.forDisk || !s.atRest {
 				continue
 			}
 			at := v.l.began.Time.Sub(instant(epoch, time.Hour))
 			// a fall shows in the fill rate for two intervals
 			urgent := at < fill.At+fill.Over+2*rateOver+time.Second || v.left < 2000/(4*dip)+1
-			early := v.l.began.Time.Sub(v.l.met.Since) < suspectDelay
+			early := v.l.began.Time.Sub(v.since) < suspectDelay
 			if at-last < suspectDelay || early && !urgent {
 				rule, reason = "unexplained", fmt.Sprintf("%s is evicted at %v, after %v: %s", v.uid, at, last, v.l.e.Message)
 			}

@@ -32,6 +32,9 @@ func generate(seed uint64) *timeline {
 	if d.one(20) {
 		d.slowGarbage(tl)
 	}
+	if d.one(4) {
+		d.splits(tl)
+	}
 	return tl
 }
 
@@ -263,6 +266,32 @@ func (d dice) preempts(tl *timeline) {
 	for range d.between(1, 3) {
 		at := d.ms(0, int(tl.Node.Until/time.Millisecond))
 		tl.Events = append(tl.Events, eventPlan{At: at, What: "preempt", By: d.between(1, 1<<len(tl.Pods)-1)})
+	}
+}
+
+// splits moves containers out of their pods' cgroups: those of all pods, as different cgroup drivers
+// of the kubelet and the runtime do, or those of some. A pod that the runtime has not named stays:
+// only its cgroup shows it.
+func (d dice) splits(tl *timeline) {
+	all := ""
+	if d.one(2) {
+		all = pick(d, splitApart, splitBare)
+	}
+	for i := range tl.Pods {
+		p := &tl.Pods[i]
+		switch {
+		case p.Strange:
+		case all != "":
+			p.Split = all
+		case d.one(2):
+			p.Split = pick(d, splitApart, splitHalf, splitShared, splitUnlocated)
+		}
+		switch p.Split {
+		case splitShared: // a process does not show the volumes
+			p.Vol, p.LeakVol = 0, 0
+		case splitUnlocated:
+			p.Unmeasured, p.Refused = true, true
+		}
 	}
 }
 

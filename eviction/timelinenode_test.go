@@ -354,13 +354,38 @@ func (p *realPod) namespace() string {
 	return "default"
 }
 
+// Where the containers of a pod run, if not below its cgroup.
+const (
+	splitApart     = "apart"     // in cgroups of their own
+	splitBare      = "bare"      // the same, and the pod has no cgroup
+	splitHalf      = "half"      // one below the pod's cgroup, one apart
+	splitShared    = "shared"    // in a cgroup with other processes
+	splitUnlocated = "unlocated" // the runtime does not say where
+)
+
+// hidden reports whether the kernel counts no tasks, swap and writes of the pod alone.
+func (p *podPlan) hidden() bool { return p.Split == splitShared || p.Split == splitUnlocated }
+
+// unmeasured reports whether a pod's usage of a resource is unknown.
+func (p *realPod) unmeasured(what string) bool {
+	switch what {
+	case "tasks":
+		return p.hidden()
+	case "swap":
+		return p.Unmeasured || p.hidden()
+	}
+	return p.Unmeasured
+}
+
+// listed reports whether a look finds the pod: a cgroup of its own, or a container.
+func (p *realPod) listed() bool { return p.there && (p.alive || p.Split != splitBare) }
+
 // stats returns the pod as a look reads it: quickly, for memory only, or in full.
 func (p *realPod) stats(now time.Time, quick, full bool) stats.PodStats {
 	s := stats.PodStats{
 		PodRef: stats.PodReference{Name: p.Name, Namespace: p.namespace(), UID: p.uid}, QOSClass: stats.QOSClass(p.QOS), Announced: !p.Strange,
 		Cgroup: "kubepods/pod" + p.uid, CgroupID: stats.CgroupID{Dev: 1, Ino: uint64(p.life) + 10}, SandboxIDs: []string{p.sandbox},
-		StartTime: epoch.Add(p.From), Populated: stats.Some(p.alive), Self: p.Self, NodeCritical: p.NodeCritical,
-		Threads: stats.Some(uint64(p.tasks)), MemoryRequest: stats.Some(stats.ExactRange(uint64(p.Request) * mib)),
+		StartTime: epoch.Add(p.From), Self: p.Self, NodeCritical: p.NodeCritical, MemoryRequest: stats.Some(stats.ExactRange(uint64(p.Request) * mib)),
 	}
 	if p.BackSame {
 		s.CgroupID.Ino = 10
@@ -369,22 +394,64 @@ func (p *realPod) stats(now time.Time, quick, full bool) stats.PodStats {
 	if p.Strange {
 		s.PodRef.Name, s.PodRef.Namespace, s.Annotations, s.SandboxIDs = "", "", nil, nil
 	}
-	if !p.Unmeasured {
-		p.memoryStats(now, &s.Memory, quick)
-	}
+	p.readGroups(now, &s, quick, full)
 	if full {
-		s.Memory.SwapBytes = stats.Some(uint64(p.swap) * mib)
-		s.Memory.FreedBytes = stats.Some(stats.Range{Min: uint64(p.anon * mib), Max: uint64((p.anon + p.shm) * mib)})
 		p.storageStats(&s)
 	}
 	return s
 }
 
-// storageStats fills in a pod's disk usage as the walks found it, and what it has written.
-func (p *realPod) storageStats(s *stats.PodStats) {
-	if !p.NoIO {
-		s.Written.Bytes = stats.Some(uint64(p.wrote) * mib)
+// readGroups reads the pod's cgroup and the containers outside it, as read.Reader does.
+func (p *realPod) readGroups(now time.Time, s *stats.PodStats, quick, full bool) {
+	apart := stats.OutsideContainer{ID: p.sandbox, Cgroup: "system.slice/" + p.sandbox, CgroupID: stats.CgroupID{Dev: 1, Ino: uint64(p.life) + 1000}}
+	var other stats.PodStats
+	switch {
+	case !p.alive, p.Split == "":
+		p.readGroup(now, s, 1, quick, full)
+	case p.Split == splitApart, p.Split == splitHalf:
+		below := 0.0
+		if p.Split == splitHalf {
+			below = 0.5
+		}
+		p.readGroup(now, s, below, quick, full)
+		p.readGroup(now, &other, 1-below, quick, full)
+		s.Add(&other)
+		s.Outside = []stats.OutsideContainer{apart}
+	case p.Split == splitBare:
+		p.readGroup(now, s, 1, quick, full)
+		s.Cgroup, s.CgroupID, s.Outside = "", stats.CgroupID{}, []stats.OutsideContainer{apart}
+	case p.Split == splitShared:
+		s.Populated, s.Memory.Time, s.Memory.Quick = stats.Some(true), now, quick
+		s.Memory.AtLeast(uint64(p.anon*mib), uint64(p.shm*mib))
+		s.Outside = []stats.OutsideContainer{{ID: p.sandbox, Process: stats.ProcessID{PID: 1000 + p.life}}}
+	case p.Split == splitUnlocated:
+		s.Populated, s.Cgroup, s.CgroupID = stats.Some(true), "", stats.CgroupID{}
 	}
+}
+
+// readGroup reads a cgroup with a part of the pod's processes.
+func (p *realPod) readGroup(now time.Time, s *stats.PodStats, part float64, quick, full bool) {
+	bytes := func(v float64) stats.Opt[uint64] { return stats.Some(uint64(v * part * mib)) }
+	s.Populated, s.Threads = stats.Some(p.alive && part > 0), stats.Some(uint64(p.tasks*part))
+	m := &s.Memory
+	if !p.Unmeasured {
+		usage := bytes(p.memory() + float64(p.Cache))
+		*m = stats.PodMemoryStats{Time: now, UsageBytes: usage, WorkingSetBytes: usage, Quick: quick}
+		if !quick {
+			m.WorkingSetBytes, m.AnonBytes, m.ShmemBytes = bytes(p.memory()), bytes(p.anon), bytes(p.shm+p.vol)
+		}
+	}
+	if full {
+		m.SwapBytes = stats.Some(uint64(p.swap*part) * mib)
+		m.FreedBytes = stats.Some(stats.Range{Min: bytes(p.anon).V, Max: bytes(p.anon + p.shm).V})
+		if !p.NoIO {
+			s.Written.Bytes = stats.Some(uint64(p.wrote*part) * mib)
+		}
+	}
+}
+
+// storageStats fills in a pod's disk usage as the walks found it.
+func (p *realPod) storageStats(s *stats.PodStats) {
 	found := p.measured
 	if p.Cut {
 		found = p.first
@@ -394,16 +461,6 @@ func (p *realPod) storageStats(s *stats.PodStats) {
 	if p.NoDisk {
 		s.Containers, s.EphemeralStorage.UsedBytes = nil, stats.Opt[uint64]{}
 	}
-}
-
-func (p *realPod) memoryStats(now time.Time, m *stats.PodMemoryStats, quick bool) {
-	usage := uint64(p.memory() * mib)
-	*m = stats.PodMemoryStats{Time: now, UsageBytes: stats.Some(usage + uint64(p.Cache)*mib), Quick: quick}
-	if m.WorkingSetBytes = m.UsageBytes; quick {
-		return
-	}
-	m.WorkingSetBytes, m.AnonBytes = stats.Some(usage), stats.Some(uint64(p.anon*mib))
-	m.ShmemBytes = stats.Some(uint64((p.shm + p.vol) * mib))
 }
 
 // annotations that the runtime has of static and mirror pods, and of others.

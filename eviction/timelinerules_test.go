@@ -62,8 +62,9 @@ const (
 type rules struct {
 	s                *shell
 	broken, reason   string
-	grows            bool // something grows outside of the eligible pods
-	victims          []*victim
+	grows            bool      // something grows outside of the eligible pods
+	victims          []*victim // the last eviction of each pod
+	first            []*victim // the first of each life of a pod: a repeated one costs no further pod
 	made             []*roomOf
 	begin            time.Duration                           // of the last eviction
 	since            map[bool]map[stats.Signal]time.Duration // by whether the threshold is hard
@@ -78,16 +79,18 @@ type rules struct {
 // victim is an eviction.
 type victim struct {
 	*realPod
-	l      *Life
-	its    int
-	at     time.Duration
-	hard   bool
-	signal stats.Signal
-	level  map[string]float64 // available amounts: the highest since the kill
-	held   map[string]float64 // what it had
-	left   float64            // available amount of the disk at the eviction
-	late   bool               // it did not die in time
-	fallen float64            // fall of the node's shared memory since
+	l       *Life
+	its     int
+	at      time.Duration
+	hard    bool
+	signal  stats.Signal
+	level   map[string]float64 // available amounts: the highest since the kill
+	held    map[string]float64 // what it had
+	left    float64            // available amount of the disk at the eviction
+	since   time.Time          // since when the threshold is met
+	forDisk bool               // it was evicted for a disk
+	late    bool               // it did not die in time
+	fallen  float64            // fall of the node's shared memory since
 }
 
 func newRules(s *shell, tl *timeline) *rules {
@@ -226,7 +229,7 @@ func (r *rules) unexplained(w *watched) bool {
 		case v.life != v.its || !v.alive:
 		case !w.Hard() && !v.hard && !v.killed:
 			return false // it has its grace period
-		case v.signal == w.Signal && r.s.t-max(v.at, r.shaken) < DieLimit+time.Second && v.hard && (!v.killed || v.Unmeasured || v.usage(what) > v.held[what]/2):
+		case v.signal == w.Signal && r.s.t < r.dies(v)+time.Second && v.hard && (!v.killed || v.unmeasured(what) || v.usage(what) > v.held[what]/2):
 			return false // nothing shows that it will not die
 		}
 	}
@@ -247,6 +250,15 @@ func (r *rules) unexplained(w *watched) bool {
 		return false // the end of all pods would not end the shortage
 	}
 	return may
+}
+
+// dies returns until when a victim may still die. A new process waits for one that was killed only
+// for the rest of that time, at least settleLimit.
+func (r *rules) dies(v *victim) time.Duration {
+	if v.killed && v.at < r.shaken {
+		return max(v.at+DieLimit, r.shaken+settleLimit)
+	}
+	return max(v.at, r.shaken) + DieLimit
 }
 
 // onlyEvicting reports whether only its eviction keeps a pod from another one.
@@ -311,7 +323,7 @@ func (v *victim) expected(what string) float64 {
 	if what == "disk" { // as measured, though it wrote on
 		return min(left, float64(v.l.e.Returns)/mib)
 	}
-	if what != "tasks" && v.Unmeasured {
+	if what != "tasks" && v.Unmeasured || v.unmeasured(what) {
 		return 0
 	}
 	shared := v.shm + v.vol
@@ -524,7 +536,10 @@ func (r *rules) begun(p *realPod, l *Life) {
 	for _, what := range whatOf {
 		v.level[what], v.held[what] = r.s.free(what), p.usage(what)
 	}
-	v.held["shared"], v.left = p.shm+p.vol, r.s.free("disk")
+	v.held["shared"], v.left, v.since, v.forDisk = p.shm+p.vol, r.s.free("disk"), l.met.Since, l.e.Disk() && !l.e.Local()
+	if !slices.ContainsFunc(r.victims, func(o *victim) bool { return o.realPod == p && o.its == p.life }) {
+		r.first = append(r.first, v)
+	}
 	r.victims = slices.DeleteFunc(r.victims, func(o *victim) bool { return o.realPod == p })
 	r.victims = append(r.victims, v)
 	r.count++

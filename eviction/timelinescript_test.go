@@ -73,6 +73,7 @@ type podPlan struct {
 	PhaseAt                           time.Duration
 	Static, Mirror, Self              bool // reported by the runtime
 	NodeCritical, Strange, Unmeasured bool
+	Split                             string // where its containers run; empty: below its cgroup
 }
 
 // eventPlan is an event on the node.

@@ -281,7 +281,7 @@ func (s *shell) choose(look Look, ready *Ready) (Decision, Input) {
 		if i < 0 {
 			break
 		}
-		s.podOf(sum.Pods[i].PodRef.UID).memoryStats(now, &sum.Pods[i].Memory, false)
+		sum.Pods[i].Memory = s.podOf(sum.Pods[i].PodRef.UID).stats(now, false, false).Memory
 	}
 	d := s.m.Step(now, input)
 	s.rules.decision(&d, input)
@@ -326,7 +326,7 @@ func (s *shell) grown() (out []Growth) {
 func (s *shell) summary(now time.Time, quick, full bool) *stats.Summary {
 	sum := &stats.Summary{Time: now, Node: s.node}
 	for _, p := range s.pods {
-		if p.there {
+		if p.listed() {
 			sum.Pods = append(sum.Pods, p.stats(now, quick && !p.Unmeasured, full))
 		}
 	}

@@ -14,15 +14,16 @@ import (
 
 // A pod's resize waits for room, so its spec requests nearly the whole node while its kubelet
 // grants 100Mi. When the pod leaks, the agent evicts it by what was granted, and not its neighbour,
-// which is above its own request. (The API server rejects a resize beyond the node's allocatable
-// memory, so none is infeasible here.)
+// which is far above its own request. (The API server rejects a resize beyond the node's allocatable
+// memory, so none is infeasible here.) The agent gets the pods from the bridge alone: events of the
+// kubelet's pods API have the granted request in their spec (pkg/kubelet/pod_workers.go, v1.37.2).
 func TestARequestThatNobodyGrantedProtectsNoPod(t *testing.T) {
 	c := Start(t, Options{Controllers: MostControllers, Scheduler: true})
 	c.requireOwnCluster()
-	n := c.Join(NodeOptions{})
+	n := c.Join(NodeOptions{Config: "featureGates: {PodsAPI: false}\n"})
 	c.installBridge(n)
 	c.createRequesting("resized", "100Mi", "leak /leak")
-	c.createRequesting("neighbour", "100Mi", "alloc -size 160Mi")
+	c.createRequesting("neighbour", "100Mi", "alloc -size 300Mi")
 	c.awaitAllRunning("resized", 1)
 	neighbour := c.awaitAllRunning("neighbour", 1)[0]
 	resized := c.deferResize("resized", "1300Mi")
@@ -40,7 +41,7 @@ func TestARequestThatNobodyGrantedProtectsNoPod(t *testing.T) {
 		}
 		return err
 	})
-	if out, err := n.Shell(t.Context(), "ps -o args | grep -c '[a]lloc -size 160Mi'"); err != nil {
+	if out, err := n.Shell(t.Context(), "ps -o args | grep -c '[a]lloc -size 300Mi'"); err != nil {
 		t.Errorf("processes of the neighbour = %q, want some (%v)", out, err)
 	}
 }

@@ -95,6 +95,9 @@ func TestAskerIsCalledOncePerSandbox(t *testing.T) {
 		{"one whose only container is down and not listed", func() error { return create(9, 1) }, "", nil},
 		{"another one", func() error { return create(10, 1) }, "", nil},
 		{"its next container", func() error { return create(10, 2) }, "", nil},
+		{"which starts", func() error {
+			return r.PostStartContainer(ctx, &api.PostStartContainerRequest{Pod: pod(10), Container: container(10, 2, 0)})
+		}, "", nil},
 		{"a sandbox that stops", func() error { return r.StopPodSandbox(ctx, &api.StopPodSandboxRequest{Pod: pod(10)}) }, "", nil},
 		{"and goes, with its containers", func() error { return r.RemovePodSandbox(ctx, &api.RemovePodSandboxRequest{Pod: pod(10)}) }, "", []string{"left uid-10"}},
 	} {
@@ -174,6 +177,7 @@ func TestPodLeavesWithItsLastContainer(t *testing.T) {
 	check(t, r.RunPodSandbox(ctx, &api.RunPodSandboxRequest{Pod: pod(1)}))
 	_, err := r.CreateContainer(ctx, &api.CreateContainerRequest{Pod: pod(1), Container: container(1, 1, 0)})
 	check(t, err)
+	check(t, r.PostStartContainer(ctx, &api.PostStartContainerRequest{Pod: pod(1), Container: container(1, 1, 0)}))
 	a.take()
 	stop := func(s *api.PodSandbox) error { return r.StopPodSandbox(ctx, &api.StopPodSandboxRequest{Pod: s}) }
 	for _, c := range []struct {
@@ -198,6 +202,52 @@ func TestPodLeavesWithItsLastContainer(t *testing.T) {
 		if !slices.Equal(got, c.noted) {
 			t.Errorf("%s: noted %q, want %q", c.what, got, c.noted)
 		}
+	}
+}
+
+// CRI-O does not report the end of a container that its OCI runtime failed to create. The next one of
+// its name replaces it, and none is left in a stopped sandbox.
+func TestContainersThatFailToBeCreated(t *testing.T) {
+	socket, ctx, a := socketIn(t), context.Background(), &asker{}
+	r := runtime(t, socket, nil, nil)
+	p := start(t, Options{Socket: socket, Asker: a})
+	wait(t, p, "synced", synced)
+	r.BlockPluginSync().Unblock()
+	create := func(name, id string) *api.Container {
+		c := container(1, 1, 0)
+		c.Name, c.Id = name, id
+		_, err := r.CreateContainer(ctx, &api.CreateContainerRequest{Pod: pod(1), Container: c})
+		check(t, err)
+		return c
+	}
+	check(t, r.RunPodSandbox(ctx, &api.RunPodSandboxRequest{Pod: pod(1)}))
+	runs := create("main", "main")
+	check(t, r.PostStartContainer(ctx, &api.PostStartContainerRequest{Pod: pod(1), Container: runs}))
+	for i := range 50 {
+		create("broken", fmt.Sprint("broken", i))
+	}
+	create("main", "main-again") // a running container of the name stays
+	u := wait(t, p, "the last container", func(u Update) bool {
+		return u.Pods["uid-1"] != nil && slices.ContainsFunc(u.Pods["uid-1"].Containers, func(c cri.Container) bool { return c.ID == "main-again" })
+	})
+	var ids []string
+	for _, c := range u.Pods["uid-1"].Containers {
+		ids = append(ids, c.ID)
+	}
+	if want := []string{"main", "broken49", "main-again"}; !slices.Equal(ids, want) {
+		t.Errorf("containers after 50 failed attempts = %d, %v, want %v", len(ids), ids[:min(5, len(ids))], want)
+	}
+	a.take()
+	_, err := r.StopContainer(ctx, &api.StopContainerRequest{Pod: pod(1), Container: runs})
+	check(t, err)
+	check(t, r.StopPodSandbox(ctx, &api.StopPodSandboxRequest{Pod: pod(1)}))
+	u = wait(t, p, "the stopped sandbox", func(u Update) bool { return !u.Pods["uid-1"].Sandboxes[0].Ready })
+	if left := u.Pods["uid-1"].Containers; len(left) > 0 {
+		t.Errorf("containers of the stopped sandbox = %d, want none", len(left))
+	}
+	check(t, r.RunPodSandbox(ctx, &api.RunPodSandboxRequest{Pod: pod(77)})) // the stop is applied before it is read
+	if noted := a.take(); !slices.Contains(noted, "left uid-1") {
+		t.Errorf("noted %q, want that the pod has left", noted)
 	}
 }
 

@@ -96,10 +96,27 @@ func (x *index) put(p cri.PodSandbox) *sandbox {
 	return s
 }
 
-// stop marks a sandbox as stopped.
+// stop marks a sandbox as stopped. No container starts in it any more.
 func (x *index) stop(id string) {
-	if s := x.sandboxes[id]; s != nil && s.Ready {
+	s := x.sandboxes[id]
+	if s == nil {
+		return
+	}
+	x.dropUnstarted(s, func(*cri.Container) bool { return true })
+	if s.Ready {
 		s.Ready, s.PID = false, 0
+		x.dirty[s.UID] = struct{}{}
+	}
+}
+
+// dropUnstarted removes matching containers of a sandbox that were created and never started.
+func (x *index) dropUnstarted(s *sandbox, matches func(*cri.Container) bool) {
+	before := len(s.containers)
+	s.containers = slices.DeleteFunc(s.containers, func(c cri.Container) bool {
+		return c.State == cri.Created && matches(&c)
+	})
+	if dropped := before - len(s.containers); dropped > 0 {
+		x.containers -= dropped
 		x.dirty[s.UID] = struct{}{}
 	}
 }

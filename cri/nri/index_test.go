@@ -52,13 +52,14 @@ func TestIndexMatchesPlainList(t *testing.T) {
 			kind := rapid.SampledFrom([]uint64{eventRunPod, eventStopPod, eventRemovePod, eventCreate, eventPostStart, eventPostUpdate, eventStop, eventRemove}).Draw(t, "kind")
 			e := event{hasPod: true, pod: cri.PodSandbox{ID: sid, UID: uid}}
 			if kind != eventRunPod && kind != eventStopPod && kind != eventRemovePod {
-				e.hasCtr, e.container = true, cri.Container{ID: cid, State: cri.Running}
+				e.hasCtr, e.container = true, cri.Container{ID: cid, Name: cid, State: cri.Running}
 			}
 			b := plain[sid]
 			switch kind {
 			case eventStopPod:
 				if b != nil {
 					b.ready = false
+					maps.DeleteFunc(b.has, func(_ string, state cri.ContainerState) bool { return state == cri.Created })
 				}
 			case eventRemovePod:
 				delete(plain, sid)

@@ -508,6 +508,12 @@ func (p *Plugin) apply(now time.Time, kind uint64, e event) {
 	if !e.hasCtr {
 		return
 	}
+	if kind == eventCreate {
+		// CRI-O reports no end of a container that its OCI runtime failed to create, such as one with a
+		// missing executable (1.37 server/container_create.go CreateContainer). A kubelet creates the
+		// next one under the same name.
+		x.dropUnstarted(s, func(c *cri.Container) bool { return c.Name == e.container.Name })
+	}
 	switch kind {
 	case eventCreate, eventPostCreate, eventStart:
 		e.container.State = cri.Created // not set by the runtime yet

@@ -186,7 +186,7 @@ func (l *link) wrap(verb string, err error) error {
 		// this code for other reasons.
 		if strings.Contains(s.Message(), "larger than max") {
 			cause = fmt.Errorf("%w: %s: remove dead containers and unused images, or use a runtime that "+
-				"streams its lists (containerd 2.4)",
+				"streams its lists (containerd 2.4, CRI-O 1.37)",
 				ErrTooLarge, s.Message())
 		}
 	case codes.Unavailable:

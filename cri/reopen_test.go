@@ -30,6 +30,9 @@ func TestReopenContainerLog(t *testing.T) {
 	if err := c.ReopenContainerLog(t.Context(), "runs"); err == nil || !strings.Contains(err.Error(), "disk full") {
 		t.Errorf("error of a failed reopen = %v", err)
 	}
+	if err := c.ReopenContainerLog(t.Context(), "other"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("error for an unknown container that the runtime reports as Unknown, as CRI-O does = %v, want ErrNotFound", err)
+	}
 	c.timeouts.list = 1
 	r.Change(func() { delete(r.Fail, "ReopenContainerLog"); r.Hang["ReopenContainerLog"] = true })
 	if err := c.ReopenContainerLog(t.Context(), "runs"); !errors.Is(err, context.DeadlineExceeded) {

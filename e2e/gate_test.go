@@ -94,6 +94,37 @@ func TestPromiseUnderPressureOnlyWhatMayRunIsLetIn(t *testing.T) {
 	t.Logf("answers: %+v", g.Answers)
 }
 
+// A pod's container cannot be created, because its program does not exist. CRI-O reports no end of it
+// to the gate. The pod holds no resources once its sandbox is stopped.
+func TestAPodWithAFailedContainerHoldsNothingAtItsEnd(t *testing.T) {
+	n := startNode(t)
+	n.startAgent(config(""))
+	n.agentLogs("runtime events connected", 1)
+	before := n.room()
+	failing := n.run(vm.NewPod("failing", "200Mi", "", "sleep"))
+	failing.Expected = vm.Dies
+	n.until("the pod holds its request", func() error {
+		if room := n.room(); room > before-190*mib {
+			return fmt.Errorf("room for %d bytes, before the pod %d", room, before)
+		}
+		return nil
+	})
+	for range 3 {
+		if err := failing.AddContainer(n.ctx, v1.Container{Name: "broken", Image: vm.ImageWorkload, Command: []string{"/no/such/program"}}); err == nil {
+			t.Fatal("a container without a program runs, want an error")
+		}
+	}
+	if err := n.StopSandbox(n.ctx, failing.Sandbox); err != nil {
+		t.Fatal(err)
+	}
+	n.until("the pod holds nothing", func() error {
+		if room := n.room(); room < before {
+			return fmt.Errorf("room for %d bytes, before the pod %d", room, before)
+		}
+		return nil
+	})
+}
+
 // A pod's only container has ended when the agent restarts. containerd does not list ended
 // containers to the new agent, which admits the pod's next container although its gate is closed
 // to new pods.

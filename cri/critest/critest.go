@@ -5,6 +5,7 @@
 //	calls.go    calls that list and stop
 //	remove.go   calls that remove
 //	stream.go   streamed lists
+//	recorded.go recorded answers of real runtimes
 package critest
 
 import (

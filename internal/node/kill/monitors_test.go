@@ -5,10 +5,13 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"jettison/cri/critest"
 )
 
 // procTree is a /proc with these processes.
@@ -188,5 +191,35 @@ func TestKillOfMonitorsAlone(t *testing.T) {
 	}
 	if err := v.WaitEmpty(t.Context(), 0); err != nil {
 		t.Errorf("wait = %v, want nil", err)
+	}
+}
+
+// The monitors of a real CRI-O are recognized, and no other process of its node is.
+func TestMonitorsOfARecordedCRIO(t *testing.T) {
+	for _, name := range []string{critest.CRIOSystemd, critest.CRIOCgroupfs} {
+		tree := procTree{}
+		for line := range strings.Lines(critest.Recorded(t, name)["processes"]) {
+			var pid, parent int
+			var exe string
+			if _, err := fmt.Sscan(line, &pid, &exe, &parent); err != nil {
+				t.Fatal(err)
+			}
+			of := tree[pid]
+			of.exe, of.parent = exe, parent
+			tree[pid] = of
+		}
+		m, found := monitors{proc: tree.write(t)}, 0
+		for pid, of := range tree {
+			is := m.isMonitorProcess(pid)
+			if is != (of.exe == "/usr/local/bin/conmon") {
+				t.Errorf("%s: process %d, %s, is a monitor = %v", name, pid, of.exe, is)
+			}
+			if is {
+				found++
+			}
+		}
+		if found != 4 {
+			t.Errorf("%s: %d monitors, want 4", name, found)
+		}
 	}
 }

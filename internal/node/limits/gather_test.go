@@ -16,6 +16,7 @@ import (
 
 	"jettison/cgroup"
 	"jettison/cri"
+	"jettison/cri/critest"
 	"jettison/internal/base/filetest"
 	"jettison/stats"
 	"jettison/stats/read"
@@ -265,5 +266,32 @@ func TestMemoryOfALargeList(t *testing.T) {
 	}
 	if memory(nil) != 0 {
 		t.Error("memory of an empty list is not 0")
+	}
+}
+
+// Of the cgroups of a real CRI-O, one is a container's: not its monitor's.
+func TestCgroupOfAContainerOfARecordedCRIO(t *testing.T) {
+	for _, name := range []string{critest.CRIOSystemd, critest.CRIOCgroupfs} {
+		files := critest.Recorded(t, name)
+		running := 0
+		for call := range files {
+			id, ok := strings.CutPrefix(call, "ContainerStatus/")
+			if !ok || !strings.Contains(files[call], `"CONTAINER_RUNNING"`) {
+				continue
+			}
+			running++
+			of := []string{}
+			for line := range strings.Lines(files["cgroups"]) {
+				if path, processes, _ := strings.Cut(strings.TrimSpace(line), " "); isOf(path, id) {
+					of = append(of, path+" "+processes)
+				}
+			}
+			if len(of) != 1 || strings.Contains(of[0], "conmon") || strings.HasSuffix(of[0], " ") {
+				t.Errorf("%s: cgroups of container %s = %q, want one with a process", name, id, of)
+			}
+		}
+		if running != 3 {
+			t.Errorf("%s: %d running containers, want 3", name, running)
+		}
 	}
 }

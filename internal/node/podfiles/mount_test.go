@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"jettison/cri/critest"
 	"jettison/stats/read"
 
 	"golang.org/x/sys/unix"
@@ -351,5 +352,30 @@ func TestALongLineOfMountsKeepsNothing(t *testing.T) {
 	mounts, err := readMounts(filepath.Join(proc, "mountinfo"))
 	if err != nil || len(mounts) != 3 || mounts[0].Parent != 500 || mounts[0].Mountpoint != "/m" || mounts[0].Root == "/" {
 		t.Errorf("%d mounts read, %v, want 3 with the long root cut", len(mounts), err)
+	}
+}
+
+// Each sandbox of a real CRI-O that is not stopped has its /dev/shm among the node's mounts.
+func TestSharedMemoryOfARecordedCRIO(t *testing.T) {
+	for _, name := range []string{critest.CRIOSystemd, critest.CRIOCgroupfs} {
+		files := critest.Recorded(t, name)
+		proc := t.TempDir()
+		if err := os.WriteFile(proc+"/mountinfo", []byte(files["mountinfo"]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r := &Remover{Proc: proc}
+		for call := range files {
+			id, ok := strings.CutPrefix(call, "PodSandboxStatus/")
+			if !ok {
+				continue
+			}
+			want := []string{"/run/containers/storage/overlay-containers/" + id + "/userdata/shm"}
+			if strings.Contains(files[call], "SANDBOX_NOTREADY") {
+				want = nil
+			}
+			if points, err := r.sharedMemoryPoints(id); !slices.Equal(points, want) || err != nil {
+				t.Errorf("%s: /dev/shm of sandbox %s = %q, error %v, want %q", name, id, points, err, want)
+			}
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"jettison/e2e/guestapi"
 	"jettison/e2e/vm"
 )
 
@@ -16,7 +17,7 @@ const outsideMessage = "containers outside their pods' cgroups"
 // The kubelet uses the cgroup driver systemd and the runtime cgroupfs (kubernetes#106514): each pod's
 // slice is empty, and its containers run below the runtime's parent.
 func TestContainersOfSplitDriversAreEvicted(t *testing.T) {
-	needsContainerd(t, "the layouts of cgroups are those of containerd")
+	needsContainerd(t, "with the driver cgroupfs it rejects pods whose parent is a slice")
 	n := startNodeWith(t, vm.Options{Systemd: true, Layout: vm.SplitDrivers})
 	n.evictsOutside(func(p *vm.Pod) {
 		if err := n.reads("/sys/fs/cgroup/"+p.Cgroup+"/cgroup.events", "populated 0"); err != nil {
@@ -29,13 +30,16 @@ func TestContainersOfSplitDriversAreEvicted(t *testing.T) {
 }
 
 // A kubelet with cgroupsPerQOS: false gives pods no cgroups, and the runtime no parent: containerd runs
-// all containers below /k8s.io.
+// all containers below /k8s.io, CRI-O below /crio.
 func TestContainersWithoutPodCgroupsAreEvicted(t *testing.T) {
-	needsContainerd(t, "the layouts of cgroups are those of containerd")
 	n := startNodeWith(t, vm.Options{Layout: vm.NoPodCgroups})
 	n.evictsOutside(func(p *vm.Pod) {
 		n.shell("test ! -e /sys/fs/cgroup/" + p.Cgroup)
-		if want := "k8s.io/" + p.Containers[0]; p.Main() != want {
+		want := "k8s.io/" + p.Containers[0]
+		if n.Runtime == guestapi.CRIO {
+			want = "crio/crio-" + p.Containers[0]
+		}
+		if p.Main() != want {
 			t.Errorf("cgroup of the container of %s = %s, want %s", p, p.Main(), want)
 		}
 	})
@@ -135,10 +139,9 @@ func (n *node) checkFails(texts ...string) {
 	n.t.Logf("jettison check: %v", err)
 }
 
-// A process of a container is moved into the cgroup of the runtime, its shims and the node's init. The
-// agent kills that process alone there.
+// A process of a container is moved into the cgroup of the runtime, its shims or monitors, and the
+// node's init. The agent kills that process alone there.
 func TestAProcessInTheRuntimesCgroupIsEvicted(t *testing.T) {
-	needsContainerd(t, "the runtime's cgroup and shims are those of containerd")
 	n := startNode(t)
 	n.startAgent("")
 	n.holding(vm.NewPod("guaranteed", "96Mi", "96Mi", "alloc -size 32Mi"), 32*mib)
@@ -147,9 +150,9 @@ func TestAProcessInTheRuntimesCgroupIsEvicted(t *testing.T) {
 	n.fillTo(160 * mib)
 	leaker := n.run(vm.NewPod("leaker", "", "", "leak /beat/orders"))
 	pid := n.mainProcess(leaker)
-	runtime := strings.TrimSpace(n.shell("sed -n 's/^0:://p' /proc/$(cat /run/containerd.pid)/cgroup"))
+	runtime := strings.TrimSpace(n.shell("sed -n 's/^0:://p' /proc/" + n.RuntimePID() + "/cgroup"))
 	n.shell("echo " + pid + " > /sys/fs/cgroup" + runtime + "/cgroup.procs")
-	if err := n.reads("/sys/fs/cgroup/"+leaker.Cgroup+"/"+leaker.Containers[0]+"/cgroup.events", "populated 0"); err != nil {
+	if err := n.reads("/sys/fs/cgroup/"+leaker.ContainerCgroup(leaker.Containers[0])+"/cgroup.events", "populated 0"); err != nil {
 		t.Fatalf("cgroup of the leaker's container: %v, want it empty", err)
 	}
 	before := n.runtimeProcesses()
@@ -169,22 +172,22 @@ func TestAProcessInTheRuntimesCgroupIsEvicted(t *testing.T) {
 	n.endedWith(leaker, 137)
 	after := n.runtimeProcesses()
 	for pid, what := range before {
-		if after[pid] == "" && !strings.Contains(what, leaker.Sandbox) {
+		if after[pid] == "" && !strings.Contains(what, leaker.Sandbox) && !strings.Contains(what, leaker.Containers[0]) {
 			t.Errorf("process %s of the runtime has ended: %s", pid, what)
 		}
 	}
 	if len(before) < 6 {
-		t.Errorf("processes of the runtime = %v, want containerd and five shims", before)
+		t.Errorf("processes of the runtime = %v, want the runtime and five shims or monitors", before)
 	}
 	t.Logf("crossed to memory back %v", elapsed(seen.Crossed, seen.Back))
 }
 
-// runtimeProcesses returns the command lines of containerd and its shims by PID.
+// runtimeProcesses returns the command lines of the runtime and its shims or monitors by PID.
 func (n *node) runtimeProcesses() map[string]string {
 	n.t.Helper()
 	out := map[string]string{}
 	for line := range strings.Lines(n.shell(`cd /proc; for p in [0-9]*; do case $(cat $p/comm 2>/dev/null) in
-containerd*) echo $p $(busybox tr '\0' ' ' < $p/cmdline);; esac; done`)) {
+containerd*|crio|conmon) echo $p $(busybox tr '\0' ' ' < $p/cmdline);; esac; done`)) {
 		pid, what, _ := strings.Cut(strings.TrimSpace(line), " ")
 		out[pid] = what
 	}

@@ -19,7 +19,7 @@ func setAgentLoad(s *Snapshot) {
 
 func stalledPlan(edits ...func(*Snapshot)) plan {
 	return plan{
-		strategy: LowNodeUtilization, nodes: cluster(big("n1", 10), big("n2", 10)), pods: all(podsNamed(2, "p", "n1"), podsNamed(4, "q", "n2")),
+		strategy: LowNodeUtilization, nodes: cluster(big("n1", 10), big("n2", 10)), pods: all(podsNamed(2, "p", "n1"), podsNamed(4, "q", "n2", owned("ReplicaSet", "q"))),
 		args: &LowNodeUtilizationArgs{Thresholds: Thresholds{"cpu": 30, AgentMemorySome: 5}, TargetThresholds: Thresholds{"cpu": 50, AgentMemorySome: 20}},
 		edit: func(_ *Policy, s *Snapshot) {
 			setAgentLoad(s)
@@ -73,9 +73,10 @@ func TestNoEvictionWithoutBetterNode(t *testing.T) {
 
 // HighNodeUtilization with measured usage, which 0.36.0 does not have.
 func TestHighByMeasuredUsage(t *testing.T) {
-	p := plan{strategy: HighNodeUtilization, nodes: cluster(big("n1", 10), big("n2", 10)), pods: all(podsNamed(2, "p", "n1"), podsNamed(2, "q", "n2")),
+	p := plan{strategy: HighNodeUtilization, nodes: cluster(big("n1", 10), big("n2", 10)), pods: all(podsNamed(2, "p", "n1"), podsNamed(2, "q", "n2", request("cpu", 300))),
 		args: &HighNodeUtilizationArgs{Thresholds: Thresholds{"cpu": 30}, MetricsUtilization: &MetricsUtilization{Source: KubernetesMetrics}},
-		edit: func(_ *Policy, s *Snapshot) {
+		edit: func(p *Policy, s *Snapshot) {
+			packs(p, s)
 			setUsage(s, 100)
 			s.NodeUsage["n2"] = sized("", 3000, 0, 0).Status.Capacity
 		}}
@@ -96,7 +97,7 @@ func TestUnknownAgentResourceIsAnError(t *testing.T) {
 
 // A Prometheus query gives a share for each node and none for pods: one pod is evicted at a time.
 func TestPrometheusUsage(t *testing.T) {
-	p := plan{strategy: LowNodeUtilization, nodes: cluster(big("n1", 10), big("n2", 10)), pods: all(podsNamed(2, "p", "n1"), podsNamed(4, "q", "n2")),
+	p := plan{strategy: LowNodeUtilization, nodes: cluster(big("n1", 10), big("n2", 10)), pods: all(podsNamed(2, "p", "n1"), podsNamed(4, "q", "n2", owned("ReplicaSet", "q"))),
 		args: &LowNodeUtilizationArgs{Thresholds: Thresholds{MetricResource: 30}, TargetThresholds: Thresholds{MetricResource: 50},
 			MetricsUtilization: &MetricsUtilization{Source: PrometheusMetrics, Prometheus: &PrometheusQuery{Query: "q"}}},
 		edit: func(_ *Policy, s *Snapshot) {

@@ -21,6 +21,9 @@ nodes:
 			if other == nil || !r.evictable(p) || !r.preEvictable(p) {
 				continue
 			}
+			if !r.fitsElsewhere(p, r.cluster.Nodes) {
+				continue
+			}
 			w := &proposal{pod: p, reason: fmt.Sprintf("anti-affinity conflicts with %s",
 				other.Key()), against: []string{other.Key()}}
 			switch r.evict(w) {

@@ -80,12 +80,16 @@ func TestSpreadEvictsLowestPriority(t *testing.T) {
 func TestOneTolerationIsEnough(t *testing.T) {
 	every := func(p *v1.Pod) { p.Spec.Tolerations = []v1.Toleration{{Operator: v1.TolerationOpExists}} }
 	tainted := big("n2", 10, taint("a", "b", v1.TaintEffectNoSchedule), taint("c", "d", v1.TaintEffectNoSchedule))
-	soft := big("n2", 10, taint("a", "b", v1.TaintEffectPreferNoSchedule))
+	softTaint := taint("a", "b", v1.TaintEffectPreferNoSchedule)
 	for name, c := range map[string]struct {
-		node *v1.Node
-		edit edit
-	}{"wildcard": {tainted, every}, "soft taint": {soft, func(*v1.Pod) {}}} {
-		p := plan{strategy: LowNodeUtilization, nodes: cluster(big("n1", 9), c.node), pods: podsNamed(6, "p", "n1", request("cpu", 400), c.edit),
+		node  *v1.Node
+		edit  edit
+		first []func(*v1.Node)
+	}{
+		"wildcard":               {tainted, every, nil},
+		"soft taint, on n1, too": {big("n2", 10, softTaint), func(*v1.Pod) {}, []func(*v1.Node){softTaint}},
+	} {
+		p := plan{strategy: LowNodeUtilization, nodes: cluster(big("n1", 9, c.first...), c.node), pods: podsNamed(6, "p", "n1", request("cpu", 400), c.edit),
 			args: &LowNodeUtilizationArgs{Thresholds: Thresholds{"cpu": 30}, TargetThresholds: Thresholds{"cpu": 50}}}
 		if r := p.run(t); len(r.Evictions) != 1 {
 			t.Errorf("%s: evictions = %v, want one; skipped %v", name, names(r), r.Skipped)

@@ -16,6 +16,8 @@
 //	plan.go          Plan: passes over the strategies until a pass evicts nothing
 //	rewind.go        restart of a plan from the first point where it changes
 //	evict.go         one eviction: limits, budgets, placement of the replacement
+//	scheduler.go     profiles of the scheduler, where it would place a replacement
+//	moves.go         earlier moves without effect
 //	evictor.go       DefaultEvictor: which pods are protected
 //	order.go         eviction order of pods
 //	filter.go        filters that strategies share: namespaces, labels, container states

@@ -1,6 +1,7 @@
 package deschedule
 
 import (
+	"cmp"
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
@@ -33,10 +34,12 @@ type proposal struct {
 	pod     *model.Pod
 	reason  string
 	against []string
-	// improves reports whether the strategy gains if the replacement runs on node to; nil: any node
-	// is an improvement. If no feasible node is one, the pod stays, with noGain as the reason.
+	// improves reports whether the strategy gains if the replacement runs on node to; nil: the pod
+	// must leave its node. If the scheduler would not choose such a node, the pod stays, with noGain
+	// as the reason.
 	improves func(to *model.Node) bool
 	noGain   string
+	hint     string // added to reasons about the scheduler's choice
 	// explain sets reason and against lazily, only for an eviction that happens; nil: both are
 	// set.
 	explain func(*proposal)
@@ -70,11 +73,9 @@ func (r *run) evict(w *proposal) outcome {
 	}
 	var to *model.Node
 	if w.improves != nil {
-		if to = r.cluster.Place(pod, r.packing, w.improves); to == nil {
-			if other, why := r.cluster.FindOther(pod, r.cluster.Nodes); other == nil {
-				return r.skip(pod, "replacement fits on no other node: %s", why)
-			}
-			return r.skip(pod, "no feasible node would be better: %s", w.noGain)
+		var why string
+		if to, why = r.moveTarget(w); to == nil {
+			return r.skip(pod, "%s", why)
 		}
 	}
 	if pod.Replaces != nil {
@@ -94,14 +95,17 @@ func (r *run) evict(w *proposal) outcome {
 		w.explain(w)
 	}
 	r.countEviction(pod)
+	var moves []PastMove
 	if w.improves == nil {
-		to = r.cluster.Place(pod, r.packing, nil)
+		to = r.cluster.Place(pod, r.schedulers.of(pod.Pod))
+	} else {
+		moves = r.pastMoves(pod)
 	}
 	replacement := r.replacement(pod, to)
 	r.planner.evictions = append(r.planner.evictions, Eviction{
 		Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Node: pod.Spec.NodeName,
 		Profile: r.profile.Name, Strategy: r.strategy,
-		Reason: w.reason, Against: w.against, Pod: pod.Pod,
+		Reason: w.reason, Against: w.against, Pod: pod.Pod, Moves: moves,
 	})
 	if r.usage != nil {
 		r.usage.move(pod, replacement, to)
@@ -116,6 +120,16 @@ func (r *run) evict(w *proposal) outcome {
 		r.cluster.Put(replacement, to)
 	}
 	return podEvicted
+}
+
+// fitsElsewhere reports whether a pod that violates a rule fits on one of the nodes other than its
+// own, and records why not.
+func (r *run) fitsElsewhere(p *model.Pod, nodes []*model.Node) bool {
+	to, why := r.cluster.FindOther(p, nodes)
+	if to == nil {
+		r.skip(p, "pod fits on no other node: %s", cmp.Or(why, "there is none"))
+	}
+	return to != nil
 }
 
 // restoreOriginal puts the original pod back in place of its replacement, as the next plan will

@@ -10,10 +10,9 @@ import (
 )
 
 // highNodeUtilization evicts pods from underutilized nodes so that these become empty. It suits
-// clusters whose scheduler fills nodes (MostAllocated), and the model places pods accordingly.
+// clusters whose scheduler fills nodes (MostAllocated), as a profile in schedulerProfiles says.
 func highNodeUtilization(r *run, args any) {
 	a := args.(*HighNodeUtilizationArgs)
-	r.packing = model.MostAllocated
 	m := &meter{agentValue: r.agentValue, resources: meteredResources(a.Thresholds), target: Thresholds{}}
 	nodes := r.comparableNodes(m, a.MetricsUtilization, a.Thresholds)
 	if len(nodes) == 0 {
@@ -43,8 +42,12 @@ func highNodeUtilization(r *run, args any) {
 		},
 		needsMore: func(*model.Node) bool { return true },
 		propose: func(p *model.Pod) *proposal {
+			hint := ""
+			if r.schedulers.of(p.Pod).Packing != model.MostAllocated {
+				hint = ": schedulerProfiles has no MostAllocated for it"
+			}
 			return &proposal{
-				pod: p, reason: fmt.Sprintf("%s is under thresholds: %s", p.Node.Name,
+				pod: p, hint: hint, reason: fmt.Sprintf("%s is under thresholds: %s", p.Node.Name,
 					m.describe(p.Node, a.Thresholds, false)),
 				improves: func(to *model.Node) bool { return slices.Contains(others, to) },
 				noGain:   "other nodes are underutilized, too",

@@ -31,8 +31,7 @@ nodes:
 			if w == nil || !r.evictable(p) || !r.preEvictable(p) {
 				continue
 			}
-			if to, why := r.cluster.FindOther(p, r.nodes); to == nil {
-				r.skip(p, "pod fits on no other node: %s", why)
+			if !r.fitsElsewhere(p, r.nodes) {
 				continue
 			}
 			switch r.evict(w) {

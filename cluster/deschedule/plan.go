@@ -50,6 +50,8 @@ type planner struct {
 	replan bool // a pod was added to pinned: the plan must be made again
 
 	rewinder
+	schedulers schedulers
+	moves      moves
 
 	// replacement pods made in the plan, with the original pod in the snapshot
 	replacements map[string]string
@@ -64,7 +66,6 @@ type run struct {
 	evictor  *evictor
 	strategy string
 	args     any
-	packing  model.Packing
 }
 
 // Bounds of the work: maxDepth is the number of follow-up plans that are computed in a row,
@@ -203,6 +204,7 @@ func newPlanner(policy *Policy, s *Snapshot, now time.Time, pinned map[string]st
 		rewinder: rewinder{firstProposed: map[string]int{}},
 		selected: map[*model.Node]bool{}, evictedByRun: map[*run]map[string]uint{},
 	}
+	p.schedulers, p.moves = policy.schedulers(), newMoves(s, p.cluster)
 	p.budgets = model.NewBudgets(p.cluster, s.Budgets)
 	p.usage, p.queryUsage = newUsage(s), queryUsageOf(s)
 	for _, e := range s.Evicted {
@@ -342,7 +344,8 @@ func (r *run) addStop(s Stop) {
 
 // result returns the Result of the plan.
 func (p *planner) result() *Result {
-	out := &Result{Evictions: p.evictions, Stopped: p.reportedStops(), ResultingSnapshot: p.resultingSnapshot()}
+	out := &Result{Evictions: p.evictions, Stopped: p.reportedStops(),
+		Warnings: p.schedulers.unknown(p.input.Pods), ResultingSnapshot: p.resultingSnapshot()}
 	skipped := map[string]string{}
 	for pod, why := range p.skipped {
 		skipped[pod.Key()] = why

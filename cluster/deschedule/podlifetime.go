@@ -56,7 +56,7 @@ func (r *run) replacementMatches(p *model.Pod) bool {
 	if len(p.OwnerReferences) == 0 || p.Ended || r.evictor.args.MinPodAge != nil {
 		return false
 	}
-	to := r.cluster.Place(p, r.packing, nil)
+	to := r.cluster.Place(p, r.schedulers.of(p.Pod))
 	if to == nil || !r.selected[to] || !r.evictor.args.NodeFit {
 		return to != nil && r.selected[to]
 	}

@@ -29,7 +29,7 @@ const (
 )
 
 // Policy is a DeschedulerPolicy of descheduler/v1alpha2 with the fields of 0.36.0, plus
-// OwnerPause.
+// OwnerPause and SchedulerProfiles.
 type Policy struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -47,6 +47,9 @@ type Policy struct {
 	// OwnerPause is the minimum time between two evictions of pods with the same owner. It is an
 	// extension of jettison. nil or 0: no pause.
 	OwnerPause *metav1.Duration `json:"ownerPause,omitempty"`
+	// SchedulerProfiles are the profiles of the scheduler that differ from its defaults. It is an
+	// extension of jettison.
+	SchedulerProfiles []SchedulerProfile `json:"schedulerProfiles,omitempty"`
 }
 
 // Profile is a set of strategies that share a DefaultEvictor.

@@ -92,6 +92,11 @@ func (p *planner) rewind() bool {
 			delete(p.firstProposed, key)
 		}
 	}
+	for o, move := range p.moves.ineffective {
+		if move.mark >= to {
+			delete(p.moves.ineffective, o)
+		}
+	}
 	p.cluster.Undo(m.moves)
 	p.budgets.Undo(m.spent)
 	p.evictions, p.stops, p.skipOrder, p.records = p.evictions[:m.evictions], p.stops[:m.stops],

@@ -35,6 +35,9 @@ type Snapshot struct {
 	Rejected map[types.UID]string
 	// Evicted are earlier evictions, for OwnerPause.
 	Evicted []PastEviction
+	// Moves are earlier evictions by preference or utilization. A move without effect is not
+	// repeated for any pod of its owner.
+	Moves []PastMove
 }
 
 // PastEviction is an earlier eviction of a pod of an owner.
@@ -62,6 +65,9 @@ type Eviction struct {
 	Against []string `json:"-"`
 	// Pod is the object of the snapshot.
 	Pod *v1.Pod `json:"-"`
+	// Moves is added to the snapshots of later plans if the pod is evicted: it moves by preference
+	// or utilization. There is one for each owner.
+	Moves []PastMove `json:"-"`
 }
 
 // Skip is a pod that a rule kept.
@@ -88,6 +94,7 @@ type Result struct {
 	Evictions []Eviction      // in order
 	Skipped   []Skip          // by namespace and name
 	Stopped   []Stop          // in order, each once
+	Warnings  []string        // assumptions of the plan that may be wrong
 	Before    map[string]Load // by node
 	After     map[string]Load
 	// ResultingSnapshot is the cluster after the plan if the scheduler places pods as the model

@@ -257,11 +257,12 @@ func checkPlan(t *testing.T, seed int, s *Snapshot, r *Result) {
 // If two pods would conflict on the only node that fits both, one is evicted and the other stays:
 // pinning one is enough.
 func TestFewestPodsArePinned(t *testing.T) {
-	// n3 has no zone: anti-affinity by zone does not keep pods apart there, but the strategy evicts them.
+	// n3 has no zone: anti-affinity by zone does not keep pods apart there, but the strategy evicts them. The scheduler prefers n3 to n4.
 	shy := []edit{label("app", "a"), repels("app", "a", "zone")}
 	away := []func(*v1.Node){nodeLabel("zone", "a"), taint("t", "v", v1.TaintEffectNoSchedule)}
 	s := &Snapshot{}
-	s.Nodes = cluster(node("n1", away...), node("n2", append(away, nodeLabel("zone", "b"))...), node("n3"))
+	s.Nodes = cluster(node("n1", away...), node("n2", append(away, nodeLabel("zone", "b"))...), node("n3"),
+		node("n4", taint("t", "v", v1.TaintEffectPreferNoSchedule)))
 	s.Pods = podList(pod("first", "n1", append(shy, priority(100))...), pod("second", "n2", append(shy, priority(200))...))
 	policy := &Policy{Profiles: []Profile{{Name: "p"}}}
 	policy.Profiles[0].Enable(PodLifeTime, &PodLifeTimeArgs{MaxPodLifeTimeSeconds: new(uint(600))})

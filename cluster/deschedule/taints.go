@@ -24,6 +24,9 @@ nodes:
 			if t == nil || !r.evictable(p) || !r.preEvictable(p) {
 				continue
 			}
+			if !r.fitsElsewhere(p, r.cluster.Nodes) {
+				continue
+			}
 			w := &proposal{pod: p, reason: "does not tolerate taint " + t.ToString() + " of " + n.Name}
 			if model.Untolerated(n.Node, p.Spec.Tolerations, func(t *v1.Taint) bool {
 				return a.counts(t) && model.HardTaint(t)

@@ -111,7 +111,7 @@ func TestEachQueryHasItsOwnUsage(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := &Snapshot{}
-	s.Nodes, s.Pods = two(), all(podsNamed(2, "a", "n1"), podsNamed(2, "b", "n2"))
+	s.Nodes, s.Pods = two(), all(podsNamed(2, "a", "n1"), podsNamed(2, "b", "n2", owned("ReplicaSet", "b")))
 	s.Queried = map[string]map[string]int64{"cpu": {"n1": 10, "n2": 90}, "io": {"n1": 30, "n2": 30}}
 	r, err := Plan(policy, s, t0)
 	if err != nil {

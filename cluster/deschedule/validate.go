@@ -104,6 +104,18 @@ func (p *Policy) Complete() error {
 	if p.OwnerPause != nil && p.OwnerPause.Duration < 0 {
 		add(fmt.Errorf("ownerPause %v: want 0 or more", p.OwnerPause.Duration), "ownerPause")
 	}
+	names := map[string]bool{}
+	for i := range p.SchedulerProfiles {
+		s := &p.SchedulerProfiles[i]
+		for _, err := range s.check() {
+			add(fmt.Errorf("schedulerProfiles: %s: %w", s.name(), err), "schedulerProfiles", fmt.Sprint(i))
+		}
+		if names[s.name()] {
+			add(fmt.Errorf("schedulerProfiles: %s is described twice", s.name()), "schedulerProfiles",
+				fmt.Sprint(i))
+		}
+		names[s.name()] = true
+	}
 	faults = append(faults, p.checkProviders()...)
 	for i := range p.Profiles {
 		faults = append(faults, p.Profiles[i].complete(fmt.Sprint(i))...)

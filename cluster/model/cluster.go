@@ -26,7 +26,8 @@ type Cluster struct {
 	byName          map[string]*Node
 	namespaceLabels map[string]labels.Set // of known namespaces
 	pods            map[string][]*Pod     // by namespace
-	antiAffinity    map[termTarget][]*Pod // pods with required anti-affinity, by target
+	antiAffinity    podsByTarget          // pods with required anti-affinity
+	attraction      podsByTarget          // pods with terms that scores of other pods count
 	claims          map[string]*v1.PersistentVolumeClaim
 	volumes         map[string]*v1.PersistentVolume
 
@@ -45,11 +46,13 @@ type Node struct {
 
 	allocatable amounts // for pods
 	requested   amounts
-	running     int // number of pods that have not ended
+	whole       pair // allocatable cpu and memory
+	scored      pair // requested cpu and memory as NodeResourcesFit counts them
+	running     int  // number of pods that have not ended
 	ready       bool
 	ordinal     int // index in Cluster.Nodes
 	changed     int // Cluster.Changes after the last change of the node
-	siblings    int // pods of the owner, while countSpreadPods counts them; otherwise 0
+	siblings    int // pods of the owner, while defaultSpreadSums counts them; otherwise 0
 }
 
 // Pod is a pod, its node, and its scheduling terms.
@@ -64,7 +67,7 @@ type Pod struct {
 	// Owners; 0: no owner.
 	OwnerNumber int32
 
-	requests *amounts
+	requests *podRequests
 	*template
 }
 
@@ -80,13 +83,15 @@ func New(o *Objects, templates *Templates) *Cluster {
 	c := &Cluster{
 		byName: make(map[string]*Node, len(o.Nodes)), namespaceLabels: make(map[string]labels.Set,
 			len(o.Namespaces)), pods: map[string][]*Pod{},
-		antiAffinity: map[termTarget][]*Pod{}, claims: map[string]*v1.PersistentVolumeClaim{},
+		antiAffinity: podsByTarget{}, attraction: podsByTarget{},
+		claims:    map[string]*v1.PersistentVolumeClaim{},
 		volumes:   map[string]*v1.PersistentVolume{},
 		templates: templates, layouts: map[string]*domainLayout{},
 	}
 	for _, n := range o.Nodes {
 		if c.byName[n.Name] == nil {
 			node := &Node{Node: n, allocatable: allocatableOf(n), ready: readyCondition(n)}
+			node.whole = node.allocatable.pair()
 			c.byName[n.Name], c.Nodes = node, append(c.Nodes, node)
 		}
 	}
@@ -208,7 +213,7 @@ func (c *Cluster) Put(p *Pod, n *Node) {
 func (c *Cluster) put(p *Pod, n *Node) {
 	c.pods[p.Namespace] = append(c.pods[p.Namespace], p)
 	c.index.put(p)
-	c.indexAntiAffinity(p)
+	c.indexTerms(p)
 	p.Node = n
 	if n != nil {
 		n.Pods = append(n.Pods, p)
@@ -217,16 +222,14 @@ func (c *Cluster) put(p *Pod, n *Node) {
 	}
 }
 
-func (c *Cluster) indexAntiAffinity(p *Pod) {
-	for _, target := range p.targets {
-		c.antiAffinity[target] = append(c.antiAffinity[target], p)
-	}
+func (c *Cluster) indexTerms(p *Pod) {
+	c.antiAffinity.add(p, p.targets)
+	c.attraction.add(p, p.attractionTargets)
 }
 
-func (c *Cluster) unindexAntiAffinity(p *Pod) {
-	for _, target := range p.targets {
-		c.antiAffinity[target] = without(c.antiAffinity[target], p)
-	}
+func (c *Cluster) unindexTerms(p *Pod) {
+	c.antiAffinity.remove(p, p.targets)
+	c.attraction.remove(p, p.attractionTargets)
 }
 
 // Remove removes a pod. Undo can restore it.
@@ -241,7 +244,7 @@ func (c *Cluster) Remove(p *Pod) {
 	c.moves = append(c.moves, m)
 	c.pods[p.Namespace] = without(c.pods[p.Namespace], p)
 	c.index.remove(p)
-	c.unindexAntiAffinity(p)
+	c.unindexTerms(p)
 	p.Node = nil
 }
 
@@ -284,7 +287,8 @@ func (n *Node) account(p *Pod, sign int64) {
 		return
 	}
 	n.running += int(sign)
-	n.requested.add(*p.requests, sign)
+	n.requested.add(p.requests.amounts, sign)
+	n.scored = n.scored.plus(p.requests.scored, sign)
 }
 
 // Ready reports whether a node is considered: false for a condition Ready other than True, true

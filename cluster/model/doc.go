@@ -17,6 +17,7 @@
 //	spread.go    topology spread constraints
 //	volumes.go   nodes that reach the volumes of a pod
 //	fit.go       feasibility: whether a pod fits on a node, and why not
-//	place.go     scoring: the node that a scheduler likely chooses
+//	place.go     the nodes that a scheduler likely chooses
+//	score.go     scores of the scheduler's plugins
 //	budget.go    disruption budgets
 package model

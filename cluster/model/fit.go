@@ -15,6 +15,8 @@ import (
 type FitCheck struct {
 	c   *Cluster
 	pod *Pod
+	// The check is for the replacement of the pod, which is still being deleted.
+	terminating bool
 	// topologies that anti-affinity of this pod or of another pod excludes, with the conflicting
 	// pod that is first by name
 	repellers      map[topologyValue]*Pod
@@ -36,20 +38,19 @@ type spreadCount struct {
 }
 
 // FitCheck prepares checks of a pod as if it were on no node.
-func (c *Cluster) FitCheck(p *Pod) *FitCheck {
-	q := &FitCheck{c: c, pod: p, ports: hostPorts(p.Pod)}
+func (c *Cluster) FitCheck(p *Pod) *FitCheck { return c.fitCheck(p, false) }
+
+// SuccessorCheck prepares checks of the replacement of a pod while the pod is still being deleted:
+// its resources, ports and affinity count, but spread constraints ignore it.
+func (c *Cluster) SuccessorCheck(p *Pod) *FitCheck { return c.fitCheck(p, true) }
+
+func (c *Cluster) fitCheck(p *Pod, terminating bool) *FitCheck {
+	q := &FitCheck{c: c, pod: p, terminating: terminating, ports: hostPorts(p.Pod)}
 	q.claims, _ = c.Claims(p.Pod)
-	if len(c.antiAffinity) > 0 {
-		for _, namespace := range []string{p.Namespace, ""} {
-			q.addRepellersFrom(c.antiAffinity[termTarget{namespace: namespace}])
-			for key, value := range p.Labels {
-				q.addRepellersFrom(c.antiAffinity[termTarget{namespace, key, value}])
-			}
-		}
-	}
+	c.antiAffinity.visit(p, q.addRepellersFrom)
 	for i := range p.antiAffinity {
 		p.antiAffinity[i].visitPlaces(c, func(other *Pod, where topologyValue) {
-			if other != p {
+			if !q.ignores(other) {
 				q.addRepeller(other, where)
 			}
 		})
@@ -64,10 +65,13 @@ func (c *Cluster) FitCheck(p *Pod) *FitCheck {
 	return q
 }
 
+// ignores reports whether another pod is the pod of the check and counts as gone.
+func (q *FitCheck) ignores(other *Pod) bool { return other == q.pod && !q.terminating }
+
 // addRepellersFrom adds those of the pods with anti-affinity that excludes the pod of the check.
 func (q *FitCheck) addRepellersFrom(pods []*Pod) {
 	for _, other := range pods {
-		if other == q.pod || other.Node == nil || other.Ended {
+		if q.ignores(other) || other.Node == nil || other.Ended {
 			continue
 		}
 		for i := range other.antiAffinity {
@@ -110,7 +114,7 @@ func (q *FitCheck) readAffinity() {
 	}
 	q.affinityPlaces = map[topologyValue]bool{}
 	all[0].visit(q.c, func(other *Pod) {
-		if other == q.pod || !matchesAll(other) {
+		if q.ignores(other) || !matchesAll(other) {
 			return
 		}
 		for _, key := range q.affinityKeys {
@@ -235,9 +239,12 @@ func (q *FitCheck) checkOtherPods(n *Node) failure {
 	return failure{}
 }
 
-// missingResource calls Node.missingResource with the pod itself removed from the node.
+// vacates reports whether the pod is on a node and counts as gone.
+func (q *FitCheck) vacates(n *Node) bool { return q.pod.Node == n && !q.terminating }
+
+// missingResource calls Node.missingResource without a pod that counts as gone.
 func (q *FitCheck) missingResource(n *Node) v1.ResourceName {
-	if q.pod.Node != n {
+	if !q.vacates(n) {
 		return n.missingResource(q.pod)
 	}
 	var name v1.ResourceName
@@ -251,7 +258,7 @@ func (q *FitCheck) portConflict(n *Node) *Pod {
 		return nil
 	}
 	for _, other := range n.Pods {
-		if other == q.pod || other.Ended {
+		if q.ignores(other) || other.Ended {
 			continue
 		}
 		for _, used := range hostPorts(other.Pod) {

@@ -177,21 +177,23 @@ func TestPlace(t *testing.T) {
 	busy := read[v1.Pod](t, "metadata: {name: busy, namespace: x}\nspec: {nodeName: n1, containers: [{resources: {requests: {cpu: 1}}}]}")
 	c := New(&Objects{Nodes: []*v1.Node{node("n1", "a"), node("n2", "a")}, Pods: []*v1.Pod{busy}}, nil)
 	p := c.NewPod(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "new", Namespace: "x"}})
-	if got := c.Place(p, LeastAllocated, nil); got.Name != "n2" {
-		t.Errorf("Place(Emptier) = %s, want n2", got.Name)
+	packing := DefaultProfile()
+	packing.Packing = MostAllocated
+	if got := c.Place(p, DefaultProfile()); got.Name != "n2" {
+		t.Errorf("Place(LeastAllocated) = %s, want n2", got.Name)
 	}
-	if got := c.Place(p, MostAllocated, nil); got.Name != "n1" {
-		t.Errorf("Place(Fuller) = %s, want n1", got.Name)
+	if got := c.Place(p, packing); got.Name != "n1" {
+		t.Errorf("Place(MostAllocated) = %s, want n1", got.Name)
 	}
-	if got := c.Place(p, MostAllocated, func(*Node) bool { return false }); got != nil {
-		t.Errorf("Place() with no wanted node = %s, want nil", got.Name)
+	if c.FitCheck(p).FitsAny(func(*Node) bool { return false }) {
+		t.Error("FitsAny() with no wanted node = true, want false")
 	}
 	many := &Objects{}
 	for i := range 300 {
 		many.Nodes = append(many.Nodes, node(fmt.Sprintf("n%03d", i), "a"))
 	}
 	c = New(many, nil)
-	if one, two := c.Place(c.NewPod(p.Pod), LeastAllocated, nil), c.Place(c.NewPod(p.Pod), LeastAllocated, nil); one != two {
+	if one, two := c.Place(c.NewPod(p.Pod), packing), c.Place(c.NewPod(p.Pod), packing); one != two {
 		t.Errorf("Place() of the same pod = %s, then %s, want the same node", one.Name, two.Name)
 	}
 }

@@ -78,6 +78,55 @@ func (a *amounts) add(others amounts, times int64) {
 	}
 }
 
+// pair is an amount of cpu and one of memory.
+type pair [2]int64
+
+func (a pair) plus(b pair, times int64) pair {
+	return pair{a[0] + times*b[0], a[1] + times*b[1]}
+}
+
+func (a amounts) pair() (out pair) {
+	out[0], _ = a.get(v1.ResourceCPU)
+	out[1], _ = a.get(v1.ResourceMemory)
+	return out
+}
+
+// podRequests are the requests of a pod.
+type podRequests struct {
+	amounts
+	scored pair
+}
+
+// Requests of a container without one, for scores (pkg/scheduler/util/pod_resources.go, v1.37.2).
+const (
+	defaultCPURequest    = 100
+	defaultMemoryRequest = 200 << 20
+)
+
+// scoredRequests returns the requests of a pod as NodeResourcesFit scores them: a container without
+// a request counts with a default one.
+func scoredRequests(p *v1.Pod, requested amounts) pair {
+	out := requested.pair()
+	if s := &p.Spec; len(s.Containers) == 1 && len(s.InitContainers) == 0 && s.Overhead == nil &&
+		s.Resources == nil {
+		list := s.Containers[0].Resources.Requests
+		if _, ok := list[v1.ResourceCPU]; !ok {
+			out[0] = defaultCPURequest
+		}
+		if _, ok := list[v1.ResourceMemory]; !ok {
+			out[1] = defaultMemoryRequest
+		}
+		return out
+	}
+	list := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{
+		NonMissingContainerRequests: v1.ResourceList{
+			v1.ResourceCPU:    *resource.NewMilliQuantity(defaultCPURequest, resource.DecimalSI),
+			v1.ResourceMemory: *resource.NewQuantity(defaultMemoryRequest, resource.DecimalSI),
+		}})
+	return pair{ValueOf(v1.ResourceCPU, list[v1.ResourceCPU]),
+		ValueOf(v1.ResourceMemory, list[v1.ResourceMemory])}
+}
+
 // allocatableOf returns the allocatable resources of a node; without any, its capacity.
 func allocatableOf(n *v1.Node) amounts {
 	list := n.Status.Allocatable
@@ -150,7 +199,7 @@ func (n *Node) missingResource(p *Pod) v1.ResourceName {
 	if most, ok := n.Allocatable(v1.ResourcePods); ok && int64(n.running)+1 > most {
 		return v1.ResourcePods
 	}
-	for _, a := range *p.requests {
+	for _, a := range p.requests.amounts {
 		if limit, _ := n.Allocatable(a.Name); n.Requested(a.Name)+a.Value > limit {
 			return a.Name
 		}

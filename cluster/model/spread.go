@@ -30,15 +30,31 @@ type Constraint struct {
 	tolerations    []v1.Toleration
 }
 
-// hardKeys are the topology keys of the hard constraints of a pod if there is more than one.
-type hardKeys struct {
+// keySet is a set of topology keys.
+type keySet struct {
 	keys   []string
-	digest string // equal for equal keys; empty: fewer than two keys
+	digest string // equal for equal hard keys; empty: fewer than two
 	// by Node.ordinal, one bit each: whether the node was checked, and has all keys
 	known, matching []uint64
 }
 
-func hardKeysOf(all []*Constraint) (h hardKeys) {
+// softConstraints are the soft constraints of a pod and their topology keys.
+type softConstraints struct {
+	list []*Constraint
+	keys keySet
+}
+
+func softConstraintsOf(all []*Constraint) (s softConstraints) {
+	for _, k := range all {
+		if !k.Hard {
+			s.list, s.keys.keys = append(s.list, k), append(s.keys.keys, k.Key)
+		}
+	}
+	return s
+}
+
+// hardKeysOf returns the topology keys of hard constraints if there is more than one.
+func hardKeysOf(all []*Constraint) (h keySet) {
 	seen := map[string]bool{}
 	for _, k := range all {
 		if k.Hard {
@@ -53,7 +69,7 @@ func hardKeysOf(all []*Constraint) (h hardKeys) {
 }
 
 // has reports whether a node has all keys. A pod may have many, so the result is kept.
-func (h *hardKeys) has(n *Node) bool {
+func (h *keySet) has(n *Node) bool {
 	return memoize(&h.known, &h.matching, n, func() bool {
 		return !slices.ContainsFunc(h.keys,
 			func(key string) bool { _, has := n.Labels[key]; return !has })

@@ -25,14 +25,18 @@ type template struct {
 	antiAffinity    []term
 	targets         []termTarget // targets of antiAffinity without duplicates
 	affinity        []term
-	spread          []*Constraint
-	hard            hardKeys
+	// terms that scores count, and their targets without duplicates
+	attraction        []attractionTerm
+	attractionTargets []termTarget
+	spread            []*Constraint
+	hard              keySet
+	soft              softConstraints
 }
 
 // Templates caches data shared by pods. Clusters with the same nodes may share it.
 type Templates struct {
-	byOwner      map[owner]*template // of the first pod of each owner
-	requests     map[string]*amounts // distinct requests, by their encoding; a cluster has few
+	byOwner      map[owner]*template     // of the first pod of each owner
+	requests     map[string]*podRequests // distinct ones, by their encoding; a cluster has few
 	ownerNumbers map[ownerName]int32
 	empty        template // of pods without scheduling terms
 	buffer       amounts
@@ -41,7 +45,7 @@ type Templates struct {
 
 // NewTemplates returns an empty cache.
 func NewTemplates() *Templates {
-	return &Templates{byOwner: map[owner]*template{}, requests: map[string]*amounts{},
+	return &Templates{byOwner: map[owner]*template{}, requests: map[string]*podRequests{},
 		ownerNumbers: map[ownerName]int32{}}
 }
 
@@ -76,8 +80,12 @@ func (t *Templates) ownerNumber(p *v1.Pod) int32 {
 }
 
 // requested returns the requests of a pod.
-func (t *Templates) requested(p *v1.Pod) *amounts {
+func (t *Templates) requested(p *v1.Pod) *podRequests {
 	t.buffer, t.text = requests(t.buffer[:0], p), t.text[:0]
+	scored := scoredRequests(p, t.buffer)
+	for _, value := range scored {
+		t.text = binary.LittleEndian.AppendUint64(t.text, uint64(value))
+	}
 	for i := range t.buffer {
 		a := &t.buffer[i]
 		t.text = append(binary.LittleEndian.AppendUint64(t.text, uint64(a.Value)), a.Name...)
@@ -85,8 +93,7 @@ func (t *Templates) requested(p *v1.Pod) *amounts {
 	}
 	known := t.requests[string(t.text)]
 	if known == nil {
-		made := slices.Clone(t.buffer)
-		known = &made
+		known = &podRequests{slices.Clone(t.buffer), scored}
 		t.requests[string(t.text)] = known
 	}
 	return known
@@ -130,15 +137,18 @@ func placementFree(s *v1.PodSpec) bool {
 
 // usesOwnLabels reports whether a selector includes labels of the pod itself.
 func usesOwnLabels(s *v1.PodSpec) bool {
-	term := func(t v1.PodAffinityTerm) bool {
-		return len(t.MatchLabelKeys)+
-			len(t.MismatchLabelKeys) > 0
+	required := func(t v1.PodAffinityTerm) bool {
+		return len(t.MatchLabelKeys)+len(t.MismatchLabelKeys) > 0
 	}
-	if a := s.Affinity; a != nil {
-		if a.PodAffinity != nil &&
-			slices.ContainsFunc(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution, term) ||
-			a.PodAntiAffinity != nil &&
-				slices.ContainsFunc(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution, term) {
+	preferred := func(t v1.WeightedPodAffinityTerm) bool { return required(t.PodAffinityTerm) }
+	if s.Affinity != nil {
+		a, anti := s.Affinity.PodAffinity, s.Affinity.PodAntiAffinity
+		if a != nil &&
+			(slices.ContainsFunc(a.RequiredDuringSchedulingIgnoredDuringExecution, required) ||
+				slices.ContainsFunc(a.PreferredDuringSchedulingIgnoredDuringExecution, preferred)) ||
+			anti != nil &&
+				(slices.ContainsFunc(anti.RequiredDuringSchedulingIgnoredDuringExecution, required) ||
+					slices.ContainsFunc(anti.PreferredDuringSchedulingIgnoredDuringExecution, preferred)) {
 			return true
 		}
 	}
@@ -159,20 +169,32 @@ func readTemplate(p *v1.Pod) *template {
 		}
 		if a.PodAntiAffinity != nil {
 			t.antiAffinity = terms(p, a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
-			t.targets = termTargets(t.antiAffinity)
+			t.targets = termTargets(pointers(t.antiAffinity, func(t *term) *term { return t })...)
 		}
 		if a.PodAffinity != nil {
 			t.affinity = terms(p, a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
 		}
+		t.attraction = attractionTerms(p, t.affinity)
+		t.attractionTargets = termTargets(pointers(t.attraction,
+			func(t *attractionTerm) *term { return &t.term })...)
 	}
 	if constraints := p.Spec.TopologySpreadConstraints; len(constraints) > 0 {
 		rules := nodeRulesOf(p)
 		for i := range constraints {
 			t.spread = append(t.spread, constraint(p, t, &constraints[i], &rules))
 		}
-		t.hard = hardKeysOf(t.spread)
+		t.hard, t.soft = hardKeysOf(t.spread), softConstraintsOf(t.spread)
 	}
 	return t
+}
+
+// pointers returns the pointers that get returns for the items of a list.
+func pointers[T, P any](list []T, get func(*T) *P) []*P {
+	out := make([]*P, len(list))
+	for i := range list {
+		out[i] = get(&list[i])
+	}
+	return out
 }
 
 // matchesNode reports whether required matches a node. Matching is slow, so the result is kept.

@@ -122,10 +122,9 @@ func (t *term) visit(c *Cluster, do func(*Pod)) {
 type termTarget struct{ namespace, key, value string }
 
 // termTargets returns the targets of terms without duplicates.
-func termTargets(all []term) []termTarget {
+func termTargets(all ...*term) []termTarget {
 	var out distinct[termTarget]
-	for i := range all {
-		t := &all[i]
+	for _, t := range all {
 		namespaces := t.namespaces
 		if t.namespaceSelector != nil {
 			namespaces = append(slices.Clone(namespaces), "")
@@ -135,6 +134,63 @@ func termTargets(all []term) []termTarget {
 		}
 	}
 	return out.list
+}
+
+// podsByTarget has pods with terms of some kind, by the targets of these terms. A pod is in the
+// list of each of its targets.
+type podsByTarget map[termTarget][]*Pod
+
+func (m podsByTarget) add(p *Pod, targets []termTarget) {
+	for _, target := range targets {
+		m[target] = append(m[target], p)
+	}
+}
+
+func (m podsByTarget) remove(p *Pod, targets []termTarget) {
+	for _, target := range targets {
+		m[target] = without(m[target], p)
+	}
+}
+
+// visit calls do with each list of pods whose terms may match p.
+func (m podsByTarget) visit(p *Pod, do func([]*Pod)) {
+	if len(m) == 0 {
+		return
+	}
+	for _, namespace := range []string{p.Namespace, ""} {
+		do(m[termTarget{namespace: namespace}])
+		for key, value := range p.Labels {
+			do(m[termTarget{namespace, key, value}])
+		}
+	}
+}
+
+// attractionTerm is a term that scores count, positive for affinity and negative for anti-affinity.
+type attractionTerm struct {
+	term
+	weight   int64
+	required bool // counts for the scores of other pods only
+}
+
+// attractionTerms reads the preferred terms of a pod and its required affinity.
+func attractionTerms(p *v1.Pod, required []term) (out []attractionTerm) {
+	for _, t := range required {
+		out = append(out, attractionTerm{t, 1, true})
+	}
+	add := func(in []v1.WeightedPodAffinityTerm, sign int64) {
+		for i := range in {
+			t := terms(p, []v1.PodAffinityTerm{in[i].PodAffinityTerm})[0]
+			out = append(out, attractionTerm{t, sign * int64(in[i].Weight), false})
+		}
+	}
+	a := p.Spec.Affinity
+	if a.PodAffinity != nil {
+		add(a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution, 1)
+	}
+	if a.PodAntiAffinity != nil {
+		add(a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution, -1)
+	}
+	return out
 }
 
 // HasAntiAffinity reports whether a pod has required anti-affinity.

@@ -33,7 +33,7 @@ func (c *Cluster) undoPut(m *move) {
 	p := m.pod
 	c.pods[p.Namespace] = c.pods[p.Namespace][:len(c.pods[p.Namespace])-1]
 	c.index.remove(p)
-	c.unindexAntiAffinity(p)
+	c.unindexTerms(p)
 	if n := m.to; n != nil {
 		n.account(p, -1)
 		n.Pods = n.Pods[:len(n.Pods)-1]
@@ -47,7 +47,7 @@ func (c *Cluster) undoRemove(m *move) {
 	if m.namespaceIndex >= 0 {
 		c.pods[p.Namespace] = slices.Insert(c.pods[p.Namespace], m.namespaceIndex, p)
 		c.index.put(p)
-		c.indexAntiAffinity(p)
+		c.indexTerms(p)
 	}
 	p.Node = m.from
 	if n := m.from; n != nil {

@@ -18,6 +18,7 @@
 //	queue_test.go    the first half: why its NoExecute taint differs; zones, rates and tokens
 //	deadline_test.go the second half: when pods are deleted, and why that differs
 //	oracle_test.go   the comparison
+//	score_test.go    scores of nodes, compared with the scheduler's plugins
 //	kubelet_test.go  admission and QoS classes, compared with the kubelet's code
 package oracle
 

@@ -11,6 +11,7 @@ type document struct {
 	Evictions []deschedule.Eviction      `json:"evictions"`
 	Skipped   []deschedule.Skip          `json:"skipped"`
 	Stopped   []deschedule.Stop          `json:"stopped"`
+	Warnings  []string                   `json:"warnings,omitempty"`
 	After     map[string]deschedule.Load `json:"after"`
 }
 
@@ -29,7 +30,7 @@ func Print(plan *deschedule.Result, format output.Format, stdout *terminal.Scree
 	if format.Data() {
 		return format.Encode(stdout, document{
 			Evictions: list(plan.Evictions), Skipped: list(plan.Skipped), Stopped: list(plan.Stopped),
-			After: plan.After,
+			Warnings: plan.Warnings, After: plan.After,
 		}, false)
 	}
 	return planText(plan, format == output.AsWide, stdout)

@@ -34,6 +34,11 @@ func planText(plan *deschedule.Result, wide bool, stdout *terminal.Screen) error
 			return err
 		}
 	}
+	for _, warning := range plan.Warnings {
+		if err := stdout.Print(terminal.Text(terminal.Plain, "Warning: %s.", warning)); err != nil {
+			return err
+		}
+	}
 	if err := skippedText(plan.Skipped, wide, stdout); err != nil {
 		return err
 	}

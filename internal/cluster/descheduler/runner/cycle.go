@@ -38,6 +38,11 @@ func (d *descheduler) cycle(ctx context.Context) error {
 		//log: A strategy ended before it checked all pods, or had nothing to do.
 		d.o.Log.Info("descheduling strategy stopped", "strategy", s.Strategy, "reason", s.Reason)
 	}
+	for _, warning := range plan.Warnings {
+		//log: The plan rests on an assumption that may be wrong, such as the scores of a scheduler.
+		//do: Describe the scheduler in schedulerProfiles of the policy.
+		d.o.Log.Warn("descheduling plan assumes scheduler scores", "warning", warning)
+	}
 	if d.o.DryRun {
 		//log: A dry run made a plan and prints it. No pod is evicted.
 		d.o.Log.Info("descheduling plan made", "evictions", len(plan.Evictions), "skipped", len(plan.Skipped),

@@ -52,7 +52,7 @@ func (d *descheduler) evict(ctx context.Context, e *deschedule.Eviction) (outcom
 	now := d.now()
 	switch {
 	case err == nil:
-		d.history.addEvicted(now, e.Pod)
+		d.history.addEvicted(now, e)
 		d.count(e, resultSuccess)
 		//log: The API server accepted the eviction of a pod.
 		d.o.Log.Info("pod evicted", fields...)

@@ -2,6 +2,8 @@ package runner
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -23,7 +25,7 @@ const (
 	// An eviction in the background is assumed to be in progress for this long even if the pod does
 	// not report it (0.36.0: assumedEvictionRequestTimeoutSeconds).
 	backgroundTimeout = 10 * time.Minute
-	// Evictions are kept for ownerPause.
+	// Evictions are kept for ownerPause, and moves so that one without effect is not repeated.
 	ownerHistory = 24 * time.Hour
 )
 
@@ -50,6 +52,13 @@ type history struct {
 	ownerEvictions map[owner]time.Time
 	// time of the last eviction from a node
 	nodeEvictions map[string]time.Time
+	// the last move of an owner's pod from a node
+	moves map[ownerNode]deschedule.PastMove
+}
+
+type ownerNode struct {
+	owner
+	node string
 }
 
 func newHistory() *history {
@@ -57,10 +66,16 @@ func newHistory() *history {
 		evictedPods: map[types.UID]time.Time{}, rejections: map[types.UID]rejection{},
 		pending:        map[types.UID]time.Time{},
 		ownerEvictions: map[owner]time.Time{}, nodeEvictions: map[string]time.Time{},
+		moves: map[ownerNode]deschedule.PastMove{},
 	}
 }
 
-func (m *history) addEvicted(now time.Time, p *v1.Pod) {
+func (m *history) addEvicted(now time.Time, e *deschedule.Eviction) {
+	p := e.Pod
+	for _, move := range e.Moves {
+		move.At = now
+		m.moves[ownerNode{owner{move.Namespace, move.Owner}, move.Node}] = move
+	}
 	m.evictedPods[p.UID], m.nodeEvictions[p.Spec.NodeName] = now, now
 	for _, o := range p.OwnerReferences {
 		m.ownerEvictions[owner{p.Namespace, o.UID}] = now
@@ -107,6 +122,10 @@ func (m *history) fill(now time.Time, s *deschedule.Snapshot) {
 	prune(m.pending, func(uid types.UID, _ time.Time) bool { return !present[uid] })
 	prune(m.ownerEvictions, func(_ owner, at time.Time) bool { return now.Sub(at) >= ownerHistory })
 	prune(m.nodeEvictions, func(_ string, at time.Time) bool { return now.Sub(at) >= ownerHistory })
+	prune(m.moves, func(_ ownerNode, move deschedule.PastMove) bool {
+		return now.Sub(move.At) >= ownerHistory
+	})
+	s.Moves = slices.Collect(maps.Values(m.moves))
 	for key, at := range m.ownerEvictions {
 		s.Evicted = append(s.Evicted, deschedule.PastEviction{Namespace: key.namespace, Owner: key.uid, At: at})
 	}

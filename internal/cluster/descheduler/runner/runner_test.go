@@ -537,3 +537,18 @@ func TestIdlePolicyIsLogged(t *testing.T) {
 		t.Errorf("Run() = %v, log lacks the idle policy: %s", err, log)
 	}
 }
+
+// A move is remembered for a day, so that the next cycles do not repeat it without effect.
+func TestMovesAreRemembered(t *testing.T) {
+	h, now := newHistory(), time.Now()
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "p", UID: "p"}, Spec: v1.PodSpec{NodeName: "n1"}}
+	for range 2 { // the second move of the owner from the node replaces the first
+		h.addEvicted(now, &deschedule.Eviction{Pod: p, Moves: []deschedule.PastMove{{Namespace: "x", Owner: "o", Node: "n1"}}})
+	}
+	for after, want := range map[time.Duration]int{time.Minute: 1, 25 * time.Hour: 0} {
+		s := &deschedule.Snapshot{}
+		if h.fill(now.Add(after), s); len(s.Moves) != want || want == 1 && !s.Moves[0].At.Equal(now) {
+			t.Errorf("after %v: moves = %+v, want %d of %v", after, s.Moves, want, now)
+		}
+	}
+}

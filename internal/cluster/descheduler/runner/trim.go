@@ -42,7 +42,7 @@ func trim(in any) (any, error) {
 func trimSpec(p *v1.Pod) v1.PodSpec {
 	s := &p.Spec
 	return v1.PodSpec{
-		NodeName: s.NodeName, PriorityClassName: s.PriorityClassName, Priority: s.Priority,
+		NodeName: s.NodeName, SchedulerName: s.SchedulerName, PriorityClassName: s.PriorityClassName, Priority: s.Priority,
 		NodeSelector: s.NodeSelector, Affinity: s.Affinity,
 		Tolerations:               filtered(s.Tolerations, nil),
 		TopologySpreadConstraints: filtered(s.TopologySpreadConstraints, nil),

@@ -16,6 +16,13 @@ import (
 var hasToHelp = map[string]bool{
 	deschedule.LowNodeUtilization: true, deschedule.HighNodeUtilization: true, deschedule.RemoveDuplicates: true,
 	deschedule.TopologySpreadConstraint: true, deschedule.NodeTaints: true, deschedule.NodeAffinity: true,
+	deschedule.InterPodAntiAffinity: true,
+}
+
+// byPreference has the strategies that move pods by preference or utilization.
+var byPreference = map[string]bool{
+	deschedule.LowNodeUtilization: true, deschedule.HighNodeUtilization: true, deschedule.RemoveDuplicates: true,
+	deschedule.TopologySpreadConstraint: true, deschedule.NodeTaints: true, deschedule.NodeAffinity: true,
 }
 
 // drains has the strategies that move pods between nodes by utilization.

@@ -25,6 +25,7 @@ const (
 	byBudget    = "budgets count in a plan"
 	byFit       = "a pod that no other node takes stays"
 	byBetter    = "moving a pod has to help"
+	byScheduler = "the scheduler would not choose a better node"
 	byCircles   = "no pod is evicted in circles"
 	byPasses    = "a plan goes on until a pass moves nothing"
 	byLowest    = "spread: the lowest priority goes first"
@@ -45,6 +46,7 @@ var documented = map[string]string{
 	byBudget:    "Budgets count in a plan",
 	byFit:       "a scheduler's whole answer",
 	byBetter:    "Moving a pod has to help",
+	byScheduler: "the scheduler has to choose that node",
 	byCircles:   "A pod whose successor would be evicted again stays",
 	byPasses:    "until a pass moves nothing",
 	byLowest:    "the lowest priority goes first",
@@ -205,6 +207,8 @@ func (c *comparison) kept(w went) string {
 		return byFit
 	case hasToHelp[w.strategy] && c.helpsNowhere(w):
 		return byBetter
+	case byPreference[w.strategy] && c.returns(w):
+		return byScheduler
 	case c.canCircle(w.pod), c.spreadsAgain(w.pod):
 		return byCircles
 	case c.notAnyMore(w), c.wentBefore(w):
@@ -386,21 +390,49 @@ func anywhere(r *rand.Rand, s *deschedule.Snapshot, pod string) string {
 
 // place returns the node that this project's model of a scheduler chooses.
 func (c *comparison) place(s *deschedule.Snapshot, pod string) string {
-	packing := model.LeastAllocated
-	for i := range c.ours.Profiles {
-		if slices.Contains(c.ours.Profiles[i].Plugins.Balance.Enabled, deschedule.HighNodeUtilization) {
-			packing = model.MostAllocated
-		}
-	}
 	cluster := model.New(&s.Objects, nil)
 	for _, p := range cluster.Pods() {
 		if p.Key() == pod {
-			if n := cluster.Place(p, packing, nil); n != nil {
+			if n := cluster.Place(p, c.scheduler()); n != nil {
 				return n.Name
 			}
 		}
 	}
 	return ""
+}
+
+// scheduler returns the profile of the scheduler that the policy describes.
+func (c *comparison) scheduler() *model.SchedulerProfile {
+	out := model.DefaultProfile()
+	if len(c.ours.SchedulerProfiles) > 0 {
+		out.Packing = model.MostAllocated
+	}
+	return out
+}
+
+// returns reports whether, in some state, one of the top-scored nodes for the pod's replacement is
+// its own node, or none of them helps the strategy: while the pod is being deleted, or once it is
+// gone. e2e/oracle compares the scores with the scheduler's.
+func (c *comparison) returns(w went) bool {
+	for _, ruled := range c.states {
+		if c.somewhen(w.pod, func(s *deschedule.Snapshot, p *v1.Pod) bool {
+			cluster := model.New(&s.Objects, nil)
+			pods := cluster.Pods()
+			pod := pods[slices.IndexFunc(pods, func(other *model.Pod) bool { return other.Key() == w.pod })]
+			for _, check := range []*model.FitCheck{cluster.SuccessorCheck(pod), cluster.FitCheck(pod)} {
+				top := check.TopNodes(c.scheduler())
+				if slices.Contains(top, pod.Node) || len(top) > 0 && !slices.ContainsFunc(top, func(n *model.Node) bool {
+					return c.helps(w.strategy, ruled, s, p, n.Node)
+				}) {
+					return true
+				}
+			}
+			return false
+		}) {
+			return true
+		}
+	}
+	return false
 }
 
 // added returns the improvement that evicts a pod which the descheduler keeps, or "".

@@ -97,7 +97,7 @@ func TestEachListHasItsOwnCut(t *testing.T) {
 }
 
 // A proxy resets each watch after the headers of its response, sooner or later: the objects are
-// listed again and again, with pauses, and watched after it recovers.
+// listed repeatedly, with pauses, and watched after it recovers.
 func TestWatchesThatAreReset(t *testing.T) {
 	for _, lasts := range []time.Duration{time.Millisecond, time.Second, 5 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -30,6 +31,9 @@ type clustered struct {
 	toLeases, toOwn rbacv1.RoleBinding
 	budget          policyv1.PodDisruptionBudget
 	network         networkingv1.NetworkPolicy
+	quota           v1.ResourceQuota
+	policies        map[string]*admissionv1.ValidatingAdmissionPolicy
+	bindings        map[string]*admissionv1.ValidatingAdmissionPolicyBinding
 }
 
 func clusterOf(t *testing.T) *clustered {
@@ -39,7 +43,7 @@ func clusterOf(t *testing.T) *clustered {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := &clustered{}
+	out := &clustered{policies: map[string]*admissionv1.ValidatingAdmissionPolicy{}, bindings: map[string]*admissionv1.ValidatingAdmissionPolicyBinding{}}
 	for one := range strings.SplitSeq(string(text), "\n---\n") {
 		var is struct {
 			Kind     string
@@ -53,8 +57,16 @@ func clusterOf(t *testing.T) *clustered {
 			"ServiceAccount jettison-cluster": &out.account, "ClusterRole ": &out.cluster, "ClusterRoleBinding ": &out.toCluster,
 			"Role kube-node-lease": &out.leases, "RoleBinding kube-node-lease": &out.toLeases,
 			"Role jettison-cluster": &out.own, "RoleBinding jettison-cluster": &out.toOwn, "PodDisruptionBudget jettison-cluster": &out.budget,
-			"NetworkPolicy jettison-cluster": &out.network,
+			"NetworkPolicy jettison-cluster": &out.network, "ResourceQuota jettison-cluster": &out.quota,
 		}[is.Kind+" "+is.Metadata.Namespace]
+		switch is.Kind {
+		case "ValidatingAdmissionPolicy":
+			out.policies[is.Metadata.Name] = &admissionv1.ValidatingAdmissionPolicy{}
+			into = out.policies[is.Metadata.Name]
+		case "ValidatingAdmissionPolicyBinding":
+			out.bindings[is.Metadata.Name] = &admissionv1.ValidatingAdmissionPolicyBinding{}
+			into = out.bindings[is.Metadata.Name]
+		}
 		if into == nil {
 			t.Fatalf("%s renders an object that is not expected: %s %s/%s", folder, is.Kind, is.Metadata.Namespace, is.Metadata.Name)
 		}
@@ -91,11 +103,51 @@ func TestTheCluster(t *testing.T) {
 		"the probes' port":           config["address"] == ":10270" && c.Ports[0].ContainerPort == 10270 && c.LivenessProbe.HTTPGet.Path == "/healthz",
 		"the file that is mounted":   slices.Equal(c.Args, []string{"nodes", "--config", c.VolumeMounts[0].MountPath + "/config.yaml"}),
 		"bounded memory":             c.Resources.Limits.Memory().String() == "512Mi",
-		"selected":                   reflect.DeepEqual(r.nodes.Spec.Selector.MatchLabels, r.budget.Spec.Selector.MatchLabels),
+		"let in where that is limited": r.quota.Namespace == r.namespace.Name && len(r.quota.Spec.Hard) == 1 &&
+			slices.Equal(r.quota.Spec.ScopeSelector.MatchExpressions[0].Values, []string{s.PriorityClassName}),
+		"selected": reflect.DeepEqual(r.nodes.Spec.Selector.MatchLabels, r.budget.Spec.Selector.MatchLabels),
 	} {
 		if !ok {
 			t.Errorf("not true of the Deployment: %s", what)
 		}
+	}
+}
+
+// A policy restricts each write that a role allows jettison-cluster nodes, and denies what it cannot
+// evaluate. Only the deletion and the eviction of pods have no limits.
+func TestPoliciesRestrictTheClustersWrites(t *testing.T) {
+	r := clusterOf(t)
+	bound := map[string]bool{"DELETE pods": true, "CREATE pods/eviction": true}
+	for name, p := range r.policies {
+		b := r.bindings[name]
+		if b == nil || b.Spec.PolicyName != name || !slices.Equal(b.Spec.ValidationActions, []admissionv1.ValidationAction{admissionv1.Deny}) ||
+			b.Spec.MatchResources != nil || *p.Spec.FailurePolicy != admissionv1.Fail {
+			t.Errorf("policy %s is bound by %+v", name, b)
+		}
+		if who := "request.userInfo.username == 'system:serviceaccount:" + r.account.Namespace + ":" + r.account.Name + "'"; len(p.Spec.MatchConditions) != 1 ||
+			p.Spec.MatchConditions[0].Expression != who {
+			t.Errorf("match conditions of policy %s = %+v, want %s", name, p.Spec.MatchConditions, who)
+		}
+		for _, rule := range p.Spec.MatchConstraints.ResourceRules {
+			for _, resource := range rule.Resources {
+				for _, op := range rule.Operations {
+					bound[string(op)+" "+resource] = true
+				}
+			}
+		}
+	}
+	for _, rule := range slices.Concat(r.cluster.Rules, r.leases.Rules, r.own.Rules) {
+		for _, resource := range rule.Resources {
+			for _, verb := range rule.Verbs {
+				op := map[string]string{"patch": "UPDATE", "update": "UPDATE", "create": "CREATE", "delete": "DELETE"}[verb]
+				if op != "" && !bound[op+" "+resource] {
+					t.Errorf("no policy restricts %s of %s", verb, resource)
+				}
+			}
+		}
+	}
+	if len(r.policies) != 5 || len(r.bindings) != 5 {
+		t.Errorf("%d policies, %d bindings, want 5 each", len(r.policies), len(r.bindings))
 	}
 }
 

@@ -143,8 +143,7 @@ func (l *loop) run(ctx context.Context) {
 			l.onReclaimed(time.Now(), e)
 			look = true
 		case e := <-l.evictions.Events():
-			l.evictions.OnEvent(time.Now(), e)
-			l.gate.admission.Changed()
+			l.onReport(e)
 			look = true
 		case <-l.publisher.requests:
 			l.publisher.publishNow()
@@ -157,13 +156,29 @@ func (l *loop) run(ctx context.Context) {
 			l.looks.RecordDelay(time.Now())
 			look = true
 		}
-		if look {
+		if l.onReports() || look {
 			l.look(ctx, time.Now())
 			timer.Reset(l.due())
 		}
 		l.admission(time.Now())
 		l.publisher.publish(l)
 	}
+}
+
+// onReports processes the reports of evictions that wait. It runs before each look: under pressure
+// looks are always due, the select statement chooses any input that is ready, and the bridge sets a
+// dead victim to Failed only after its death is reported.
+func (l *loop) onReports() (reported bool) {
+	for range len(l.evictions.Events()) {
+		l.onReport(<-l.evictions.Events())
+		reported = true
+	}
+	return reported
+}
+
+func (l *loop) onReport(e evictions.Event) {
+	l.evictions.OnEvent(time.Now(), e)
+	l.gate.admission.Changed()
 }
 
 // due returns the time until the next cheap look.

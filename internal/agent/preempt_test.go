@@ -67,6 +67,27 @@ func (l *testLoop) endVictim(t *testing.T) {
 	l.admission(time.Now())
 }
 
+// A victim's death is processed before a look, without a turn of the loop for it.
+func TestReportsBeforeALook(t *testing.T) {
+	l := fullLoop(t, "", nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	if l.onReports() {
+		t.Error("onReports without an eviction = true, want false")
+	}
+	l.criticalRefusal("critical")
+	l.handleRequest(ctx)
+	life := l.manager.Life(nodetest.UID)
+	l.Populated(nodetest.Pod, false)
+	for len(l.evictions.Events()) < 2 { // the end of the processes, and of the page cache
+		time.Sleep(time.Millisecond)
+	}
+	if !l.onReports() || !life.Dead() {
+		t.Errorf("victim is dead = %v after onReports, want true", life.Dead())
+	}
+	cancel()
+	l.evictions.Wait()
+}
+
 // A refused critical pod has another pod stopped, with the kubelet's message in its eviction. The
 // runtime's retry is admitted as soon as that one is dead, and no other pod is while resources are
 // reserved.

@@ -19,7 +19,7 @@ import (
 
 // agent is a fake agent on a socket, controlled by a test.
 type agent struct {
-	t      *testing.T
+	t      testing.TB
 	socket string
 
 	mu      sync.Mutex
@@ -35,7 +35,7 @@ type agent struct {
 	later   string   // line that the agent sends before each record
 }
 
-func newAgent(t *testing.T) *agent {
+func newAgent(t testing.TB) *agent {
 	dir, err := os.MkdirTemp("", "b") // paths of sockets must be short
 	if err != nil {
 		t.Fatal(err)

@@ -24,7 +24,7 @@ import (
 )
 
 // start runs a bridge between a cluster and an agent until the test or stop ends it.
-func start(t *testing.T, c *cluster, a *agent, change func(*Options)) (stop func()) {
+func start(t testing.TB, c *cluster, a *agent, change func(*Options)) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	config := c.config()
@@ -50,7 +50,7 @@ func start(t *testing.T, c *cluster, a *agent, change func(*Options)) (stop func
 	return stop
 }
 
-type testLog struct{ t *testing.T }
+type testLog struct{ t testing.TB }
 
 func (l testLog) Write(line []byte) (int, error) {
 	l.t.Log(strings.TrimSuffix(string(line), "\n"))

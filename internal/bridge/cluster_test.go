@@ -24,7 +24,7 @@ import (
 // cluster is a fake API server, controlled by a test: it stores the pods of one node, events, one
 // node and Leases, with versions and watches as the real one, and fails on request.
 type cluster struct {
-	t      *testing.T
+	t      testing.TB
 	server *httptest.Server
 
 	mu       sync.Mutex
@@ -69,7 +69,7 @@ type podPatch struct {
 	} `json:"status"`
 }
 
-func newCluster(t *testing.T) *cluster {
+func newCluster(t testing.TB) *cluster {
 	c := &cluster{
 		t: t, changed: make(chan struct{}), version: 100, pods: map[string]*v1.Pod{}, events: map[string]*v1.Event{}, minor: "36",
 		node:   &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "node-uid"}},

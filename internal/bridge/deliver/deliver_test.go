@@ -75,6 +75,46 @@ func TestEventRateIsLimited(t *testing.T) {
 	})
 }
 
+// A dead victim is Failed after one request, whenever it died, and after two if its kubelet writes its
+// status meanwhile.
+func TestDeathToFailed(t *testing.T) {
+	const took = 100 * time.Millisecond // each request
+	for name, c := range map[string]struct {
+		dies   time.Duration // after the kill
+		writes time.Duration // of the kubelet, after the death; 0: none
+		want   time.Duration // from the death to Failed
+	}{
+		"within the delay of the mark":  {20 * time.Millisecond, 0, took},
+		"with the mark on its way":      {150 * time.Millisecond, 0, took + 50*time.Millisecond},
+		"later":                         {time.Second, 0, took},
+		"and its kubelet reports it":    {time.Second, 50 * time.Millisecond, 2 * took},
+		"early, and it is reported too": {20 * time.Millisecond, 50 * time.Millisecond, 2 * took},
+	} {
+		t.Run(name, func(t *testing.T) {
+			during(t, func(w *world) {
+				time.Sleep(time.Second)
+				w.set(func() { w.latency = latencyOf("", took) })
+				r := w.addOngoing(w.addPod("a"))
+				time.Sleep(c.dies)
+				dead, died := emptied(r), time.Now()
+				w.updateRecord(&dead)
+				if c.writes > 0 {
+					time.Sleep(c.writes)
+					w.set(func() { w.storePod(w.pods["a"].DeepCopy()) })
+				}
+				for w.phase("a") != v1.PodFailed && time.Since(died) < time.Minute {
+					time.Sleep(time.Millisecond)
+				}
+				if waited := time.Since(died); waited > c.want+5*time.Millisecond {
+					t.Errorf("victim that dies %s is Failed %v after its death, want within %v", name, waited, c.want)
+				}
+				final := finished(dead)
+				w.updateRecord(&final)
+			})
+		})
+	}
+}
+
 // onePod is a copy of the pods that holds one pod.
 type onePod struct{ pod *v1.Pod }
 

@@ -302,7 +302,7 @@ func TestLostResponseOfAMark(t *testing.T) {
 				time.Sleep(time.Second)
 				w.set(func() { w.loseResponses, w.lostError, w.watchedPods = true, answer, map[string]*v1.Pod{"a": a} })
 				r := w.addOngoing(a)
-				time.Sleep(20 * time.Millisecond) // less than the backoff
+				time.Sleep(verdict.MarkDelay + 20*time.Millisecond) // less than the backoff
 				r.Outcome, r.Complete = api.OutcomeAbandoned, true
 				w.updateRecord(&r)
 				w.mu.Lock()
@@ -341,7 +341,7 @@ func TestLostMarkWithoutRoles(t *testing.T) {
 		time.Sleep(time.Second)
 		w.set(func() { w.loseResponses, w.watchedPods = true, map[string]*v1.Pod{"a": a} })
 		r := w.addOngoing(a)
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(verdict.MarkDelay + 20*time.Millisecond)
 		r.Outcome, r.Complete = api.OutcomeAbandoned, true
 		w.updateRecord(&r)
 		w.set(func() { w.loseResponses, w.fault = false, func(string) error { return status(http.StatusForbidden) } })

@@ -71,6 +71,9 @@ func (d *Deliverer) process(ctx context.Context, s *statusRequest, got response)
 		if e.write.slow { // maxSteps does not bound slow writes
 			e.write.fail(time.Now(), maxBackoff, 0)
 		}
+		if pod := d.currentPod(e); pod != nil && pod.ResourceVersion != s.version {
+			return true, nil // the watch has the change, usually of the kubelet
+		}
 		return d.fetch(ctx, e)
 	case kube.NotFound:
 		e.pod.setMissing()

@@ -185,7 +185,7 @@ func (d *Deliverer) step(ctx context.Context, e *entry, synced time.Time) (again
 		e.settled = v.Act != verdict.Mark || e.final()
 		return false, nil
 	}
-	s := &statusRequest{entry: e, verdict: v, response: make(chan response, 1)}
+	s := &statusRequest{entry: e, verdict: v, version: pod.ResourceVersion, response: make(chan response, 1)}
 	if v.Act == verdict.Restore {
 		if s.restores = d.restoreCount(e, v, pod); s.restores == nil {
 			return false, nil
@@ -216,7 +216,8 @@ func (d *Deliverer) currentPod(e *entry) *v1.Pod {
 type statusRequest struct {
 	entry    *entry
 	verdict  verdict.Verdict
-	restores *int // the counter to increase if the write restores the status
+	version  string // the pod's resource version
+	restores *int   // the counter to increase if the write restores the status
 	response chan response
 	cancel   context.CancelFunc
 }

@@ -42,6 +42,11 @@ const SandboxTimeout = time.Minute
 // status repeatedly would make the pod's owner create one pod after another.
 const KubeletGrace = time.Minute
 
+// MarkDelay is the time after the kill in which the victim usually dies. Its status is then written
+// once, with the condition DisruptionTarget, and does not wait for the response to an earlier write.
+// The kubelet reports the end of a pod later.
+const MarkDelay = 100 * time.Millisecond
+
 // Act is the action that is due for a record.
 type Act int
 
@@ -106,6 +111,9 @@ func Judge(now time.Time, r *api.Record, pod *v1.Pod, failedAt time.Time) Verdic
 	case done:
 		return Verdict{Act: Fail}
 	case r.Disruption && !hasDisruptionTarget(pod):
+		if until := r.Killed.Time.Add(MarkDelay); r.WasKilled() && !reached(now, until, MarkDelay) {
+			return Verdict{Act: Wait, RecheckAt: until}
+		}
 		return Verdict{Act: Mark, RecheckAt: at}
 	}
 	return Verdict{Act: Wait, RecheckAt: at}

@@ -41,6 +41,11 @@ func recordOf(outcome api.Outcome, change func(*api.Record)) *api.Record {
 	return r
 }
 
+// killedAgo returns a change of the time of the kill.
+func killedAgo(d time.Duration) func(*api.Record) {
+	return func(r *api.Record) { r.Killed.Time = now.Add(-d) }
+}
+
 // ended returns a change that ends a pod's containers with codes; -1: not ended.
 func ended(codes ...int32) func(*v1.Pod) {
 	return func(p *v1.Pod) {
@@ -140,6 +145,10 @@ func TestJudge(t *testing.T) {
 		want   Act
 	}{
 		"chosen":                                {recordOf(api.OutcomeRunning, nil), podOf(nil), Mark},
+		"killed just now":                       {recordOf(api.OutcomeRunning, killedAgo(MarkDelay-1)), podOf(nil), Wait},
+		"killed a moment ago":                   {recordOf(api.OutcomeRunning, killedAgo(MarkDelay)), podOf(nil), Mark},
+		"killed, and the clock is set back":     {recordOf(api.OutcomeRunning, killedAgo(-time.Hour)), podOf(nil), Mark},
+		"stopped just now":                      {recordOf(api.OutcomeRunning, func(r *api.Record) { r.Began.Time, r.Killed = now, api.Stamp{} }), podOf(nil), Mark},
 		"chosen and marked":                     {recordOf(api.OutcomeRunning, nil), podOf(target(v1.ConditionTrue, ReasonTarget)), Wait},
 		"chosen and marked by another":          {recordOf(api.OutcomeRunning, nil), podOf(target(v1.ConditionTrue, "PreemptionByScheduler")), Wait},
 		"over a limit of its own":               {recordOf(api.OutcomeRunning, func(r *api.Record) { r.Disruption = false }), podOf(nil), Wait},

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
@@ -24,6 +25,8 @@ type descheduler struct {
 	config     v1.ConfigMap
 	cluster    rbacv1.ClusterRole
 	own        rbacv1.Role
+	policies   map[string]*admissionv1.ValidatingAdmissionPolicy
+	bindings   map[string]*admissionv1.ValidatingAdmissionPolicyBinding
 	kinds      map[string]int
 }
 
@@ -33,7 +36,8 @@ func deschedulerOf(t *testing.T, folder string) *descheduler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := &descheduler{kinds: map[string]int{}}
+	out := &descheduler{kinds: map[string]int{}, policies: map[string]*admissionv1.ValidatingAdmissionPolicy{},
+		bindings: map[string]*admissionv1.ValidatingAdmissionPolicyBinding{}}
 	var job batchv1.Job
 	var cron batchv1.CronJob
 	for one := range strings.SplitSeq(string(text), "\n---\n") {
@@ -44,10 +48,17 @@ func deschedulerOf(t *testing.T, folder string) *descheduler {
 		out.kinds[is.Kind]++
 		into := map[string]any{
 			"Job": &job, "CronJob": &cron, "Deployment": &out.deployment, "NetworkPolicy": &out.network, "ConfigMap": &out.config, "ClusterRole": &out.cluster, "Role": &out.own,
+			"ValidatingAdmissionPolicy": &admissionv1.ValidatingAdmissionPolicy{}, "ValidatingAdmissionPolicyBinding": &admissionv1.ValidatingAdmissionPolicyBinding{},
 			"ServiceAccount": &v1.ServiceAccount{}, "ClusterRoleBinding": &rbacv1.ClusterRoleBinding{}, "RoleBinding": &rbacv1.RoleBinding{},
 		}[is.Kind]
 		if err := yaml.UnmarshalStrict([]byte(one), into); err != nil {
 			t.Errorf("%s: strict decoding of rendered %s: %v", folder, is.Kind, err)
+		}
+		switch into := into.(type) {
+		case *admissionv1.ValidatingAdmissionPolicy:
+			out.policies[into.Name] = into
+		case *admissionv1.ValidatingAdmissionPolicyBinding:
+			out.bindings[into.Name] = into
 		}
 	}
 	switch folder {
@@ -62,8 +73,9 @@ func deschedulerOf(t *testing.T, folder string) *descheduler {
 }
 
 func TestDeschedulersAreUnprivileged(t *testing.T) {
-	common := map[string]int{"ServiceAccount": 1, "ClusterRole": 1, "ClusterRoleBinding": 1, "ConfigMap": 1}
-	for folder, kinds := range map[string][]string{"job": {"Job"}, "cronjob": {"CronJob"}, "deployment": {"Deployment", "Role", "RoleBinding", "NetworkPolicy"}} {
+	common := map[string]int{"ServiceAccount": 1, "ClusterRole": 1, "ClusterRoleBinding": 1, "ConfigMap": 1, "ValidatingAdmissionPolicy": 1, "ValidatingAdmissionPolicyBinding": 1}
+	for folder, kinds := range map[string][]string{"job": {"Job"}, "cronjob": {"CronJob"}, "deployment": {"Deployment", "Role", "RoleBinding", "NetworkPolicy",
+		"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}} {
 		d, want := deschedulerOf(t, folder), maps.Clone(common)
 		for _, kind := range kinds {
 			want[kind]++
@@ -83,6 +95,17 @@ func TestDeschedulersAreUnprivileged(t *testing.T) {
 		if elects := slices.Contains(c.Args, "--leader-elect"); elects != (folder == "deployment") {
 			t.Errorf("%s: unexpected arguments of the program: %v", folder, c.Args)
 		}
+	}
+}
+
+// A policy restricts each write that a role allows the descheduler, except evictions.
+func TestPoliciesRestrictTheDescheduler(t *testing.T) {
+	d := deschedulerOf(t, "deployment")
+	bound := map[string]bool{"CREATE pods/eviction": true}
+	expectDeny(t, d.policies, d.bindings, "kube-system", "jettison-descheduler", bound)
+	expectRestricted(t, slices.Concat(d.cluster.Rules, d.own.Rules), bound)
+	if len(d.policies) != 2 {
+		t.Errorf("%d policies, want 2", len(d.policies))
 	}
 }
 

@@ -398,7 +398,8 @@ func (r *run) useMetrics(m *meter, by *MetricsUtilization) {
 
 // comparableNodes returns the nodes with known values of all resources that the strategy compares
 // and that they have. It records other nodes. If no node remains, it stops the strategy.
-func (r *run) comparableNodes(m *meter, by *MetricsUtilization, t Thresholds) (nodes []*model.Node) {
+func (r *run) comparableNodes(m *meter, by *MetricsUtilization,
+	t Thresholds) (nodes []*model.Node) {
 	if r.useMetrics(m, by); by != nil && m.usage == nil {
 		r.stop("measured usage is unavailable")
 		return nil
@@ -431,8 +432,8 @@ func (m *meter) unknownValue(n *model.Node) string {
 			continue
 		}
 		if isAgentResource(name) {
-			return fmt.Sprintf("no agent has a recent %s in its Lease (annotation jettison/load), for example node %s",
-				name, n.Name)
+			return fmt.Sprintf("no agent has a recent %s in its Lease (annotation jettison/load), "+
+				"for example node %s", name, n.Name)
 		}
 		return fmt.Sprintf("measured usage of node %s lacks %s", n.Name, name)
 	}

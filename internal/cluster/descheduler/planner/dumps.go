@@ -89,8 +89,8 @@ var (
 	}
 )
 
-// usedPart returns the part of an object that plans read. Other fields may be malformed, for example
-// in a dump without secrets.
+// usedPart returns the part of an object that plans read. Other fields may be malformed, for
+// example in a dump without secrets.
 func usedPart(kind string, document []byte) ([]byte, error) {
 	used := fields{
 		"metadata": fields{}.and("name", "namespace", "uid", "labels", "annotations", "generation",

@@ -191,7 +191,9 @@ func decode[T any, O interface {
 	}
 	v.SetNamespace(r.Metadata.Namespace)
 	v.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{}) // items of a list have none
-	at, err := o.place(r, len(*to), func(at int) bool { return equality.Semantic.DeepEqual((*to)[at], v) })
+	at, err := o.place(r, len(*to), func(at int) bool {
+		return equality.Semantic.DeepEqual((*to)[at], v)
+	})
 	switch {
 	case err != nil || at < 0:
 		return err
@@ -218,7 +220,8 @@ func (o *objects) place(r *rawObject, next int, same func(at int) bool) (int, er
 	old, err := strconv.ParseUint(before.version, 10, 64)
 	made, err2 := strconv.ParseUint(version, 10, 64)
 	if errors.Join(err, err2) != nil {
-		return 0, errors.New("duplicate object: the copies differ, and resourceVersion does not tell the newer one")
+		return 0, errors.New("duplicate object: the copies differ, and resourceVersion does not tell " +
+			"the newer one")
 	}
 	if o.differing++; o.differing == 1 {
 		o.firstDiffering = fmt.Sprintf("%s (%s and %s)", key, before.version, version)
@@ -293,7 +296,9 @@ func (o *objects) addLoad(r *rawObject, annotation string) error {
 	if o.Agents == nil {
 		o.Agents = map[string]deschedule.AgentLoad{}
 	}
-	at, err := o.place(r, 0, func(int) bool { return reflect.DeepEqual(o.Agents[r.Metadata.Name], load) })
+	at, err := o.place(r, 0, func(int) bool {
+		return reflect.DeepEqual(o.Agents[r.Metadata.Name], load)
+	})
 	if err != nil || at < 0 {
 		return err
 	}
@@ -314,7 +319,9 @@ func (o *objects) addMetrics(r *rawObject, document json.RawMessage) error {
 		key, usage = r.Metadata.Namespace+"/"+r.Metadata.Name, o.PodUsage
 		m.Usage = m.sum()
 	}
-	at, err := o.place(r, 0, func(int) bool { return equality.Semantic.DeepEqual(usage[key], m.Usage) })
+	at, err := o.place(r, 0, func(int) bool {
+		return equality.Semantic.DeepEqual(usage[key], m.Usage)
+	})
 	if err != nil || at < 0 {
 		return err
 	}

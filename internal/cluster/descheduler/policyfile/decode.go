@@ -85,15 +85,15 @@ func (s *checker) wrongVersion(root *yaml.Node, line int, format string, args ..
 		if data := fieldOf(root, "data"); data != nil {
 			for i := 0; i+1 < len(data.Content); i += 2 {
 				if key := data.Content[i]; strings.Contains(data.Content[i+1].Value, deschedule.Kind) {
-					return s.fault(key.Line, "file is a ConfigMap: save the text of data.%s, which is the policy, "+
-						"as a file of its own", key.Value)
+					return s.fault(key.Line, "file is a ConfigMap: save the text of data.%s, "+
+						"which is the policy, as a file of its own", key.Value)
 				}
 			}
 		}
 	}
 	if policy := fieldOf(root, "deschedulerPolicy"); policy != nil {
-		return s.fault(policy.Line, "file has the values of a Helm chart: save the content of deschedulerPolicy, "+
-			"which is the policy, as a file of its own with apiVersion and kind")
+		return s.fault(policy.Line, "file has the values of a Helm chart: save the content of "+
+			"deschedulerPolicy, which is the policy, as a file of its own with apiVersion and kind")
 	}
 	return s.fault(line, format, args...)
 }

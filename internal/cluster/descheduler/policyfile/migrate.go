@@ -136,7 +136,8 @@ func (o *policyV1alpha1) check(name string, params *paramsV1alpha1) error {
 }
 
 // migrate returns the converted policy, notes, and the errors of strategies that it leaves out.
-func (o *policyV1alpha1) migrate() (to *deschedule.Policy, notes []string, rejected map[string]error) {
+func (o *policyV1alpha1) migrate() (to *deschedule.Policy, notes []string,
+	rejected map[string]error) {
 	rejected = map[string]error{}
 	to = &deschedule.Policy{
 		TypeMeta: metav1.TypeMeta{APIVersion: deschedule.APIVersion,

@@ -10,8 +10,8 @@ import (
 )
 
 // maxFailures consecutive failures end a cycle: the API server is unreachable or rejects all
-// requests. So do maxWebhookFailures of broken webhooks, each of which may take 30 s: the plan would
-// become stale. The next cycle tries other pods.
+// requests. So do maxWebhookFailures of broken webhooks, each of which may take 30 s: the plan
+// would become stale. The next cycle tries other pods.
 const (
 	maxFailures        = 3
 	maxWebhookFailures = 10

@@ -178,7 +178,9 @@ func (f *usageReader) queryPrometheus(ctx context.Context, now time.Time, query 
 	client := *f.http
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
-		client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+		client.CheckRedirect = func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse
+		}
 	}
 	response, err := client.Do(request)
 	if err != nil {
@@ -186,8 +188,8 @@ func (f *usageReader) queryPrometheus(ctx context.Context, now time.Time, query 
 	}
 	defer func() { _ = response.Body.Close() }()
 	if token != "" && response.Header.Get("Location") != "" {
-		return wrap(fmt.Errorf("%s: redirects are not followed with a token: want the final url in the policy",
-			response.Status))
+		return wrap(fmt.Errorf("%s: redirects are not followed with a token: want the final url "+
+			"in the policy", response.Status))
 	}
 	var a queryResult
 	if err := json.NewDecoder(io.LimitReader(response.Body, maxPrometheusBytes)).Decode(&a); err != nil {

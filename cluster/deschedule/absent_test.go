@@ -28,6 +28,7 @@ func TestNodeWithoutResourceIsNotUnderThresholds(t *testing.T) {
 	gpus := func(amount int64) edit { return request(testGPU, amount) }
 	for name, empty := range map[string]func(*v1.Node){"absent": func(*v1.Node) {}, "zero": has2(string(testGPU), 0)} {
 		nodes := gpuNodes()
+		cordoned(nodes[1]) // no replacement returns to v2
 		empty(nodes[2])
 		empty(nodes[3])
 		p := plan{strategy: HighNodeUtilization, evictor: &DefaultEvictorArgs{NodeFit: true}, nodes: nodes,
@@ -100,7 +101,8 @@ func TestEndOfStrategyHasReason(t *testing.T) {
 // (descheduler PR#1852).
 func TestNodeWithoutMetricsIsLeftOut(t *testing.T) {
 	nodes := func() []*v1.Node { return cluster(big("n1", 10), big("n2", 10), big("n3", 10)) }
-	pods := all(podsNamed(4, "p", "n1", request("cpu", 300)), podList(pod("q", "n2", request("cpu", 300))))
+	// n3 has more requests than n2, so that a scheduler prefers n2
+	pods := all(podsNamed(4, "p", "n1", request("cpu", 300)), podList(pod("q", "n2", request("cpu", 300))), podsNamed(2, "r", "n3", request("cpu", 300)))
 	for name, c := range map[string]struct {
 		plan
 		missing string
@@ -137,9 +139,9 @@ func TestNodeWithoutMetricsIsLeftOut(t *testing.T) {
 
 // HighNodeUtilization neither drains a node without metrics nor moves pods to it.
 func TestHighLeavesOutNodeWithoutMetrics(t *testing.T) {
-	p := plan{strategy: HighNodeUtilization, nodes: cluster(big("n1", 10), big("n2", 30), big("n3", 10)),
+	p := plan{strategy: HighNodeUtilization, nodes: cluster(big("n1", 10, cordoned), big("n2", 30), big("n3", 30)),
 		args: &HighNodeUtilizationArgs{Thresholds: Thresholds{"cpu": 30}, MetricsUtilization: &MetricsUtilization{Source: KubernetesMetrics}},
-		pods: all(podsNamed(1, "p", "n1"), podsNamed(20, "q", "n2"), podsNamed(1, "r", "n3")),
+		pods: all(podsNamed(1, "p", "n1"), podsNamed(20, "q", "n2"), podsNamed(25, "r", "n3")),
 		edit: func(_ *Policy, s *Snapshot) { setUsage(s, 100); delete(s.NodeUsage, "n3") }}
 	if r := p.run(t); len(r.Evictions) != 1 || r.Evictions[0].To != "n2" || len(r.Stopped) != 1 || !r.Stopped[0].Continued {
 		t.Errorf("evictions = %+v, stopped = %+v, want one from n1 to n2 and n3 left out", r.Evictions, r.Stopped)

@@ -137,6 +137,8 @@ type Actions struct {
 	Marks  []Mark
 	Events []cluster.Event
 	Zones  map[string]ZoneState // zones with nodes that count
+	// zones without a ready node. Excluded nodes are ignored, except in a zone that has no others.
+	NoneReady map[string]bool
 	// why node silence is in doubt: rates are 0, and marks of silent nodes are suspended; empty: no
 	// doubt
 	Doubt string
@@ -165,7 +167,8 @@ func New(c Config) *Core {
 
 // Step decides on the observed cluster. now must not be before that of the last call.
 func (c *Core) Step(now time.Time, seen Seen) *Actions {
-	s := &step{Core: c, now: now, seen: seen, out: &Actions{Zones: map[string]ZoneState{}}}
+	s := &step{Core: c, now: now, seen: seen, out: &Actions{Zones: map[string]ZoneState{},
+		NoneReady: map[string]bool{}}}
 	s.dropRecords()
 	names := make([]string, 0, len(seen.Nodes))
 	for name := range seen.Nodes {

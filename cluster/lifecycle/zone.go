@@ -43,6 +43,7 @@ type tally struct {
 	ready, notReady int       // nodes that count
 	silent          int       // nodes that count and are silent
 	lastSilent      time.Time // when the last of them fell silent
+	excludedReady   int       // ready nodes that do not count
 	waiting         int       // nodes that wait for a NoExecute taint
 	nodes           int       // all nodes of the zone
 	lastTainted     time.Time // newest TimeAdded of the NoExecute taints, for a new zone
@@ -97,6 +98,9 @@ func (s *step) updateZones() {
 			delete(s.zones, key)
 			continue
 		}
+		if z.ready == 0 && (z.notReady > 0 || z.excludedReady == 0) {
+			s.out.NoneReady[key] = true
+		}
 		z.state = s.stateOf(&z.tally)
 		if z.ready+z.notReady == 0 {
 			continue // all nodes are excluded
@@ -138,6 +142,8 @@ func (s *step) countNodes() {
 			z.lastTainted = latest(z.lastTainted, s.lastNoExecute(v.node))
 		}
 		switch {
+		case !v.counted && v.ready == v1.ConditionTrue:
+			z.excludedReady++
 		case !v.counted:
 		case v.ready == v1.ConditionTrue:
 			z.ready++

@@ -171,6 +171,39 @@ func TestSilentZonesAreNotFenced(t *testing.T) {
 	})
 }
 
+// A zone without a ready node is suspended also if all its nodes are excluded from the state of
+// zones, as those of the control plane may be.
+func TestSilentExcludedZoneIsNotFenced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t)
+		k := a.cluster(12, 3600)
+		a.change(func() {
+			for i := range 3 {
+				n := a.nodes[fmt.Sprint("n", i)].DeepCopy()
+				n.Labels[v1.LabelTopologyZone] = "control"
+				n.Labels["node.kubernetes.io/exclude-disruption"] = ""
+				a.putNode(n)
+			}
+		})
+		r := a.startFencing(func(string) bool { return true })
+		time.Sleep(15 * time.Second)
+		for i := range 3 {
+			k.setAlive(fmt.Sprint("n", i), false)
+		}
+		time.Sleep(20 * time.Minute)
+		if n := len(a.fenced()); n > 0 {
+			t.Errorf("%d of 3 nodes of a silent zone fenced, want none", n)
+		}
+		k.setAlive("n0", true)
+		time.Sleep(20 * time.Minute)
+		if n := len(a.fenced()); n != 1 {
+			t.Errorf("%d nodes fenced 20m after one of the zone is ready, want 1", n)
+		}
+		k.end()
+		stopAll(r)
+	})
+}
+
 // One node is fenced a minute, and at most a tenth of a zone in an hour, also after a takeover.
 func TestFencingRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -220,8 +220,7 @@ func (l *loop) decide(now time.Time, seen lifecycle.Seen, v *mirror.View) {
 	if l.fence != nil {
 		fenced = l.fence.Step(now, fence.Seen{Nodes: v.Nodes, Leases: v.Leases, Zone: lifecycle.ZoneOf,
 			Suspended: func(zone string) bool {
-				return l.lastActions.Doubt != "" ||
-					l.lastActions.Zones[zone] == lifecycle.FullDisruption
+				return l.lastActions.Doubt != "" || l.lastActions.NoneReady[zone]
 			}})
 		cluster.Earliest(&l.schedule.due, fenced.Next)
 	}

@@ -184,6 +184,10 @@ func (c *Cluster) checkProgram() *strict.FieldError {
 			c.FenceCommand[0]))
 	case c.Mode == Fence && !fenced:
 		return strict.NewFieldError("mode", "fence needs a check: set fenceCommand or fenceURL")
+	case fenced && c.FenceTimeout > c.FenceAfter:
+		// a check must not take longer than the silence that it confirms
+		return strict.NewFieldError("fenceTimeout", fmt.Sprintf("%v is above fenceAfter, %v: want at most that",
+			c.FenceTimeout, c.FenceAfter))
 	case !(c.KubeAPIQPS > 0 && c.KubeAPIQPS <= 1e6):
 		return strict.NewFieldError("kubeAPIQPS", fmt.Sprintf("%v is not a rate: want more than 0 per second",
 			c.KubeAPIQPS))

@@ -39,6 +39,7 @@ func TestErrorsNameLine(t *testing.T) {
 		header + "fenceCommand: [check]":                           `line 3: fenceCommand: "check": want the absolute path of the program`,
 		header + "fenceURL: bmc/dead":                              `line 3: fenceURL: "bmc/dead": want http://HOST/`,
 		header + "fenceURL: http://b\nfenceCommand: [/c]":          "line 3: fenceURL: fenceCommand is also set",
+		header + "fenceURL: http://b\nfenceTimeout: 2m":            "line 4: fenceTimeout: 2m0s is above fenceAfter, 1m0s",
 		header + "leaderElectLeaseDuration: 9s":                    "line 3: leaderElectLeaseDuration: renew deadline 10s: want more than 0 and less",
 		header + "kubeAPIQPS: 0":                                   "line 3: kubeAPIQPS: 0 is not a rate",
 		header + "address: '10270'":                                `line 3: address: "10270": want HOST:PORT`,

@@ -69,11 +69,14 @@ const statusPeriod = 6 * time.Minute
 // counts while the status is posted. r may be nil.
 func (s *step) leaseOf(n *v1.Node, r *record) *coordination.Lease {
 	l := s.seen.Leases[n.Name]
-	if l != nil && OfOtherNode(l, n) && (r == nil || s.now.Sub(r.statusAt) > statusPeriod) {
+	if l != nil && OfOtherNode(l, n) && (r == nil || !s.statusPosted(r)) {
 		return nil
 	}
 	return l
 }
+
+// statusPosted reports whether the status of the node is posted.
+func (s *step) statusPosted(r *record) bool { return s.now.Sub(r.statusAt) <= statusPeriod }
 
 // OfOtherNode reports whether the owner of a Lease is another node of the same name. The kubelet of
 // a deleted node still renews its Lease, which does not keep a new node alive

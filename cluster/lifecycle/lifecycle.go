@@ -96,6 +96,7 @@ type Status struct {
 	Node       string
 	UID        types.UID
 	Conditions []v1.NodeCondition // sorted by type
+	AnyLease   bool               // a Lease of another node of that name is a sign of life, too
 }
 
 // Labels requests labels on a node.
@@ -305,6 +306,6 @@ func (s *step) writeStatus(v *view) {
 	}
 	if v.statusPending = !s.begin(v.record, WriteStatus); !v.statusPending {
 		s.out.Status = append(s.out.Status, Status{Node: v.node.Name, UID: v.node.UID,
-			Conditions: v.changes})
+			Conditions: v.changes, AnyLease: s.statusPosted(v.record)})
 	}
 }

@@ -296,3 +296,40 @@ func TestNewNodeWithOldLease(t *testing.T) {
 		})
 	}
 }
+
+// A living kubelet whose node was registered again renews the Lease of the old node. While it posts
+// the status, the node stays Ready, also if the watch of Leases lags.
+func TestReregisteredNodeStaysReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t)
+		k := a.cluster(12, 3600)
+		r := a.start("a", nil)
+		time.Sleep(15 * time.Second)
+		k.setAlive("n1", false) // the kubelet of the test would remove the owner
+		a.change(func() {
+			n := a.nodes["n1"].DeepCopy()
+			a.removeNode("n1")
+			n.UID, n.CreationTimestamp = "u-new", metav1.Now()
+			a.putNode(n)
+		})
+		for i := range 30 {
+			a.change(func() {
+				l := a.leases[v1.NamespaceNodeLease+"/n1"].DeepCopy()
+				l.OwnerReferences = []metav1.OwnerReference{{Kind: "Node", Name: "n1", UID: "u-n1"}}
+				l.Spec.RenewTime.Time, l.ManagedFields[0].Time.Time = time.Now(), time.Now()
+				a.putLease(l)
+			})
+			time.Sleep(10 * time.Second)
+			a.change(func() {
+				if i == 3 {
+					a.hidden = "n1"
+				}
+			})
+		}
+		for _, w := range a.writes("status", "taints") {
+			t.Errorf("%v: write %s, although the kubelet is alive", w.at.Sub(a.startedAt), w.what)
+		}
+		k.end()
+		stopAll(r)
+	})
+}

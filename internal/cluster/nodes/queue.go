@@ -206,7 +206,8 @@ func (j *nodeJob) followsDisruption() bool {
 // write returns the write of a job.
 func (j *nodeJob) write(now time.Time) *writes.Node {
 	out := &writes.Node{Node: j.node, Lease: j.lease, CheckLease: j.status != nil || j.fence > 0,
-		AnyOwner: j.fence > 0} // a Lease of another node shows that a machine is alive
+		// before fencing, a Lease of another node shows that a machine is alive
+		AnyOwner: j.fence > 0 || j.status != nil && j.status.AnyLease}
 	if j.status != nil {
 		out.Status = j.status.Conditions
 	}

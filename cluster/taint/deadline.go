@@ -20,8 +20,8 @@ const maxSeconds = int64(math.MaxInt64 / time.Second / 2)
 // TaintTolerationComparisonOperators, 1.37.2). If the pod is younger than the taint, its toleration
 // period starts at the pod's creation. If the period started at TimeAdded, each replacement of the
 // pod on that node would be evicted immediately.
-func deadline(n *v1.Node, taints []v1.Taint, p *v1.Pod, now time.Time) (at time.Time, by *v1.Taint,
-	limited bool) {
+func deadline(n *v1.Node, taints []v1.Taint, p *v1.Pod, tolerations []v1.Toleration,
+	now time.Time) (at time.Time, by *v1.Taint, limited bool) {
 	created := p.CreationTimestamp.Time
 	if created.After(now) {
 		created = now
@@ -29,7 +29,7 @@ func deadline(n *v1.Node, taints []v1.Taint, p *v1.Pod, now time.Time) (at time.
 	for i := range taints {
 		t := &taints[i]
 		since := t.TimeAdded.Time
-		if toleration := firstMatch(t, p.Spec.Tolerations); toleration != nil {
+		if toleration := firstMatch(t, tolerations); toleration != nil {
 			if toleration.TolerationSeconds == nil {
 				continue
 			}
@@ -37,7 +37,7 @@ func deadline(n *v1.Node, taints []v1.Taint, p *v1.Pod, now time.Time) (at time.
 				since = created
 			}
 			period := tolerationPeriod(toleration)
-			since = latest(since.Add(period), swapDeadline(n, t, p, since, period, now))
+			since = latest(since.Add(period), swapDeadline(n, t, tolerations, since, period, now))
 		}
 		if !limited || since.Before(at) {
 			at, by, limited = since, t, true
@@ -60,8 +60,8 @@ var counterpart = map[string]string{v1.TaintNodeNotReady: v1.TaintNodeUnreachabl
 // the zero time if it replaced none or the pod does not tolerate the counterpart. The taint's
 // period then starts at the transition of the node, but the deadline is at most the end of the
 // counterpart's period.
-func swapDeadline(n *v1.Node, t *v1.Taint, p *v1.Pod, since time.Time, period time.Duration,
-	now time.Time) time.Time {
+func swapDeadline(n *v1.Node, t *v1.Taint, tolerations []v1.Toleration, since time.Time,
+	period time.Duration, now time.Time) time.Time {
 	key := counterpart[t.Key]
 	i := slices.IndexFunc(n.Status.Conditions,
 		func(c v1.NodeCondition) bool { return c.Type == v1.NodeReady })
@@ -72,7 +72,7 @@ func swapDeadline(n *v1.Node, t *v1.Taint, p *v1.Pod, since time.Time, period ti
 	if !transition.After(since) || transition.After(now) {
 		return time.Time{} // the usual case: the taint did not replace another one
 	}
-	other := firstMatch(&v1.Taint{Key: key, Effect: t.Effect}, p.Spec.Tolerations)
+	other := firstMatch(&v1.Taint{Key: key, Effect: t.Effect}, tolerations)
 	if other == nil {
 		return time.Time{}
 	}
@@ -94,10 +94,18 @@ func latest(a, b time.Time) time.Time {
 
 // firstMatch returns the first toleration that matches a taint, or nil.
 func firstMatch(t *v1.Taint, tolerations []v1.Toleration) *v1.Toleration {
-	for i := range tolerations {
-		if tolerations[i].ToleratesTaint(klog.Logger{}, t, false) {
-			return &tolerations[i]
-		}
+	if i := matchIndex(t, tolerations); i >= 0 {
+		return &tolerations[i]
 	}
 	return nil
+}
+
+// matchIndex returns the index of the first toleration that matches a taint, or -1.
+func matchIndex(t *v1.Taint, tolerations []v1.Toleration) int {
+	for i := range tolerations {
+		if tolerations[i].ToleratesTaint(klog.Logger{}, t, false) {
+			return i
+		}
+	}
+	return -1
 }

@@ -11,15 +11,22 @@ import (
 type Verdict struct {
 	Taint      v1.Taint       // with the TimeAdded that the decision uses
 	Toleration *v1.Toleration // the first match; nil: the taint is not tolerated
+	Unread     bool           // the tolerations are not known yet: the fields below are not set
 	Forever    bool           // tolerated without a limit
 	Deadline   time.Time      // when the pod must leave because of this taint; zero: never
 }
 
 // Explain returns a Verdict for each NoExecute taint of a node, in the node's order.
 func (c *Core) Explain(now time.Time, n *v1.Node, p *v1.Pod) (out []Verdict) {
-	for _, t := range c.noExecuteTaints(now, n) {
-		v := Verdict{Taint: t, Toleration: firstMatch(&t, p.Spec.Tolerations)}
-		at, _, limited := deadline(n, []v1.Taint{t}, p, now)
+	taints := c.noExecuteTaints(now, n)
+	tolerations, known := c.tolerationsOf(p, taints)
+	for _, t := range taints {
+		if !known {
+			out = append(out, Verdict{Taint: t, Unread: true})
+			continue
+		}
+		v := Verdict{Taint: t, Toleration: firstMatch(&t, tolerations)}
+		at, _, limited := deadline(n, []v1.Taint{t}, p, tolerations, now)
 		if v.Forever = !limited; limited {
 			v.Deadline = at
 		}
@@ -30,8 +37,10 @@ func (c *Core) Explain(now time.Time, n *v1.Node, p *v1.Pod) (out []Verdict) {
 
 // Due reports whether the pod must leave now. n may be newer than the node that the last Step saw.
 func (c *Core) Due(now time.Time, n *v1.Node, p *v1.Pod) bool {
-	at, _, limited := deadline(n, c.noExecuteTaints(now, n), p, now)
-	return limited && !at.After(now)
+	taints := c.noExecuteTaints(now, n)
+	tolerations, known := c.tolerationsOf(p, taints)
+	at, _, limited := deadline(n, taints, p, tolerations, now)
+	return known && limited && !at.After(now)
 }
 
 // noExecuteTaints returns a copy of the node's NoExecute taints. A taint without a valid TimeAdded

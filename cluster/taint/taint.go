@@ -13,6 +13,7 @@
 //	taint.go      Config, Core, Seen, Actions, Step
 //	deadline.go   the deadline of a pod
 //	timeadded.go  taints without TimeAdded
+//	unread.go     pods with too many tolerations to keep
 //	explain.go    the effect of each taint on a pod
 package taint
 
@@ -63,6 +64,7 @@ type Stamp struct {
 // namespace and name, stamps by node.
 type Actions struct {
 	Stamps []Stamp
+	Reads  []Read
 	Evict  []Eviction
 	Events []cluster.Event
 	// when the caller must call Step again if nothing changes before; always after now; zero: never
@@ -77,6 +79,7 @@ type Core struct {
 	deletions map[types.UID]*cluster.Attempt // by pod
 	stamps    map[types.UID]*cluster.Attempt // by node
 	buckets   map[string]*cluster.Bucket     // by zone
+	reads     map[types.UID]*reading         // by pod
 }
 
 // timer identifies a pod with a deadline in the future, for the event of its cancellation.
@@ -88,6 +91,7 @@ func New(c Config) *Core {
 		config: c, pending: map[types.UID]timer{}, firstSeen: map[taintKey]time.Time{},
 		deletions: map[types.UID]*cluster.Attempt{},
 		stamps:    map[types.UID]*cluster.Attempt{}, buckets: map[string]*cluster.Bucket{},
+		reads: map[types.UID]*reading{},
 	}
 }
 
@@ -103,6 +107,7 @@ type step struct {
 	firstSeen map[taintKey]time.Time
 	// stampedNodes holds the nodes with taints that lack a TimeAdded.
 	stampedNodes map[types.UID]bool
+	unread       map[types.UID]bool // pods on tainted nodes whose tolerations were not kept
 }
 
 // candidate is a pod with a deadline that has passed.
@@ -115,7 +120,7 @@ type candidate struct {
 func (c *Core) Step(now time.Time, seen Seen) *Actions {
 	s := &step{
 		Core: c, now: now, seen: seen, out: &Actions{}, firstSeen: map[taintKey]time.Time{},
-		stampedNodes: map[types.UID]bool{},
+		stampedNodes: map[types.UID]bool{}, unread: map[types.UID]bool{},
 		// Growing these maps would be most of the cost of a step with 5,000 tainted nodes. Their
 		// size rarely changes.
 		scheduled: make(map[types.UID]timer, len(c.pending)), tracked: make(map[types.UID]bool, len(c.pending)+
@@ -136,6 +141,11 @@ func (c *Core) Step(now time.Time, seen Seen) *Actions {
 	for node := range c.stamps {
 		if !s.stampedNodes[node] {
 			delete(c.stamps, node)
+		}
+	}
+	for uid := range c.reads {
+		if !s.unread[uid] {
+			delete(c.reads, uid)
 		}
 	}
 	for uid := range c.deletions {
@@ -164,7 +174,15 @@ func (s *step) evaluateNode(n *v1.Node) {
 		if Terminating(p) {
 			continue
 		}
-		at, by, limited := deadline(n, taints, p, s.now)
+		if Unread(p.Spec.Tolerations) {
+			s.unread[p.UID] = true
+		}
+		tolerations, known := s.tolerationsOf(p, taints)
+		if !known {
+			s.requestRead(p, taints)
+			continue
+		}
+		at, by, limited := deadline(n, taints, p, tolerations, s.now)
 		switch {
 		case !limited:
 		case at.After(s.now):

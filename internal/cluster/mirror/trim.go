@@ -9,15 +9,19 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"jettison/cluster/taint"
 )
 
-// maxTolerations limits the number of toleration lists that pods share, and maxShared the size of
-// each, in bytes of tolerationKey. Most pods have the same few lists; rare lists must not use much
-// memory.
+// maxTolerations limits the number of toleration lists that pods share, and maxListBytes the size of
+// each list that is kept. Most pods have the same few lists; rare lists must not use much memory.
 const (
 	maxTolerations = 4096
-	maxShared      = 1 << 10
+	maxListBytes   = 2 << 10
 )
+
+// tolerationBytes is the size of a toleration without its texts.
+const tolerationBytes = 72
 
 // trimmer reduces objects to the fields that decisions use. Its method pod requires the mirror's
 // lock.
@@ -86,14 +90,41 @@ func (k *trimmer) pod(p *v1.Pod) *v1.Pod {
 	}
 	key := tolerationKey(out.Spec.Tolerations)
 	shared, ok := k.tolerations[key]
-	switch {
-	case ok:
+	if ok {
 		out.Spec.Tolerations = shared
-	case len(key) <= maxShared:
-		if len(k.tolerations) >= maxTolerations {
-			clear(k.tolerations) // common lists are soon stored again
+		return out
+	}
+	if len(k.tolerations) >= maxTolerations {
+		clear(k.tolerations) // common lists are soon stored again
+	}
+	k.tolerations[key] = out.Spec.Tolerations
+	return out
+}
+
+// keptTolerations returns the tolerations that decide on NoExecute taints. If they are too large,
+// the pod is read again when a taint concerns it.
+func keptTolerations(all []v1.Toleration) (out []v1.Toleration) {
+	if taint.Unread(all) {
+		return all
+	}
+	size := 0
+	for i := range all {
+		t := &all[i]
+		switch {
+		case t.Effect != "" && t.Effect != v1.TaintEffectNoExecute,
+			t.Operator != "" && t.Operator != v1.TolerationOpEqual && t.Operator != v1.TolerationOpExists,
+			slices.ContainsFunc(out, func(earlier v1.Toleration) bool {
+				return earlier.Key == t.Key && earlier.Operator == t.Operator && earlier.Value == t.Value
+			}): // the first match decides
+			continue
 		}
-		k.tolerations[key] = out.Spec.Tolerations
+		size += tolerationBytes + len(t.Key) + len(t.Value)
+		if size > maxListBytes {
+			return []v1.Toleration{{Operator: taint.OperatorUnread}}
+		}
+		if out = append(out, *t); t.Key == "" && t.Operator == v1.TolerationOpExists {
+			break // it matches every taint
+		}
 	}
 	return out
 }
@@ -117,8 +148,8 @@ func trimPod(p *v1.Pod) *v1.Pod {
 		CreationTimestamp: p.CreationTimestamp,
 		DeletionTimestamp: p.DeletionTimestamp,
 	}}
-	out.Spec.NodeName, out.Spec.Tolerations, out.Status.Phase = p.Spec.NodeName, p.Spec.Tolerations,
-		p.Status.Phase
+	out.Spec.NodeName, out.Spec.Tolerations, out.Status.Phase = p.Spec.NodeName,
+		keptTolerations(p.Spec.Tolerations), p.Status.Phase
 	for i := range p.Status.Conditions {
 		if c := &p.Status.Conditions[i]; c.Type == v1.PodReady {
 			out.Status.Conditions = []v1.PodCondition{{Type: c.Type, Status: c.Status}}

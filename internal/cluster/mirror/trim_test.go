@@ -9,6 +9,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"jettison/cluster/taint"
 )
 
 func tolerant(uid string, t ...v1.Toleration) *v1.Pod {
@@ -43,6 +45,42 @@ func TestTolerationsOfDeletedPods(t *testing.T) {
 	}
 	if a, b := m.pods["a"].Spec.Tolerations, m.pods["b"].Spec.Tolerations; &a[0] != &b[0] {
 		t.Error("two pods with the same tolerations do not share them")
+	}
+}
+
+// Of any number of tolerations, few are kept: those that decide on NoExecute taints, once each. If
+// these are too many, a mark is kept that stays when the pod is trimmed again.
+func TestManyTolerations(t *testing.T) {
+	const many = 85_000
+	list := func(one func(i int) v1.Toleration) (all []v1.Toleration) {
+		for i := range many {
+			all = append(all, one(i))
+		}
+		return all
+	}
+	noExecute := v1.TaintEffectNoExecute
+	for name, c := range map[string]struct {
+		all  []v1.Toleration
+		kept int
+		mark bool
+	}{
+		"different": {list(func(i int) v1.Toleration { return v1.Toleration{Key: fmt.Sprint(i), Effect: noExecute} }), 1, true},
+		"equal":     {list(func(int) v1.Toleration { return v1.Toleration{Key: "k", Effect: noExecute} }), 1, false},
+		"NoSchedule": {list(func(i int) v1.Toleration {
+			return v1.Toleration{Key: fmt.Sprint(i), Effect: v1.TaintEffectNoSchedule}
+		}), 0, false},
+		"Gt": {list(func(i int) v1.Toleration {
+			return v1.Toleration{Key: "k", Operator: v1.TolerationOpGt, Value: fmt.Sprint(i)}
+		}), 0, false},
+		"first matches all": {list(func(i int) v1.Toleration {
+			return v1.Toleration{Key: strings.Repeat("k", min(i, 1)), Operator: v1.TolerationOpExists}
+		}), 1, false},
+	} {
+		m := New(Options{})
+		m.putPod(trimPod(tolerant("p", c.all...)))
+		if kept := m.pods["p"].Spec.Tolerations; len(kept) != c.kept || taint.Unread(kept) != c.mark {
+			t.Errorf("%s: %d tolerations kept, the mark %v, want %d and %v", name, len(kept), taint.Unread(kept), c.kept, c.mark)
+		}
 	}
 }
 

@@ -232,6 +232,7 @@ func (l *loop) decide(now time.Time, seen lifecycle.Seen, v *mirror.View) {
 		evictions := l.pods.Step(now, taint.Seen{Nodes: v.Nodes, Pods: v.PodsOf, Zone: lifecycle.ZoneOf})
 		cluster.Earliest(&l.schedule.due, evictions.Next)
 		l.logPlanned(now, l.lastActions, evictions)
+		l.queue.addPods(&lifecycle.Actions{}, &taint.Actions{Reads: evictions.Reads})
 		return
 	}
 	evictions := l.pods.Step(now, taint.Seen{Nodes: v.Nodes, Pods: v.PodsOf, Zone: lifecycle.ZoneOf})

@@ -24,12 +24,13 @@ import (
 const (
 	maxChecks    = 8
 	maxPodWrites = 16
+	maxReads     = 2 // each takes the memory of a large pod
 )
 
 // task is run by a worker. The loop calls the function that it returns.
 type task func(ctx context.Context) func()
 
-// queue holds the pending writes in the order nodes, checks, evictions, marks. Each is validated
+// queue holds the pending writes in the order nodes, checks, reads, evictions, marks. Each is validated
 // again before it goes to a worker, because the node may have recovered.
 type queue struct {
 	loop             *loop
@@ -38,7 +39,9 @@ type queue struct {
 	pendingEvictions []*taint.Eviction
 	pendingMarks     []*lifecycle.Mark
 	pendingChecks    []fence.Node
+	pendingReads     []*taint.Read
 	checksInFlight   int
+	readsInFlight    int
 	podsInFlight     int
 	// busy counts the pending writes of a node. The pods of such a busy node are evicted only after
 	// these writes.
@@ -145,8 +148,11 @@ func (q *queue) addNodes(v *mirror.View, actions *lifecycle.Actions, evictions *
 	}
 }
 
-// addPods queues the writes to pods.
+// addPods queues the reads of pods and the writes to them.
 func (q *queue) addPods(actions *lifecycle.Actions, evictions *taint.Actions) {
+	for i := range evictions.Reads {
+		q.pendingReads = append(q.pendingReads, &evictions.Reads[i])
+	}
 	for i := range evictions.Evict {
 		q.pendingEvictions = append(q.pendingEvictions, &evictions.Evict[i])
 	}
@@ -160,7 +166,7 @@ func (q *queue) next() task {
 	if q.idle == 0 {
 		return nil
 	}
-	for _, find := range []func() task{q.nextNode, q.nextCheck, q.nextEvict, q.nextMark} {
+	for _, find := range []func() task{q.nextNode, q.nextCheck, q.nextRead, q.nextEvict, q.nextMark} {
 		if t := find(); t != nil {
 			q.idle--
 			return t
@@ -341,6 +347,36 @@ func (q *queue) nextCheck() task {
 			}
 			q.checksInFlight--
 			l.fence.EndCheck(l.clock.now(), n.UID, dead && err == nil)
+			l.schedule.changed = true
+		}
+	}
+}
+
+// nextRead returns the next read of a pod's tolerations.
+func (q *queue) nextRead() task {
+	if len(q.pendingReads) == 0 || q.readsInFlight >= maxReads {
+		return nil
+	}
+	r := pop(&q.pendingReads)
+	q.readsInFlight++
+	l := q.loop
+	return func(ctx context.Context) func() {
+		out, selected, err := l.ctrl.deps.Writer.Tolerations(ctx, r)
+		version := ""
+		if out.Pod != nil {
+			version = out.Pod.ResourceVersion
+		}
+		return func() {
+			q.readsInFlight--
+			q.updatePod(r.UID, out)
+			if err != nil && ctx.Err() == nil {
+				//log: A pod has too many tolerations to keep them, and they could not be read when its node
+				//  got a taint. The pod stays until a read succeeds.
+				//do: Check the connection to the API server. The owner of the pod should remove tolerations.
+				l.ctrl.deps.Log.Warn("pod tolerations not read, retrying", "pod", r.Namespace+"/"+r.Name,
+					"error", err)
+			}
+			l.pods.EndRead(l.clock.now(), r, version, selected)
 			l.schedule.changed = true
 		}
 	}

@@ -151,7 +151,9 @@ func (l *loop) podReport(now time.Time, n *v1.Node, p *v1.Pod) report.Pod {
 	for _, verdict := range l.pods.Explain(now, n, p) {
 		t := report.Taint{Taint: taintText(&verdict.Taint), Since: verdict.Taint.TimeAdded.Time,
 			Deadline: optional(verdict.Deadline)}
-		if verdict.Toleration != nil {
+		if verdict.Unread {
+			t.Toleration = "not read yet"
+		} else if verdict.Toleration != nil {
 			t.Toleration = tolerationText(verdict.Toleration)
 		}
 		if t.Deadline != nil && (out.Deadline == nil || t.Deadline.Before(*out.Deadline)) {

@@ -80,6 +80,20 @@ func preconditions(p *v1.Pod) *metav1.Preconditions {
 	return &metav1.Preconditions{UID: &p.UID, ResourceVersion: &p.ResourceVersion}
 }
 
+// Tolerations reads a pod and returns those of its tolerations that decide on the taints.
+func (w *Writer) Tolerations(ctx context.Context, r *taint.Read) (PodResult, []v1.Toleration, error) {
+	ctx, cancel := withTimeout(ctx)
+	defer cancel()
+	p, err := w.reader.CoreV1().Pods(r.Namespace).Get(ctx, r.Name, metav1.GetOptions{})
+	switch {
+	case isNotFound(err), err == nil && p.UID != r.UID:
+		return PodResult{Gone: true}, nil, nil
+	case err != nil:
+		return PodResult{}, nil, fmt.Errorf("read pod %s/%s: %w", r.Namespace, r.Name, err)
+	}
+	return PodResult{Pod: p}, taint.Select(r.Taints, p.Spec.Tolerations), nil
+}
+
 func (w *Writer) node(ctx context.Context, name string) (*v1.Node, error) {
 	ctx, cancel := withTimeout(ctx)
 	defer cancel()

@@ -1,0 +1,106 @@
+package taint
+
+import (
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"jettison/cluster"
+)
+
+// OperatorUnread is the operator of the only toleration of a pod whose tolerations the caller did
+// not keep, because they are too many. The API server accepts no pod with this operator. Step
+// requests such tolerations while a taint concerns the pod.
+const OperatorUnread v1.TolerationOperator = "Unread"
+
+// Unread reports whether these are the tolerations of a pod whose tolerations were not kept.
+func Unread(tolerations []v1.Toleration) bool {
+	return len(tolerations) == 1 && tolerations[0].Operator == OperatorUnread
+}
+
+// Read requests the tolerations of a pod. The caller reads the pod and passes the tolerations that
+// Select returns to EndRead.
+type Read struct {
+	Namespace, Name string
+	UID             types.UID
+	Taints          []v1.Taint // the NoExecute taints of the node
+}
+
+// reading holds the tolerations of a pod that were read.
+type reading struct {
+	version     string     // of the pod; empty: not read
+	taints      []v1.Taint // for which they were selected
+	tolerations []v1.Toleration
+	attempt     cluster.Attempt
+}
+
+// Select returns the tolerations that decide on the taints, in their order.
+func Select(taints []v1.Taint, tolerations []v1.Toleration) (out []v1.Toleration) {
+	var at []int
+	for i := range taints {
+		t := &taints[i]
+		at = append(at, matchIndex(t, tolerations))
+		if key := counterpart[t.Key]; key != "" {
+			at = append(at, matchIndex(&v1.Taint{Key: key, Effect: t.Effect}, tolerations))
+		}
+	}
+	slices.Sort(at)
+	for _, i := range slices.Compact(at) {
+		if i >= 0 {
+			out = append(out, tolerations[i])
+		}
+	}
+	return out
+}
+
+// tolerationsOf returns the tolerations of a pod that decide on taints; known is false if they must
+// be read first.
+func (c *Core) tolerationsOf(p *v1.Pod, taints []v1.Taint) (tolerations []v1.Toleration, known bool) {
+	if !Unread(p.Spec.Tolerations) {
+		return p.Spec.Tolerations, true
+	}
+	r := c.reads[p.UID]
+	if r == nil || r.version == "" || r.version != p.ResourceVersion {
+		return nil, false
+	}
+	for i := range taints {
+		if !slices.ContainsFunc(r.taints, func(t v1.Taint) bool {
+			return t.Key == taints[i].Key && t.Value == taints[i].Value
+		}) {
+			return nil, false
+		}
+	}
+	return r.tolerations, true
+}
+
+// requestRead adds a Read to the actions, unless one is in flight or backing off. Until it ends,
+// the pod stays.
+func (s *step) requestRead(p *v1.Pod, taints []v1.Taint) {
+	if old, scheduled := s.pending[p.UID]; scheduled {
+		s.tracked[p.UID], s.scheduled[p.UID] = true, old
+	}
+	r := s.reads[p.UID]
+	if r == nil {
+		r = &reading{}
+		s.reads[p.UID] = r
+	}
+	if r.attempt.Begin(s.now) {
+		s.out.Reads = append(s.out.Reads, Read{Namespace: p.Namespace, Name: p.Name, UID: p.UID,
+			Taints: taints})
+		return
+	}
+	cluster.Earliest(&s.out.Next, r.attempt.Next(s.now))
+}
+
+// EndRead records the result of a Read. version is that of the pod; empty: the read failed.
+func (c *Core) EndRead(now time.Time, read *Read, version string, selected []v1.Toleration) {
+	r := c.reads[read.UID]
+	if r == nil {
+		return
+	}
+	if r.attempt.End(now, version != ""); version != "" {
+		r.version, r.taints, r.tolerations = version, read.Taints, selected
+	}
+}

@@ -1,0 +1,91 @@
+package taint
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// The tolerations of a pod that has too many are read when a taint concerns it, and again when the
+// pod or the taints change. Until then the pod stays.
+func TestTolerationsAreRead(t *testing.T) {
+	c := New(Config{})
+	s, n, p := fixture(&metav1.Time{Time: start})
+	p.ResourceVersion, p.Spec.Tolerations = "5", []v1.Toleration{{Operator: OperatorUnread}}
+	seconds := int64(60)
+	all := []v1.Toleration{{Key: "other", Operator: v1.TolerationOpExists}, {Key: "k", Operator: v1.TolerationOpExists, TolerationSeconds: &seconds}}
+	now := start.Add(time.Second)
+	step := func(reads, evictions int) *Actions {
+		t.Helper()
+		out := c.Step(now, s)
+		if len(out.Reads) != reads || len(out.Evict) != evictions || c.Due(now, n, p) != (evictions > 0) {
+			t.Fatalf("after %v: Step returns %+v, want %d reads and %d evictions", now.Sub(start), out, reads, evictions)
+		}
+		return out
+	}
+	first := step(1, 0).Reads[0]
+	step(0, 0) // in flight
+	if why := c.Explain(now, n, p); len(why) != 1 || !why[0].Unread {
+		t.Errorf("Explain before the read returns %+v, want unread", why)
+	}
+	c.EndRead(now, &first, "", nil)
+	now = step(0, 0).Next
+	first = step(1, 0).Reads[0]
+	c.EndRead(now, &first, "5", Select(first.Taints, all))
+	if out := step(0, 0); !out.Next.Equal(start.Add(time.Minute)) {
+		t.Errorf("next step %v after start, want 1m", out.Next.Sub(start))
+	}
+	if why := c.Explain(now, n, p); len(why) != 1 || !why[0].Deadline.Equal(start.Add(time.Minute)) {
+		t.Errorf("Explain returns %+v, want a deadline after 1m", why)
+	}
+	p.ResourceVersion = "6"
+	again := step(1, 0).Reads[0]
+	c.EndRead(now, &again, "6", Select(again.Taints, all))
+	n.Spec.Taints = append(n.Spec.Taints, v1.Taint{Key: "other", Effect: v1.TaintEffectNoExecute, TimeAdded: &metav1.Time{Time: start}})
+	again = step(1, 0).Reads[0]
+	c.EndRead(now, &again, "6", Select(again.Taints, all))
+	now = start.Add(time.Minute)
+	step(0, 1)
+	n.Spec.Taints = nil
+	if step(0, 0); len(c.reads) > 0 {
+		t.Errorf("%d reads are kept without a taint, want none", len(c.reads))
+	}
+}
+
+// The selected tolerations decide as all of them do.
+func TestSelectedTolerationsDecide(t *testing.T) {
+	random := rand.New(rand.NewPCG(38, 16))
+	keys := []string{v1.TaintNodeNotReady, v1.TaintNodeUnreachable, "k", ""}
+	for range 2000 {
+		_, n, p := fixture(nil)
+		n.Spec.Taints = nil
+		var all []v1.Toleration
+		for range random.IntN(6) {
+			o := v1.Toleration{Key: keys[random.IntN(4)], Operator: v1.TolerationOpExists}
+			if random.IntN(2) == 0 {
+				o.Operator, o.Value = v1.TolerationOpEqual, fmt.Sprint(random.IntN(2))
+			}
+			if seconds := random.Int64N(100); seconds > 30 {
+				o.TolerationSeconds = &seconds
+			}
+			all = append(all, o)
+		}
+		for _, key := range keys[:3] {
+			if random.IntN(2) == 0 {
+				added := metav1.NewTime(start.Add(-time.Duration(random.IntN(200)) * time.Second))
+				n.Spec.Taints = append(n.Spec.Taints, v1.Taint{Key: key, Value: fmt.Sprint(random.IntN(2)), Effect: v1.TaintEffectNoExecute, TimeAdded: &added})
+			}
+		}
+		turned := metav1.NewTime(start.Add(-time.Duration(random.IntN(100)) * time.Second))
+		n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, LastTransitionTime: turned}}
+		at, _, limited := deadline(n, n.Spec.Taints, p, all, start)
+		selected := Select(n.Spec.Taints, all)
+		if got, _, also := deadline(n, n.Spec.Taints, p, selected, start); !got.Equal(at) || also != limited {
+			t.Fatalf("taints %+v: deadline %v (%v) with %+v, want %v (%v) as with %+v", n.Spec.Taints, got, also, selected, at, limited, all)
+		}
+	}
+}

@@ -84,6 +84,7 @@ type api struct {
 	skew time.Duration // the API server's clock minus the common clock
 	// the wall clock of the replicas minus the common clock, which is their monotonic clock
 	wallAhead time.Duration
+	replicas  []*replica // that were started; used by the test's goroutine only
 }
 
 type watchEvent struct {

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -58,10 +57,8 @@ func (a *api) setUnknown(name string) {
 func TestNodeThatRenewsIsNotFenced(t *testing.T) {
 	for _, how := range []string{"watch lags", "status not written"} {
 		t.Run(how, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				a := newAPI(t)
-				k := a.cluster(12, 3600)
-				r := a.startFencing(func(string) bool { return true })
+			inCluster(t, 12, 3600, func(t *testing.T, a *api, k *kubelets) {
+				a.startFencing(func(string) bool { return true })
 				time.Sleep(15 * time.Second)
 				k.setAlive("n1", false) // the kubelet of the test would repair the condition
 				a.change(func() { a.setUnknown("n1") })
@@ -81,8 +78,6 @@ func TestNodeThatRenewsIsNotFenced(t *testing.T) {
 				if n := len(a.fenced()); n > 0 {
 					t.Errorf("%d nodes fenced, want none: node n1 renews its Lease", n)
 				}
-				k.end()
-				stopAll(r)
 			})
 		})
 	}
@@ -90,10 +85,8 @@ func TestNodeThatRenewsIsNotFenced(t *testing.T) {
 
 // A failed read of the Lease is no proof of death.
 func TestFenceNeedsLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newAPI(t)
-		k := a.cluster(12, 3600)
-		r := a.startFencing(func(string) bool { return true })
+	inCluster(t, 12, 3600, func(t *testing.T, a *api, k *kubelets) {
+		a.startFencing(func(string) bool { return true })
 		time.Sleep(15 * time.Second)
 		k.setAlive("n1", false)
 		a.await("node n1 tainted", func() bool { return a.hasTaint("n1", v1.TaintNodeUnreachable, v1.TaintEffectNoExecute) })
@@ -114,18 +107,14 @@ func TestFenceNeedsLease(t *testing.T) {
 		if n := len(a.fenced()); n != 1 {
 			t.Errorf("%d nodes fenced after the reads work again, want 1", n)
 		}
-		k.end()
-		stopAll(r)
 	})
 }
 
 // An answer counts for one try. The node may be powered on between the answer and the next try.
 func TestCheckIsAskedBeforeEachTry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newAPI(t)
-		k := a.cluster(12, 3600)
+	inCluster(t, 12, 3600, func(t *testing.T, a *api, k *kubelets) {
 		var asked, failed atomic.Int32
-		r := a.startFencing(func(string) bool { return asked.Add(1) == 1 })
+		a.startFencing(func(string) bool { return asked.Add(1) == 1 })
 		a.change(func() {
 			a.fault = func(_ string, q *http.Request) int {
 				if asked.Load() > 0 && isPatch(q, "n1") && failed.CompareAndSwap(0, 1) {
@@ -140,16 +129,12 @@ func TestCheckIsAskedBeforeEachTry(t *testing.T) {
 		if n := len(a.fenced()); failed.Load() != 1 || n > 0 || asked.Load() < 2 {
 			t.Errorf("%d failed tries, %d nodes fenced, %d checks, want 1, none and at least 2", failed.Load(), n, asked.Load())
 		}
-		k.end()
-		stopAll(r)
 	})
 }
 
 // Whole zones that fall silent are more likely cut off than dead: no node of them is fenced.
 func TestSilentZonesAreNotFenced(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newAPI(t)
-		k := a.cluster(80, 7200)
+	inCluster(t, 80, 7200, func(t *testing.T, a *api, k *kubelets) {
 		a.change(func() {
 			for i := range 80 {
 				n := a.nodes[fmt.Sprint("n", i)].DeepCopy()
@@ -157,7 +142,7 @@ func TestSilentZonesAreNotFenced(t *testing.T) {
 				a.putNode(n)
 			}
 		})
-		r := a.startFencing(func(string) bool { return true })
+		a.startFencing(func(string) bool { return true })
 		time.Sleep(15 * time.Second)
 		for i := range 60 {
 			k.setAlive(fmt.Sprint("n", i), false)
@@ -166,17 +151,13 @@ func TestSilentZonesAreNotFenced(t *testing.T) {
 		if n := len(a.fenced()); n > 0 {
 			t.Errorf("%d of 60 nodes of three silent zones fenced, want none", n)
 		}
-		k.end()
-		stopAll(r)
 	})
 }
 
 // A zone without a ready node is suspended also if all its nodes are excluded from the state of
 // zones, as those of the control plane may be.
 func TestSilentExcludedZoneIsNotFenced(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newAPI(t)
-		k := a.cluster(12, 3600)
+	inCluster(t, 12, 3600, func(t *testing.T, a *api, k *kubelets) {
 		a.change(func() {
 			for i := range 3 {
 				n := a.nodes[fmt.Sprint("n", i)].DeepCopy()
@@ -185,7 +166,7 @@ func TestSilentExcludedZoneIsNotFenced(t *testing.T) {
 				a.putNode(n)
 			}
 		})
-		r := a.startFencing(func(string) bool { return true })
+		a.startFencing(func(string) bool { return true })
 		time.Sleep(15 * time.Second)
 		for i := range 3 {
 			k.setAlive(fmt.Sprint("n", i), false)
@@ -199,16 +180,12 @@ func TestSilentExcludedZoneIsNotFenced(t *testing.T) {
 		if n := len(a.fenced()); n != 1 {
 			t.Errorf("%d nodes fenced 20m after one of the zone is ready, want 1", n)
 		}
-		k.end()
-		stopAll(r)
 	})
 }
 
 // One node is fenced a minute, and at most a tenth of a zone in an hour, also after a takeover.
 func TestFencingRate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newAPI(t)
-		k := a.cluster(30, 10*3600)
+	inCluster(t, 30, 10*3600, func(t *testing.T, a *api, k *kubelets) {
 		r := a.startFencing(func(string) bool { return true })
 		time.Sleep(15 * time.Second)
 		for i := range 10 {
@@ -238,7 +215,5 @@ func TestFencingRate(t *testing.T) {
 		if len(at) != 6 {
 			t.Errorf("%d nodes fenced in 110m, want 6", len(at))
 		}
-		k.end()
-		stopAll(r)
 	})
 }

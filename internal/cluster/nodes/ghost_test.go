@@ -32,9 +32,7 @@ func mirrors(r *replica, node string) (found bool) {
 func TestDeletedNodeStaysDeleted(t *testing.T) {
 	for name, lag := range map[string]time.Duration{"watch first": 0, "answer first": 30 * time.Second} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				a := newAPI(t)
-				k := a.cluster(5, -1)
+			inCluster(t, 5, -1, func(t *testing.T, a *api, k *kubelets) {
 				patches := 0
 				a.fault = func(_ string, q *http.Request) int {
 					if !isPatch(q, "n1") {
@@ -71,8 +69,6 @@ func TestDeletedNodeStaysDeleted(t *testing.T) {
 						t.Error("node n2 has no NoExecute taint 90s after its death")
 					}
 				})
-				k.end()
-				stopAll(r)
 			})
 		})
 	}
@@ -134,9 +130,7 @@ func TestDeadNodesAreDeleted(t *testing.T) {
 // A pod that is deleted between the read of its node and its own writes is not deleted repeatedly
 // while the watch lags.
 func TestDeletedPodStaysDeleted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newAPI(t)
-		k := a.cluster(4, -1)
+	inCluster(t, 4, -1, func(t *testing.T, a *api, k *kubelets) {
 		removed, later := false, 0
 		a.fault = func(_ string, q *http.Request) int {
 			if strings.Contains(q.URL.Path, "/pods/") {
@@ -151,7 +145,7 @@ func TestDeletedPodStaysDeleted(t *testing.T) {
 			}
 			return 0
 		}
-		r := a.start("a", nil)
+		a.start("a", nil)
 		time.Sleep(15 * time.Second)
 		k.setAlive("n1", false)
 		a.await("pod removed", func() bool { return removed })
@@ -166,8 +160,6 @@ func TestDeletedPodStaysDeleted(t *testing.T) {
 		if later > 0 {
 			t.Errorf("%d requests for the deleted pod, want none", later)
 		}
-		k.end()
-		stopAll(r)
 	})
 }
 
@@ -176,10 +168,8 @@ func TestDeletedPodStaysDeleted(t *testing.T) {
 func TestMarksOfNotReadyNode(t *testing.T) {
 	for _, how := range []string{"silent", "watch lags"} {
 		t.Run(how, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				a := newAPI(t)
-				k := a.cluster(4, 3600)
-				r := a.start("a", nil)
+			inCluster(t, 4, 3600, func(t *testing.T, a *api, k *kubelets) {
+				a.start("a", nil)
 				time.Sleep(15 * time.Second)
 				k.setAlive("n1", false)
 				a.change(func() {
@@ -212,8 +202,6 @@ func TestMarksOfNotReadyNode(t *testing.T) {
 						}
 					}
 				}
-				k.end()
-				stopAll(r)
 			})
 		})
 	}
@@ -222,9 +210,7 @@ func TestMarksOfNotReadyNode(t *testing.T) {
 // The write of the condition Unknown succeeds, but its answer is lost, and the watch reports it
 // before the next try. The pods of the node are marked.
 func TestMarksAfterLostAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newAPI(t)
-		k := a.cluster(4, 3600)
+	inCluster(t, 4, 3600, func(t *testing.T, a *api, k *kubelets) {
 		lost := false
 		a.fault = func(_ string, q *http.Request) int {
 			if lost || !isPatch(q, "n1/status") {
@@ -236,15 +222,13 @@ func TestMarksAfterLostAnswer(t *testing.T) {
 			})
 			return http.StatusInternalServerError
 		}
-		r := a.start("a", nil)
+		a.start("a", nil)
 		time.Sleep(15 * time.Second)
 		k.setAlive("n1", false)
 		time.Sleep(10 * time.Minute)
 		if marks := a.writes("condition"); !lost || len(marks) != 1 {
 			t.Errorf("answer lost: %v, %d marks after 10m, want 1", lost, len(marks))
 		}
-		k.end()
-		stopAll(r)
 	})
 }
 
@@ -253,10 +237,8 @@ func TestMarksAfterLostAnswer(t *testing.T) {
 func TestNewNodeWithOldLease(t *testing.T) {
 	for _, how := range []string{"current", "watch lags"} {
 		t.Run(how, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				a := newAPI(t)
-				k := a.cluster(12, 3600)
-				r := a.startFencing(func(string) bool { return true })
+			inCluster(t, 12, 3600, func(t *testing.T, a *api, k *kubelets) {
+				a.startFencing(func(string) bool { return true })
 				time.Sleep(15 * time.Second)
 				k.setAlive("n1", false)
 				renew := func() {
@@ -290,8 +272,6 @@ func TestNewNodeWithOldLease(t *testing.T) {
 				if n := len(a.fenced()); n > 0 {
 					t.Errorf("%d nodes fenced, want none: a kubelet renews the Lease", n)
 				}
-				k.end()
-				stopAll(r)
 			})
 		})
 	}
@@ -300,10 +280,8 @@ func TestNewNodeWithOldLease(t *testing.T) {
 // A living kubelet whose node was registered again renews the Lease of the old node. While it posts
 // the status, the node stays Ready, also if the watch of Leases lags.
 func TestReregisteredNodeStaysReady(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newAPI(t)
-		k := a.cluster(12, 3600)
-		r := a.start("a", nil)
+	inCluster(t, 12, 3600, func(t *testing.T, a *api, k *kubelets) {
+		a.start("a", nil)
 		time.Sleep(15 * time.Second)
 		k.setAlive("n1", false) // the kubelet of the test would remove the owner
 		a.change(func() {
@@ -329,7 +307,5 @@ func TestReregisteredNodeStaysReady(t *testing.T) {
 		for _, w := range a.writes("status", "taints") {
 			t.Errorf("%v: write %s, although the kubelet is alive", w.at.Sub(a.startedAt), w.what)
 		}
-		k.end()
-		stopAll(r)
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -60,10 +61,24 @@ func (a *api) start(name string, change func(*config.Cluster)) *replica {
 			a.t.Error(err)
 		}
 	}()
-	return &replica{ctrl: p, disconnect: cut, stop: func() {
+	r := &replica{ctrl: p, disconnect: sync.OnceFunc(cut), stop: func() {
 		cancel()
 		<-done
 	}}
+	a.replicas = append(a.replicas, r)
+	return r
+}
+
+// inCluster runs a scenario in virtual time, on a cluster of nodes with one pod each that tolerates
+// every taint for that many seconds; below 0: not at all. At the end it stops all replicas.
+func inCluster(t *testing.T, nodes int, seconds int64, scenario func(t *testing.T, a *api, k *kubelets)) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t)
+		k := a.cluster(nodes, seconds)
+		scenario(t, a, k)
+		k.end()
+		stopAll(a.replicas...)
+	})
 }
 
 // stopAll stops replicas and their servers.

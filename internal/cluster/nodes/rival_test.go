@@ -2,7 +2,6 @@ package nodes
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -24,9 +23,7 @@ func (a *api) stamp(node string, at time.Time) {
 func TestForgedRivalStamp(t *testing.T) {
 	for name, stated := range map[string]time.Duration{"in the future": 10 * 365 * 24 * time.Hour, "renewed": 0} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				a := newAPI(t)
-				k := a.cluster(8, -1)
+			inCluster(t, 8, -1, func(t *testing.T, a *api, k *kubelets) {
 				forge := func(d time.Duration) {
 					for range d / (10 * time.Second) {
 						a.change(func() { a.stamp("n0", time.Now().Add(stated)) })
@@ -60,14 +57,12 @@ func TestForgedRivalStamp(t *testing.T) {
 				r.disconnect()
 				time.Sleep(10 * time.Minute) // another controller may have been in use
 				a.change(func() { a.stamp("n0", time.Now()) })
-				r = a.start("c", nil)
+				a.start("c", nil)
 				k.setAlive("n3", false)
 				forge(4 * time.Minute)
 				if tainted("n3") {
 					t.Error("node n3 has a taint 4m after a start that is no takeover")
 				}
-				k.end()
-				stopAll(r)
 			})
 		})
 	}
@@ -75,15 +70,13 @@ func TestForgedRivalStamp(t *testing.T) {
 
 // A rival that changes taints is noticed, also if other entries have later times.
 func TestRivalThatChangesTaints(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newAPI(t)
-		k := a.cluster(8, -1)
+	inCluster(t, 8, -1, func(t *testing.T, a *api, k *kubelets) {
 		a.change(func() {
 			n := a.nodes["n0"].DeepCopy()
 			n.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "k3s", Time: &metav1.Time{Time: time.Now().Add(time.Hour)}}}
 			a.putNode(n)
 		})
-		r := a.start("a", func(c *config.Cluster) { c.LeaderElect = false })
+		a.start("a", func(c *config.Cluster) { c.LeaderElect = false })
 		k.setAlive("n1", false)
 		for i := range 20 { // a rival writes each minute
 			a.change(func() {
@@ -102,7 +95,5 @@ func TestRivalThatChangesTaints(t *testing.T) {
 		if n := len(a.writes("taints")); n == 0 {
 			t.Error("no taints written 7m after the last write of the rival")
 		}
-		k.end()
-		stopAll(r)
 	})
 }

@@ -76,10 +76,11 @@ func (a *ARC) Close() {
 }
 
 // ParseARCStats returns the shrinkable bytes from arcstats, lines of "NAME TYPE VALUE" (OpenZFS 2.2
-// module/zfs/arc.c arc_stats): the size above its minimum, and at most the evictable buffers if the
-// file lists them, because pinned and dirty ones stay. It does not allocate.
+// module/zfs/arc.c arc_stats): the size above its minimum, without what exceeds its maximum, which ZFS
+// fails to evict (openzfs#17052), and at most the evictable buffers if the file lists them, because
+// pinned and dirty ones stay. It does not allocate.
 func ParseARCStats(b []byte) (uint64, error) {
-	var size, least stats.Opt[uint64]
+	var size, least, most stats.Opt[uint64]
 	evictable, lists := uint64(0), 0
 	for line := range bytes.Lines(b) {
 		name, rest, _ := bytes.Cut(line, []byte(" "))
@@ -90,6 +91,8 @@ func ParseARCStats(b []byte) (uint64, error) {
 			to = &size
 		case "c_min":
 			to = &least
+		case "c_max":
+			to = &most
 		case "mru_evictable_data", "mru_evictable_metadata", "mfu_evictable_data",
 			"mfu_evictable_metadata":
 			to = &one
@@ -109,6 +112,9 @@ func ParseARCStats(b []byte) (uint64, error) {
 	}
 	if !size.OK || !least.OK {
 		return 0, fmt.Errorf("%w: no size or no c_min", ErrMalformed)
+	}
+	if most.OK {
+		size.V = min(size.V, most.V)
 	}
 	shrinkable := size.V - min(least.V, size.V)
 	if lists == 4 {

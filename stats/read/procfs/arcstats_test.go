@@ -14,7 +14,7 @@ func arcText(size, least string, evictable ...uint64) string {
 	var b strings.Builder
 	b.WriteString("13 1 0x01 147 39984 6137246467 2101863224093\nname                            type data\nhits                            4    182763\n")
 	fmt.Fprintf(&b, "c                               4    17179869184\nc_min                           4    %s\n", least)
-	fmt.Fprintf(&b, "c_max                           4    17179869184\nsize                            4    %s\n", size)
+	fmt.Fprintf(&b, "c_max                           4    34359738368\nsize                            4    %s\n", size)
 	fmt.Fprintf(&b, "compressed_size                 4    21474836480\nmru_size                        4    1\n")
 	for i, v := range evictable {
 		fmt.Fprintf(&b, "%-31s 4    %d\n", []string{"mru_evictable_data", "mru_evictable_metadata", "mfu_evictable_data", "mfu_evictable_metadata"}[i], v)
@@ -36,6 +36,8 @@ func TestParseARCStats(t *testing.T) {
 		{"a version without all lists", arcText("21474836480", "1073741824", 100, 20), 20401094656, false},
 		{"negative", arcText("-1", "1073741824"), 0, true},
 		{"no number", arcText("x", "1073741824"), 0, true},
+		{"above the maximum, which the kernel fails to enforce (openzfs#17052)", arcText("272408805990", "1073741824", 200000000000, 1000000000, 50000000000, 1000000000), 34359738368 - 1073741824, false},
+		{"hardly evictable (openzfs#14005)", arcText("40000000000", "1073741824", 12800, 134144, 512, 512), 147968, false},
 		{"without a size", "c_min 4 1\n", 0, true},
 		{"empty", "", 0, true},
 	} {

@@ -53,6 +53,22 @@ func (d *Dir) Children(buf []byte, visit func(name []byte)) error {
 	return nil
 }
 
+// EachChild calls visit with the name of each child group, in the kernel's order, until visit
+// returns false. A name is only valid until visit returns. buf is scratch space, as for
+// Dir.Children. EachChild does not allocate on success.
+func (g *Group) EachChild(buf []byte, visit func(name []byte) bool) error {
+	fd, errno := openDirectory(g.dir, itself)
+	if errno != 0 {
+		return fmt.Errorf("open cgroup /%s: %w", g.path, vanished(errno))
+	}
+	err := listUntil(fd, buf, visit)
+	unix.Close(fd)
+	if err != nil {
+		return fmt.Errorf("list cgroup /%s: %w", g.path, vanished(err))
+	}
+	return nil
+}
+
 // entries reads the next records of a directory and returns their length; 0: the end.
 func entries(fd int, buf []byte) (int, error) {
 	for {

@@ -42,6 +42,18 @@ func (g *Group) DupInto(out *Group) error {
 	return nil
 }
 
+// ChildInto opens a child group by its name into out, which must be zero or closed. The child has
+// no ID, and its errors contain the path of g. It allocates nothing on success.
+func (g *Group) ChildInto(name []byte, out *Group) error {
+	*out = Group{dir: -1}
+	fd, errno := openDirectory(g.dir, name)
+	if errno != 0 {
+		return fmt.Errorf("open child %s of cgroup /%s: %w", name, g.path, vanished(errno))
+	}
+	out.path, out.dir = g.path, fd
+	return nil
+}
+
 // openat is unix.Openat without the allocated copy of the name.
 func openat(dir int, name string, flags int) (int, error) {
 	var text [256]byte

@@ -15,9 +15,6 @@ const walkDepth = 32
 // Walker visits a group and its descendants. It reuses its buffers, about 20 KiB, so that a
 // walk allocates nothing. Use it from one goroutine at a time; the zero value is ready.
 type Walker struct {
-	// Shallow: visit only the top and its children.
-	Shallow bool
-
 	levels [walkDepth]level
 	child  []byte // of Child
 	err    error  // of Err
@@ -79,11 +76,6 @@ func (w *Walker) Walk(g *Group, visit func(*Group) bool) (deep bool) {
 	for depth >= 0 {
 		l := &w.levels[depth]
 		if len(l.rest) == 0 {
-			if w.Shallow && depth == 1 {
-				l.group.Close()
-				depth--
-				continue
-			}
 			n, err := entries(l.group.dir, l.buf[:])
 			if err != nil {
 				w.fail(g, err)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"jettison/api"
@@ -289,7 +290,10 @@ func (b *builder) startKiller() (pin func(*stats.PodStats) (*kill.Victim, error)
 	if b.o.DryRun {
 		return func(p *stats.PodStats) (*kill.Victim, error) { return kill.Pin(b.s.FS, p) }
 	}
-	killer := kill.New(kill.Options{FS: b.s.FS, Ladder: b.o.Ladder, Held: b.s.Reader.DupCgroup, Proc: b.o.ProcMount})
+	killer := kill.New(kill.Options{
+		FS: b.s.FS, Ladder: b.o.Ladder, Held: b.s.Reader.DupCgroup, Proc: b.o.ProcMount,
+		NoMonitors: strings.HasPrefix(b.runtime, "containerd "),
+	})
 	for _, err := range killer.Refused() {
 		b.log.Warn("self-protection incomplete", "error", err)
 	}

@@ -130,9 +130,8 @@ type cpuReading struct {
 
 // readCPUTime reads the CPU time.
 func (v *Victim) readCPUTime() {
-	var buf [512]byte
 	began := monotonic()
-	if used, err := v.group.stat.CPUUsage(buf[:]); err == nil {
+	if used, err := v.file.monitors.cpuTime(&v.group.stat); err == nil {
 		v.background.cpuTime.Store(&cpuReading{used, began})
 	}
 }

@@ -8,10 +8,10 @@ import (
 	"jettison/cgroup"
 )
 
-// Kill sends SIGKILL to every process of the victim, through cgroup.kill or, where the kernel lacks
-// or refuses that, process by process. A victim that is already dead is no error. nil means
-// killed, or pending in the kernel (Struck). An error means that a process may still live; Clean then
-// has the runtime kill it.
+// Kill sends SIGKILL to every process of the victim, through cgroup.kill or, where the kernel
+// lacks or refuses that, process by process. A victim that is already dead is no error. nil means
+// killed, or pending in the kernel (Struck). An error means that a process may still live; Clean
+// then has the runtime kill it.
 //
 // With a Killer, its threads kill and Kill does not wait for kernel locks: after 20 ms a blocked
 // write continues while the processes are killed one by one, and after another 20 ms Kill returns.
@@ -73,7 +73,7 @@ func (v *Victim) climb() error {
 		if v.file.busy() {
 			return nil // a thread that outlives its Killer is writing it
 		}
-		var buf [256]byte
+		var buf [killBuffer]byte
 		if refused = v.write(buf[:]); refused == nil {
 			return nil
 		}
@@ -156,7 +156,7 @@ func (v *Victim) write(buf []byte) error {
 	if v.life.over() { // closed: no caller checks whether the cgroup is empty
 		return os.ErrClosed
 	}
-	err := v.writeFile()
+	err := v.writeFile(buf)
 	v.steps.add(CgroupKill.String(), 0, err)
 	v.progress.wrote(err)
 	return err
@@ -173,22 +173,26 @@ func (v *Victim) rewrite(buf []byte) {
 	if v.file.err != nil || v.life.over() || v.file.isEmpty(buf) || v.life.dead() {
 		return
 	}
-	v.steps.call(stepAgain, v.writeFile())
+	v.steps.call(stepAgain, v.writeFile(buf))
 }
 
-// writeFile kills through cgroup.kill: the whole pod, or all but the runtime's monitors. v.file.mu is
-// held.
-func (v *Victim) writeFile() error {
-	if v.file.monitors.any.Load() {
-		return v.file.monitors.killOthers(&v.group.kill)
+// writeFile kills through cgroup.kill: the whole pod, or all but the runtime's monitors. It looks
+// for monitors at each write, because the runtime may have started one after Pin. If a container is
+// not killed alongside them, the whole pod is. v.file.mu is held.
+func (v *Victim) writeFile(buf []byte) error {
+	f := &v.file
+	if f.monitors.among(f.group, buf) {
+		if _, err := f.monitors.eachOther(f.group, &f.child, buf, killGroup); err == nil {
+			return nil
+		}
 	}
-	return v.file.write()
+	return f.write()
 }
 
 // oneByOne prepares a kill process by process.
 func (v *Victim) oneByOne(by *cgroup.ProcKiller) *cgroup.ProcKiller {
 	by.Unfrozen, by.Ended, by.Spare = v.progress.heldUp.Load(), &v.life.gone, nil
-	if v.file.monitors.any.Load() {
+	if v.file.monitors.possible {
 		by.Spare = v.file.monitors.isMonitor
 	}
 	return by

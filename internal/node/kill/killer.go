@@ -31,21 +31,25 @@ type Options struct {
 	FS     *cgroup.FS
 	Ladder Ladder // zero: All
 	Proc   string // the mount of procfs; empty: /proc
+	// NoMonitors: the runtime is known to run no monitors (conmon) in pods' cgroups
+	NoMonitors bool
 
 	// Held duplicates an open handle of a pod's cgroup into out and returns a descriptor of its
-	// cgroup.kill (-1: none), so that Pin looks up no path. It returns false if no handle is open. Pin
-	// calls it in the caller's goroutine. May be nil.
+	// cgroup.kill (-1: none), so that Pin looks up no path. It returns false if no handle is open.
+	// Pin calls it in the caller's goroutine. May be nil.
 	Held func(pod *stats.PodStats, out *cgroup.Group) (file int, ok bool)
 }
 
-// Killer pins victims and owns the resources to kill them: threads that kill, threads that free the
-// memory of dying processes, and preallocated victims with buffers. Nothing is allocated from the
-// choice of a victim to its death. Call Close at the end. One goroutine at a time may call Pin.
+// Killer pins victims and owns the resources to kill them: threads that kill, threads that free
+// the memory of dying processes, and preallocated victims with buffers, so that the kill of a pod
+// in its own cgroup allocates nothing. Call Close at the end. One goroutine at a time may call
+// Pin.
 type Killer struct {
 	fs     *cgroup.FS
 	ladder Ladder
 	held   heldFunc
-	proc   string
+	// of its victims
+	monitors monitors
 
 	spares     chan *Victim
 	strikes    chan strike     // for the one thread that writes cgroup.kill
@@ -74,8 +78,9 @@ func New(o Options) *Killer {
 		o.Ladder = All
 	}
 	k := &Killer{
-		fs: o.FS, ladder: o.Ladder, held: o.Held, proc: cmp.Or(o.Proc, "/proc"), spares: make(chan *Victim, spares),
-		jobs: make(chan *Victim, maxDying), background: make(chan assignment, maxTasks),
+		fs: o.FS, ladder: o.Ladder, held: o.Held, spares: make(chan *Victim, spares),
+		monitors: monitors{cmp.Or(o.Proc, "/proc"), !o.NoMonitors},
+		jobs:     make(chan *Victim, maxDying), background: make(chan assignment, maxTasks),
 		strikes: make(chan strike, maxWaiting), errands: make(chan errand, 2*maxWaiting),
 		done: make(chan struct{}), exited: make(chan struct{}, maxThreads+1+helpers),
 		pool: make([]*reaper, 0, maxThreads),
@@ -104,9 +109,9 @@ func New(o Options) *Killer {
 // priority.
 func (k *Killer) Refused() []error { return k.refused }
 
-// Close ends the threads and waits for them and for the restore of CPU limits, 2 s at most; it returns
-// os.ErrDeadlineExceeded if a thread is still in the kernel. Pinned victims stay usable, without help
-// from the threads.
+// Close ends the threads and waits for them and for the restore of CPU limits, 2 s at most; it
+// returns os.ErrDeadlineExceeded if a thread is still in the kernel. Pinned victims stay usable,
+// without help from the threads.
 func (k *Killer) Close() error {
 	k.mu.Lock()
 	closed, threads := k.closed, k.killers+len(k.pool)
@@ -127,8 +132,8 @@ func (k *Killer) Close() error {
 	return err
 }
 
-// awaitThreads waits until the threads have ended, closeLimit at most, and releases the victims of the
-// jobs that are left.
+// awaitThreads waits until the threads have ended, closeLimit at most, and releases the victims of
+// the jobs that are left.
 func (k *Killer) awaitThreads(threads int) error {
 	limit := time.NewTimer(closeLimit)
 	defer limit.Stop()
@@ -198,7 +203,7 @@ func (k *Killer) Pin(pod *stats.PodStats) (*Victim, error) {
 	default:
 		v = newVictim()
 	}
-	v.killer, v.ladder, v.file.monitors.proc = k, k.ladder, k.proc
+	v.killer, v.ladder, v.file.monitors = k, k.ladder, k.monitors
 	if err := v.attach(k.fs, pod); err != nil {
 		return nil, err
 	}

@@ -10,15 +10,19 @@ import (
 	"jettison/cgroup"
 )
 
-// killFile is the victim's cgroup.kill, open for writing. mu guards fd and err between Pin and the
-// last release; group does not change. Only Pin calls adopt and open. Only the last release, or a
-// Pin that fails, calls close.
+// killBuffer is the size of the buffer of a write, which may list the victim's child groups.
+const killBuffer = 2048
+
+// killFile is the victim's cgroup.kill, open for writing. mu guards fd, err and child between Pin
+// and the last release; group does not change. Only Pin calls adopt and open. Only the last
+// release, or a Pin that fails, calls close.
 type killFile struct {
 	mu    sync.Mutex
 	group *cgroup.Group // pinnedGroup.kill
 	// monitors are spared. Any thread may use it.
 	monitors monitors
-	fd       int // -1: not open, err holds the reason
+	child    cgroup.Group // the child group that is being killed
+	fd       int          // -1: not open, err holds the reason
 	err      error
 }
 

@@ -1,17 +1,20 @@
 package kill
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"jettison/cri/critest"
+	"jettison/internal/base/race"
 )
 
 // procTree is a /proc with these processes.
@@ -81,7 +84,6 @@ func TestKillSparesTheRuntimesMonitors(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer v.Close()
-	step(t, v, stepPidfds) // the monitors have been found
 	if err := v.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +132,6 @@ func monitored(t *testing.T, f *tree, ladder Ladder, process string) *Victim {
 		t.Fatal(err)
 	}
 	t.Cleanup(v.Close)
-	step(t, v, stepPidfds) // the monitors have been found
 	return v
 }
 
@@ -152,15 +153,182 @@ func withoutDescriptors(t *testing.T, do func()) {
 	do()
 }
 
-// If the child cgroups cannot be listed, the pod is neither killed nor dead.
+// If the child cgroups cannot be opened, the whole pod is killed, with its monitors. It is not
+// dead.
 func TestKillBesideMonitorsWithoutDescriptors(t *testing.T) {
-	v := monitored(t, newTree(t), CgroupKill|Pidfd|Mrelease, "201\n")
+	f := newTree(t)
+	v := monitored(t, f, CgroupKill|Pidfd|Mrelease, "201\n")
 	withoutDescriptors(t, func() {
-		_ = v.Kill() // nil if a thread is slow
-		if err := v.WaitEmpty(t.Context(), 100*time.Millisecond); err == nil || v.Struck() {
-			t.Errorf("wait = %v, struck %v, want an error and false: no process was killed", err, v.Struck())
+		if err := v.Kill(); err != nil {
+			t.Errorf("kill = %v, want nil", err)
+		}
+		if err := v.WaitEmpty(t.Context(), 100*time.Millisecond); err == nil {
+			t.Error("the pod is dead with a live container")
 		}
 	})
+	f.checkKilled("pod", true)
+}
+
+// checkKilled checks whether cgroup.kill of a group was written. It waits for a thread that is
+// slow.
+func (f *tree) checkKilled(group string, want bool) {
+	f.t.Helper()
+	killed := func() bool {
+		text, err := os.ReadFile(f.file(group, "cgroup.kill"))
+		return err == nil && len(text) > 0
+	}
+	for end := time.Now().Add(waitLimit); want && !killed() && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	if got := killed(); got != want {
+		f.t.Errorf("%s was killed: %v, want %v", group, got, want)
+	}
+}
+
+// A monitor that started after Pin is spared, also if the ladder opens no pidfds before the kill,
+// and after an earlier kill. A container that starts during the kill dies.
+func TestMonitorsAndContainersAfterPin(t *testing.T) {
+	for _, ladder := range []Ladder{CgroupKill | Mrelease, CgroupKill} {
+		f := newTree(t)
+		p := f.pod("pod", nil)
+		k := New(Options{FS: f.fs, Ladder: ladder, Proc: procTree{101: {"/usr/bin/conmon", 1}}.write(t)})
+		t.Cleanup(func() { _ = k.Close() })
+		v, err := k.Pin(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(v.Close)
+		if ladder.has(Mrelease) {
+			step(t, v, stepPidfds)
+		}
+		f.pod("pod/crio-a", nil)
+		f.pod("pod/crio-conmon-a", map[string]string{"cgroup.procs": "101\n"})
+		if err := v.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		f.checkKilled("pod/crio-a", true)
+		f.pod("pod/crio-late", nil)
+		f.end("pod/crio-a")
+		if err := v.WaitEmpty(t.Context(), 100*time.Millisecond); err == nil {
+			t.Errorf("%v: the pod is dead with a live container", ladder)
+		}
+		for _, group := range []string{"pod", "pod/crio-conmon-a"} {
+			f.checkKilled(group, false)
+		}
+		f.checkKilled("pod/crio-late", true)
+		f.end("pod/crio-late")
+		if err := v.WaitEmpty(t.Context(), waitLimit); err != nil {
+			t.Errorf("%v: wait with only a monitor left = %v, want nil", ladder, err)
+		}
+	}
+}
+
+// end empties a group.
+func (f *tree) end(group string) {
+	f.t.Helper()
+	if err := os.WriteFile(f.file(group, "cgroup.events"), []byte("populated 0\nfrozen 0\n"), 0o600); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// A pod is killed as a whole, with what is named as a monitor, if the runtime runs none, or if the
+// pod has too many child cgroups to kill one by one in time.
+func TestKillOfTheWholePod(t *testing.T) {
+	for what, c := range map[string]struct {
+		none     bool
+		children int
+	}{"another runtime": {none: true}, "too many children": {children: maxChildren}} {
+		f := newTree(t)
+		p := f.pod("pod", nil)
+		f.pod("pod/crio-conmon-a", map[string]string{"cgroup.procs": "101\n"})
+		for i := range c.children {
+			if err := os.Mkdir(f.file("pod", strconv.Itoa(i)), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		k := New(Options{FS: f.fs, Ladder: CgroupKill, NoMonitors: c.none,
+			Proc: procTree{101: {"/usr/bin/conmon", 1}}.write(t)})
+		t.Cleanup(func() { _ = k.Close() })
+		v, err := k.Pin(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(v.Close)
+		if err := v.Kill(); err != nil {
+			t.Errorf("%s: kill = %v, want nil", what, err)
+		}
+		f.checkKilled("pod", true)
+	}
+}
+
+// Nothing is allocated until the containers alongside monitors are killed. The check of the one
+// monitor allocates a buffer, after that.
+func TestKillBesideMonitorsDoesNotAllocate(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the race detector allocates")
+	}
+	f := newTree(t)
+	v := monitored(t, f, CgroupKill|Pidfd|Mrelease, "201\n")
+	f.pod("pod/crio-b", nil)
+	// without the processes that the check reads in /proc
+	if err := os.WriteFile(f.file("pod/crio-conmon-a", "cgroup.procs"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, killBuffer)
+	n := testing.AllocsPerRun(100, func() {
+		if err := v.writeFile(buf); err != nil {
+			t.Error(err)
+		}
+	})
+	f.checkKilled("pod/crio-b", true)
+	if n > 1 {
+		t.Errorf("allocations of a kill beside a monitor = %v, want at most 1", n)
+	}
+}
+
+// The CPU time of a monitor is no sign that a container is dying.
+func TestMonitorsCPUTimeIsNoProgress(t *testing.T) {
+	f := newTree(t)
+	v := monitored(t, f, CgroupKill|Pidfd|Mrelease, "201\n")
+	put := func(group string, used int) { // of one length, so that no reader sees a part
+		file, err := os.OpenFile(f.file(group, "cpu.stat"), os.O_WRONLY|os.O_CREATE, 0o600)
+		if err == nil {
+			_, err = fmt.Fprintf(file, "usage_usec %09d\n", used)
+			err = errors.Join(err, file.Close())
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	groups := []string{"pod", "pod/crio-conmon-a"}
+	for _, group := range append(groups, "pod/crio-a") {
+		put(group, 1000)
+	}
+	if err := v.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	const limit = time.Second
+	began, done := time.Now(), make(chan struct{})
+	var busy sync.WaitGroup
+	busy.Go(func() {
+		for used := 1000; ; used++ {
+			select {
+			case <-done:
+				return
+			case <-time.After(limit / 50):
+			}
+			for _, group := range groups {
+				put(group, used)
+			}
+		}
+	})
+	err := v.WaitEmpty(t.Context(), limit)
+	took := time.Since(began)
+	close(done)
+	busy.Wait()
+	if !errors.Is(err, os.ErrDeadlineExceeded) || took > 3*limit {
+		t.Errorf("wait for a stuck victim beside a busy monitor = %v after %v, want deadline exceeded after %v", err, took, limit)
+	}
 }
 
 // A dead pod is reported soon, however long it took to die, while a monitor lives.

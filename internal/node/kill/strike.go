@@ -67,7 +67,7 @@ func (k *Killer) startKillers() {
 
 // strikeAll runs the jobs that write cgroup.kill, one after another.
 func (k *Killer) strikeAll() {
-	var buf [256]byte
+	var buf [killBuffer]byte
 	for {
 		select {
 		case <-k.done:
@@ -119,14 +119,13 @@ type helper struct {
 	next    int       // index of the pinned process that confirm expects
 	pid     func(int) // add or confirm
 	list    func(*cgroup.Group) bool
-	look    func(*cgroup.Group) bool
 	add     func(int)
 	confirm func(int)
 }
 
 func newHelper(k *Killer) *helper {
 	h := &helper{k: k, each: cgroup.NewProcKiller()}
-	h.list, h.look, h.add, h.confirm = h.listGroup, h.lookAtGroup, h.openPidfd, h.mark
+	h.list, h.add, h.confirm = h.listGroup, h.openPidfd, h.mark
 	return h
 }
 
@@ -152,7 +151,6 @@ func (h *helper) pidfds() {
 	if h.v.life.over() {
 		return // processes listed now are not the victim's
 	}
-	h.lookForMonitors()
 	h.until, h.next = time.Now().Add(pidfdLimit), 0
 	h.pid = h.add
 	h.walker.Walk(&h.v.group.each, h.list)

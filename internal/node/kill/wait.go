@@ -78,18 +78,18 @@ func (v *Victim) awaitEmpty(ctx context.Context, limit time.Duration) error {
 // awaitGroup waits until the cgroup has no process, except for monitors of the runtime. The kernel
 // reports no event at the end of the others, so awaitGroup looks often after a kill.
 func (v *Victim) awaitGroup(ctx context.Context, limit time.Duration) error {
-	monitored := v.file.monitors.any.Load()
+	m := &v.file.monitors
 	for end := time.Now().Add(limit); ; {
 		left := max(time.Until(end), 0)
 		step := left
-		if monitored && v.progress.killed.Load() {
+		if m.possible && v.progress.killed.Load() {
 			step = min(left, sweepFirst)
 		}
 		err := v.group.wait.WaitEmpty(ctx, step)
 		switch {
 		case err == nil || ctx.Err() != nil:
 			return err
-		case monitored && v.file.monitors.othersEmpty(&v.group.wait):
+		case m.onlyMonitors(&v.group.wait):
 			return nil
 		case step == left || !errors.Is(err, os.ErrDeadlineExceeded):
 			return err
@@ -107,13 +107,14 @@ type exits struct {
 	last *cpuReading // nil: none since the kill
 }
 
-// progress starts a reading of the CPU time if the last one is older than interval, and reports whether
-// the latest result exceeds the one before. It does not wait for the result. Until the kernel has carried
-// out the kill, tasks may run on, so nothing counts.
+// progress starts a reading of the CPU time if the last one is older than interval, and reports
+// whether the latest result differs from the one before: it is lower after the removal of a
+// container. It does not wait for the result. Until the kernel has carried out the kill, tasks may
+// run on, so nothing counts.
 func (e *exits) progress(v *Victim, now time.Time, interval time.Duration) (grown bool) {
 	struck := time.Duration(v.progress.struck.Load())
 	if r := v.background.cpuTime.Load(); r != e.last && struck != 0 && r.began >= struck {
-		grown = e.last != nil && r.used > e.last.used
+		grown = e.last != nil && r.used != e.last.used
 		e.last = r
 	}
 	if now.Sub(e.at) >= interval {
@@ -137,7 +138,7 @@ func (v *Victim) repeatKill() {
 	case v.progress.singly.Load():
 		v.inBackground(repeatSingly)
 	case v.killer == nil:
-		var buf [256]byte
+		var buf [killBuffer]byte
 		v.rewrite(buf[:])
 	default:
 		v.killer.strike(strike{v: v, repeat: true})

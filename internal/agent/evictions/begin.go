@@ -135,7 +135,7 @@ type strike struct {
 }
 
 // kill pins the victim, starts its hold-off, and kills it if that is urgent and still needed. On
-// success it does not allocate.
+// success it does not allocate for a pod in its own cgroup.
 func (v *Evictions) kill(d *eviction.Decision, e *eviction.Eviction) (b strike, ok bool) {
 	var err error
 	// an error usually means that the victim has ended since the ranking: the next look ranks again

@@ -38,6 +38,9 @@
 //
 // Dying processes need CPU time to exit. cpu.max and cpu.weight of their cgroups are raised, and
 // restored once no process is left or the caller closes the victim. The former values are noted on
-// each cgroup first, because the agent may crash in between. Nothing is allocated from Pin to the
-// kill.
+// each cgroup first, because the agent may crash in between.
+//
+// Nothing is allocated from Pin to the kill of a pod in its own cgroup. Alongside monitors, nothing
+// is allocated until the containers are killed: only then the kill reads /proc for what is named as
+// a monitor. The search for the processes of a container in a shared cgroup allocates.
 package kill

@@ -157,7 +157,7 @@ func TestParseLadder(t *testing.T) {
 	}
 }
 
-// Nothing is allocated from the choice of a victim to its death, so the kill never waits for memory.
+// Nothing is allocated from the choice of a victim to its kill, so the kill never waits for memory.
 func TestPinAndKillDoNotAllocate(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector allocates")

@@ -69,11 +69,11 @@ func (v *Victim) eachOutside(has func(part) bool) bool {
 
 // killOutside kills the containers outside the pod's cgroup.
 func (v *Victim) killOutside() error {
-	var errs []error
+	var err error
 	for _, p := range v.group.outside {
-		errs = append(errs, p.Kill())
+		err = errors.Join(err, p.Kill())
 	}
-	return errors.Join(errs...)
+	return err
 }
 
 // waitOutside waits for the containers outside the pod's cgroup and for own, all at the same time.
@@ -106,6 +106,7 @@ type processTree struct {
 	ladder   Ladder
 	progress progress
 	whole    bool // the first process is enough: its descendants die with it
+	limit    int  // maxTree
 
 	mu        sync.Mutex
 	processes []stats.ProcessID // guarded by mu
@@ -117,7 +118,7 @@ type processTree struct {
 // pinTree opens pidfds of a process and its descendants. ESRCH: the process has ended, or its PID was
 // reused.
 func pinTree(first stats.ProcessID, ladder Ladder) (*processTree, error) {
-	t := &processTree{ladder: ladder}
+	t := &processTree{ladder: ladder, limit: maxTree}
 	if err := t.add(first); err != nil {
 		return nil, err
 	}
@@ -210,22 +211,24 @@ func (t *processTree) Kill() error {
 	for known := 0; known < len(t.fds); {
 		known = len(t.fds)
 		_ = t.signal(unix.SIGSTOP)
-		t.extend(maxTree)
+		t.extend(t.limit)
 	}
 	if err := t.signal(unix.SIGKILL); err != nil {
 		return err
 	}
-	if t.cut = t.cut || len(t.fds) == maxTree; t.cut {
-		return errCut
+	if t.cut = t.cut || len(t.fds) == t.limit; t.cut {
+		return t.cutError()
 	}
 	t.progress.begin()
 	t.progress.singled(nil)
 	return nil
 }
 
-// errCut is returned for a tree with processes that were not killed.
-var errCut = fmt.Errorf("the container shares its cgroup and has %d processes or more: "+
-	"only as many were killed", maxTree)
+// cutError is the error of a tree with processes that were not killed.
+func (t *processTree) cutError() error {
+	return fmt.Errorf("the container shares its cgroup and has %d processes or more: "+
+		"only as many were killed", t.limit)
+}
 
 // signal sends a signal to each process. t.mu is held.
 func (t *processTree) signal(sig unix.Signal) (err error) {
@@ -253,7 +256,7 @@ func (t *processTree) WaitEmpty(ctx context.Context, limit time.Duration) error 
 		alive, cut := t.alive()
 		switch {
 		case len(alive) == 0 && cut:
-			return fmt.Errorf("%w: %w", os.ErrDeadlineExceeded, errCut)
+			return fmt.Errorf("%w: %w", os.ErrDeadlineExceeded, t.cutError())
 		case len(alive) == 0:
 			return nil
 		case ctx.Err() != nil:

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -360,4 +361,27 @@ func killAll(text string) (alive int) {
 		}
 	}
 	return alive
+}
+
+// A tree with more processes than are killed is neither killed nor dead, even after those have ended.
+func TestTreeBeyondItsLimit(t *testing.T) {
+	first, child := shell(t)
+	tree := &processTree{ladder: All, limit: 1}
+	defer tree.Close()
+	if err := tree.add(first); err != nil {
+		t.Fatal(err)
+	}
+	const want = "has 1 processes or more"
+	if err := tree.Kill(); err == nil || !strings.Contains(err.Error(), want) || tree.Killed() || tree.Struck() {
+		t.Errorf("kill = %v, killed %v, struck %v, want an error with %q and false", err, tree.Killed(), tree.Struck(), want)
+	}
+	for end := time.Now().Add(waitLimit); running(first.PID); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("process %d is alive after %v", first.PID, waitLimit)
+		}
+	}
+	err := tree.WaitEmpty(t.Context(), waitLimit)
+	if !errors.Is(err, os.ErrDeadlineExceeded) || !strings.Contains(err.Error(), want) {
+		t.Errorf("wait = %v with child %d alive %v, want deadline exceeded with %q", err, child, running(child), want)
+	}
 }

@@ -8,6 +8,7 @@
 //	listclient.go   requests to the lister, and the limits of a look's wait for it
 //	podlook.go      the files of one pod and its containers
 //	outside.go      OutsideFinder: containers outside their pods' cgroups
+//	processmeter.go memory of processes in shared cgroups
 //	blame.go        memory use of a pod's containers, for eviction messages
 //	groupbudget.go  cgroups that containers create below their own, within bounds
 //	self.go         the pod that this process runs in

@@ -82,7 +82,10 @@ func newListClient(l *lister) *listClient {
 
 // StartLister starts a thread for all name lookups, which the kernel may block. Looks wait some
 // milliseconds for that thread (shortWait, longWait). Call it once; Close ends the thread.
-func (c *Reader) StartLister() { c.pods.client.lister.start() }
+func (c *Reader) StartLister() {
+	c.processes.async = true
+	c.pods.client.lister.start()
+}
 
 // Refresh lists pods and opens the files of new ones, so that little work is left when a resource
 // is short. Call it once a second after StartLister: it waits for milliseconds at most. heldUp is

@@ -5,7 +5,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -512,4 +514,61 @@ func TestRootThatCannotBeListed(t *testing.T) {
 	if got := g.look(); got.measured != "a" || !errors.Is(got.err, unix.EMFILE) || strings.Contains(got.err.Error(), "no answer") {
 		t.Errorf("look with an unreadable root = %+v", got)
 	}
+}
+
+// The memory of a process in a shared cgroup may take long to read: a look waits a tenth of a second
+// for it, then the memory is unknown. The pod is alive.
+func TestBlockedProcess(t *testing.T) {
+	g := newGrowing(t)
+	g.StartLister()
+	pid := os.Getpid()
+	status := filepath.Join(g.dir, "proc", strconv.Itoa(pid), "status")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(status), 0o755), unix.Mkfifo(status, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	pods := podindex.New(cri.Listing{Sandboxes: []cri.PodSandbox{{ID: "s", UID: uid("a"), Ready: true}}})
+	pods[uid("a")].Outside = []stats.OutsideContainer{{ID: "c", Process: stats.ProcessID{PID: pid, Start: 1}}}
+	look := func() stats.PodStats {
+		t.Helper()
+		looked := make(chan stats.PodStats, 1)
+		go func() {
+			var s stats.Summary
+			_ = g.Quick(time.Now(), pods, &s)
+			looked <- s.Pods[0]
+		}()
+		select {
+		case p := <-looked:
+			return p
+		case <-time.After(20 * time.Second):
+			t.Fatal("the look waits for the read of a process")
+		}
+		return stats.PodStats{}
+	}
+	if p := look(); !p.Populated.V || p.Memory.UsageBytes.OK {
+		t.Errorf("while its process cannot be read: populated %v, usage %v, want true and unknown", p.Populated, p.Memory.UsageBytes)
+	}
+	done := make(chan struct{})
+	var feeder sync.WaitGroup
+	feeder.Go(func() { // unblocks the reads
+		for ; ; time.Sleep(time.Millisecond) {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			if fd, err := unix.Open(status, unix.O_WRONLY|unix.O_NONBLOCK, 0); err == nil {
+				_, _ = unix.Write(fd, []byte("RssAnon:\t 1024 kB\nRssShmem:\t 0 kB\n"))
+				unix.Close(fd)
+			}
+		}
+	})
+	p := look()
+	for end := time.Now().Add(20 * time.Second); !p.Memory.UsageBytes.OK && time.Now().Before(end); p = look() {
+	}
+	if p.Memory.UsageBytes != stats.Some(uint64(1<<20)) {
+		t.Errorf("usage of a process that can be read = %v, want 1 MiB", p.Memory.UsageBytes)
+	}
+	g.processes.close()
+	close(done)
+	feeder.Wait()
 }

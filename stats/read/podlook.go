@@ -40,7 +40,7 @@ func (c *Reader) addOutside(now time.Time, k *podGroup, p *stats.PodStats, d dep
 		if o.Path == "" {
 			if unix.Kill(one.Process.PID, 0) != unix.ESRCH {
 				outside = append(outside, one)
-				shared.add(c.proc.TreeMemory(one.Process.PID))
+				shared.add(c.processes.read(one.Process.PID, &o.memory))
 			}
 			continue
 		}

@@ -62,6 +62,7 @@ type podGroup struct {
 	owner     *podGroup                // of an outside group: its pod
 	container string                   // of an outside group: the ID
 	process   stats.ProcessID          // of an outside group without a cgroup
+	memory    processMemory            // of that process
 	unlocated bool                     // the processes of a container are not known
 	listed    []stats.OutsideContainer // as found; outside is made of it
 

@@ -14,12 +14,13 @@ import (
 // Reader reads a node's cgroups and /proc into Summaries. It keeps descriptors and buffers between
 // looks, so that a look does not allocate while the set of pods stays the same. It makes no call
 // that may block: Background makes such calls, the thread of StartLister makes the calls that the
-// kernel may delay, and ZFS' cache has a goroutine of its own, whose first reading is awaited for
-// arcFirst. Use it from one goroutine at a time, and call Close.
+// kernel may delay, and ZFS' cache and the processes in shared cgroups are read on goroutines of
+// their own, with bounded waits. Use it from one goroutine at a time, and call Close.
 type Reader struct {
 	fs            *cgroup.FS
 	proc          *procfs.Proc
 	pods          *podSet
+	processes     *processMeter
 	self          string // cgroup of this process, empty: unknown
 	root          *cgroup.Group
 	topCandidates []string          // candidates for the cgroup above all pods
@@ -51,7 +52,7 @@ func NewReader(fs *cgroup.FS, proc *procfs.Proc, cgroupRoot string) (*Reader, er
 		return nil, err
 	}
 	return &Reader{fs: fs, proc: proc, pods: newPodSet(fs, proc, podindex.PodRoots(cgroupRoot)),
-		root:          root,
+		processes: newProcessMeter(proc), root: root,
 		topCandidates: podindex.TopRoots(cgroupRoot), buf: make([]byte, 32<<10), blame: blameLimit}, nil
 }
 
@@ -62,6 +63,7 @@ func (c *Reader) Close() {
 		c.top.Close()
 	}
 	c.pods.close()
+	c.processes.close()
 	c.arc.close()
 }
 
@@ -163,6 +165,7 @@ const (
 func (c *Reader) view(now time.Time, pods podindex.Index, out *stats.Summary, d depth) error {
 	out.Time = now
 	c.errs, c.groups = c.errs[:0], groupBudget{}
+	c.processes.begin()
 	if d == full {
 		c.groups = newGroupBudget()
 	}

@@ -51,7 +51,7 @@ func (f *OutsideFinder) Find(pods podindex.Index) {
 	inside := true
 	for _, uid := range slices.Sorted(maps.Keys(pods)) {
 		p := pods[uid]
-		p.Outside, p.Unlocated, p.Self = nil, false, false
+		p.Outside, p.Unlocated, p.Self = nil, nil, false
 		for i := range p.Containers {
 			c := &p.Containers[i]
 			if !c.Running {
@@ -61,7 +61,7 @@ func (f *OutsideFinder) Find(pods podindex.Index) {
 			switch {
 			case !alive: // the runtime reports the end soon
 			case !known:
-				p.Unlocated = true
+				p.Unlocated = append(p.Unlocated, podindex.Unlocated{ID: c.ID})
 			default:
 				all = append(all, place{p, c, at})
 				inside = inside && f.inside(p, at)
@@ -135,7 +135,8 @@ func (f *OutsideFinder) locate(all []place) {
 			key = strconv.Itoa(l.c.PID)
 		}
 		if own == "" && found.Process.PID == 0 || seen[key] {
-			l.pod.Unlocated = true
+			l.pod.Unlocated = append(l.pod.Unlocated,
+				podindex.Unlocated{ID: l.c.ID, Cgroup: l.path})
 			continue
 		}
 		seen[key] = true

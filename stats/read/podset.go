@@ -254,7 +254,7 @@ func (s *podSet) addRuntimeOnly(uid string, p *podindex.Pod) *podGroup {
 
 // setOutside sets the containers outside a pod's cgroup. Those that stay keep their descriptors.
 func (s *podSet) setOutside(g *podGroup, p *podindex.Pod) {
-	g.unlocated = p.Unlocated
+	g.unlocated = len(p.Unlocated) > 0
 	if slices.Equal(g.listed, p.Outside) {
 		return
 	}

@@ -4,6 +4,7 @@
 //	podlister.go  Lister: lists periodically, on its own goroutine
 //	pods.go       Pods: the known pods of the runtime, for the loop
 //	overlay.go    additions from events to the list
+//	placement.go  containers that do not run in their pods' cgroups
 package podlister
 
 import (

@@ -34,8 +34,8 @@ type Pods struct {
 	fromEvents  runtimeEvents
 	complete    bool                // events are complete
 	unreachable bool                // the last list failed
-	outside     bool                // a list had containers outside their pods' cgroups
 	oversized   map[string]struct{} // UIDs of listed pods with a status that is too large
+	placement   placement
 
 	// pods that only the kernel knows, by UID: the number of lists requested for them
 	requested map[string]int
@@ -45,7 +45,8 @@ type Pods struct {
 
 // NewPods creates a Pods without pods. changed receives each new state, in the loop's goroutine.
 func NewPods(l *Lister, log *logthrottle.Logger, changed func(read.Index)) *Pods {
-	return &Pods{Lister: l, log: log, changed: changed, requested: map[string]int{}}
+	return &Pods{Lister: l, log: log, changed: changed, requested: map[string]int{},
+		placement: placement{log: log}}
 }
 
 // All returns the pods by UID. The caller must not change the map; the next state is another map.
@@ -78,29 +79,8 @@ func (p *Pods) OnListed(u Update) {
 	p.fromList = u.Pods
 	p.fromEvents.forget(u.Pods)
 	p.logOversized()
-	p.logOutside()
+	p.placement.onListed(u.Pods)
 	p.merge()
-}
-
-// logOutside logs the first list with containers outside their pods' cgroups.
-func (p *Pods) logOutside() {
-	if p.outside {
-		return
-	}
-	for _, pod := range p.fromList {
-		if len(pod.Outside) == 0 {
-			continue
-		}
-		p.outside = true
-		//log: Containers run outside their pods' cgroups. The agent measures and kills them where they
-		//  are. Limits of the pods' cgroups do not apply to them.
-		//do: Set the same cgroup driver for the kubelet and the runtime, and restart the pods. With
-		//  cgroupsPerQOS: false, expect this.
-		p.log.Warn("containers outside their pods' cgroups", api.EventPod.Attr(), "pod",
-			pod.PodRef.Namespace+"/"+pod.PodRef.Name, "container", pod.Outside[0].ID,
-			"cgroup", pod.Outside[0].Cgroup)
-		return
-	}
 }
 
 // logOversized logs each pod with a status that is too large, once.
@@ -139,7 +119,7 @@ func (p *Pods) OnEvents(pods nri.Pods, all bool) {
 	}
 	changed := p.fromEvents.changedContainers(pods, p.fromList)
 	p.Changed(changed)
-	if p.outside && len(changed) > 0 {
+	if p.placement.outside && len(changed) > 0 {
 		p.Ask() // events do not show where a container runs
 	}
 	p.fromEvents.update(pods)

@@ -13,6 +13,7 @@ import (
 	"jettison/internal/base/logthrottle"
 	"jettison/stats"
 	"jettison/stats/read"
+	"jettison/stats/read/podindex"
 )
 
 const uid = "12345678-1234-1234-1234-123456789abc"
@@ -260,7 +261,7 @@ func TestContainersOutsideAreLoggedOnce(t *testing.T) {
 	p, text := newPods(t, func(read.Index) {})
 	split := func() read.Index {
 		x := index("a")
-		x[uid].Outside = []stats.OutsideContainer{{ID: "c", Cgroup: "system.slice/c"}}
+		x[uid].Outside = []stats.OutsideContainer{{ID: "c", Process: stats.ProcessID{PID: 7}}}
 		return x
 	}
 	grown := func(id string) nri.Pods {
@@ -277,10 +278,34 @@ func TestContainersOutsideAreLoggedOnce(t *testing.T) {
 		p.OnListed(Update{Pods: split()})
 	}
 	p.OnEvents(grown("d"), true)
-	if got := strings.Count(text.String(), "containers outside their pods' cgroups"); got != 1 || !asked(p) {
-		t.Errorf("logged %d times, want once; a list must be requested\n%s", got, text)
+	if got := strings.Count(text.String(), "containers outside their pods' cgroups"); got != 1 || !asked(p) ||
+		!strings.Contains(text.String(), "process=7") {
+		t.Errorf("logged %d times, want once, with process 7; a list must be requested\n%s", got, text)
 	}
 	if got := p.All()[uid]; len(got.Outside) != 1 || len(got.Containers) != 1 {
 		t.Errorf("merged pod = %+v, want one container of the events and one outside", got)
+	}
+}
+
+// A container that two lists in a row do not locate is logged once, by kind: without a process of the
+// runtime, or with one elsewhere. One list alone may be late.
+func TestUnlocatedContainersAreLoggedOnce(t *testing.T) {
+	for cgroup, want := range map[string]string{"": "container process unknown", "kata_overhead/s": "container cannot be located"} {
+		p, text := newPods(t, func(read.Index) {})
+		lists := func(ids ...string) {
+			for _, id := range ids {
+				x := index("a")
+				x[uid].Unlocated = []podindex.Unlocated{{ID: id, Cgroup: cgroup}}
+				p.OnListed(Update{Pods: x})
+			}
+		}
+		if lists("c", "d"); text.Len() > 0 {
+			t.Errorf("logged after one list of each container:\n%s", text)
+		}
+		lists("d", "d", "e", "e")
+		if got := strings.Count(text.String(), want); got != 1 || strings.Count(text.String(), "\n") != 1 ||
+			!strings.Contains(text.String(), "container=d") {
+			t.Errorf("logged %d times, want %q of container d once:\n%s", got, want, text)
+		}
 	}
 }

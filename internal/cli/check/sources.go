@@ -60,7 +60,8 @@ func (r *Result) addSources(now time.Time, s *sources.Sources, look *observe.Loo
 		}
 		line(source.Name, source.Err, detail)
 	}
-	outside := outsideError(look.Runtime.Pods, runtime.Driver)
+	outside := errors.Join(outsideError(runtime.Pods, runtime.Driver),
+		unlocatedError(runtime.Pods, look.Summary.Pods, runtime.Driver))
 	line("cgroups of containers", outside, insideDetail(runtime.Pods, runtime.Err))
 	if o := look.Summary.Observe(now, stats.SignalMemoryAvailable, stats.MemoryAvailableLower); !o.OK {
 		return errors.New("memory.available: " + o.Reason)
@@ -73,7 +74,7 @@ func (r *Result) addSources(now time.Time, s *sources.Sources, look *observe.Loo
 func insideDetail(pods read.Index, runtimeErr error) string {
 	n := 0
 	for _, p := range pods {
-		if p.Unlocated {
+		if len(p.Unlocated) > 0 {
 			n++
 		}
 	}
@@ -97,6 +98,8 @@ func outsideError(pods read.Index, driver string) error {
 				p.PodRef.Name)
 			if at := p.Outside[0].Cgroup; at != "" {
 				example += " in /" + at
+			} else {
+				example += fmt.Sprintf(" (process %d)", p.Outside[0].Process.PID)
 			}
 		}
 		for i := range p.Outside {
@@ -108,10 +111,46 @@ func outsideError(pods read.Index, driver string) error {
 		return nil
 	case moved:
 		return fmt.Errorf("%s outside the pods' cgroups, such as %s: something moved its process into "+
-			"a cgroup with other processes; restart the pod", output.Count(n, "container"), example)
+			"a cgroup with other processes, where only its memory is measured; restart the pod",
+			output.Count(n, "container"), example)
 	}
 	return fmt.Errorf("%s outside the pods' cgroups, such as %s: the kubelet and the runtime use "+
 		"different cgroup drivers, or the kubelet has cgroupsPerQOS: false; set the kubelet's cgroupDriver "+
 		"to the runtime's (%s), or cgroupsPerQOS: true, and restart the pods",
+		output.Count(n, "container"), example, cmp.Or(driver, "unknown"))
+}
+
+// unlocatedError returns an error if containers run whose processes are not known. Without a
+// process from the runtime they are assumed in their pods' cgroups, unless the look (seen) found
+// none.
+func unlocatedError(pods read.Index, seen []stats.PodStats, driver string) error {
+	n, example := 0, ""
+	for _, uid := range slices.Sorted(maps.Keys(pods)) {
+		p := pods[uid]
+		unmeasured := slices.ContainsFunc(seen, func(s stats.PodStats) bool {
+			return s.PodRef.UID == uid && !s.Located()
+		})
+		for _, c := range p.Unlocated {
+			if c.Cgroup == "" && !unmeasured {
+				continue
+			}
+			if n++; n > 1 {
+				continue
+			}
+			example = fmt.Sprintf("container %s of pod %s/%s", c.ID, p.PodRef.Namespace,
+				p.PodRef.Name)
+			if c.Cgroup != "" {
+				example += " in /" + c.Cgroup
+			}
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s cannot be located, such as %s: the runtime reports no process, or one "+
+		"that cannot be shown to be the container's (Kata and gVisor name cgroups for the "+
+		"sandbox), so the agent does not measure it and only the runtime kills it; set the "+
+		"kubelet's cgroupDriver to the runtime's (%s), for Kata sandbox_cgroup_only = true, and "+
+		"restart the pods",
 		output.Count(n, "container"), example, cmp.Or(driver, "unknown"))
 }

@@ -19,6 +19,7 @@ import (
 	"jettison/internal/node/sources"
 	"jettison/stats"
 	"jettison/stats/read"
+	"jettison/stats/read/podindex"
 )
 
 func options() observe.Options {
@@ -133,12 +134,15 @@ func TestContainersOutsideFailTheCheck(t *testing.T) {
 		"unknown for 1 pod, otherwise below their pods' cgroups": {unlocated: true},
 		"unknown, because the runtime does not list them":        {unlocated: true, err: errors.New("down")},
 	} {
-		pods["u"].Unlocated = d.unlocated
+		pods["u"].Unlocated = nil
+		if d.unlocated {
+			pods["u"].Unlocated = []podindex.Unlocated{{ID: "c"}}
+		}
 		if got := insideDetail(pods, d.err); got != want {
 			t.Errorf("without a container outside, unlocated %v, error %v: %q, want %q", d.unlocated, d.err, got, want)
 		}
 	}
-	pods["u"].Outside = []stats.OutsideContainer{{ID: "c1", Cgroup: "system.slice/c1"}, {ID: "c2"}}
+	pods["u"].Outside = []stats.OutsideContainer{{ID: "c1", Cgroup: "system.slice/c1"}, {ID: "c2", Process: stats.ProcessID{PID: 7}}}
 	err := outsideError(pods, "cgroupfs")
 	for _, want := range []string{"2 containers", "c1 of pod shop/web in /system.slice/c1", "different cgroup drivers",
 		"cgroupDriver to the runtime's (cgroupfs)"} {
@@ -147,9 +151,38 @@ func TestContainersOutsideFailTheCheck(t *testing.T) {
 		}
 	}
 	pods["u"].Outside = pods["u"].Outside[1:]
-	const moved = "1 container outside the pods' cgroups, such as container c2 of pod shop/web: something moved its process into " +
-		"a cgroup with other processes; restart the pod"
+	const moved = "1 container outside the pods' cgroups, such as container c2 of pod shop/web (process 7): something moved its process into " +
+		"a cgroup with other processes, where only its memory is measured; restart the pod"
 	if err := outsideError(pods, "cgroupfs"); err == nil || err.Error() != moved {
 		t.Errorf("error for a process in a shared cgroup = %v, want %s", err, moved)
+	}
+}
+
+// Containers that cannot be located fail the check: those with a process elsewhere, and those of a pod
+// whose cgroup has no process. Without a process of the runtime (cri-dockerd) the pod's cgroup counts.
+func TestUnlocatedContainersFailTheCheck(t *testing.T) {
+	pods := read.NewIndex(cri.Listing{Sandboxes: []cri.PodSandbox{{ID: "s", UID: "u", Name: "web", Namespace: "shop"}}})
+	there, nowhere := stats.PodStats{Cgroup: "kubepods/podu"}, stats.PodStats{}
+	for _, c := range []struct {
+		at   string
+		seen *stats.PodStats
+		want string // empty: no error
+	}{
+		{"", &there, ""},
+		{"", nil, ""}, // the look failed
+		{"", &nowhere, "1 container cannot be located, such as container c of pod shop/web: the runtime reports no process"},
+		{"kata_overhead/s", &there, "1 container cannot be located, such as container c of pod shop/web in /kata_overhead/s: "},
+		{"kata_overhead/s", &nowhere, "sandbox_cgroup_only = true, and restart the pods"},
+	} {
+		pods["u"].Unlocated = []podindex.Unlocated{{ID: "c", Cgroup: c.at}}
+		var seen []stats.PodStats
+		if c.seen != nil {
+			c.seen.PodRef.UID = "u"
+			seen = append(seen, *c.seen)
+		}
+		err := unlocatedError(pods, seen, "systemd")
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("process in %q, pod seen %+v: error = %v, want %q", c.at, c.seen, err, c.want)
+		}
 	}
 }

@@ -28,15 +28,24 @@ type Pod struct {
 	Exited      []cri.Container  // exited containers that the runtime still lists
 	Annotations map[string]string
 
-	// Outside are the running containers outside the pod's cgroup. Unlocated: the processes of a
-	// running container are not known. read.OutsideFinder sets both before the Index is shared.
-	// Self: the agent runs in such a container.
-	Outside         []stats.OutsideContainer
-	Unlocated, Self bool
+	// Outside are the running containers outside the pod's cgroup, and Unlocated those whose
+	// processes are not known. Self: the agent runs in such a container. read.OutsideFinder sets
+	// all of them before the Index is shared.
+	Outside   []stats.OutsideContainer
+	Unlocated []Unlocated
+	Self      bool
 
 	SandboxIDs []string
 	restarts   map[string]uint64 // highest attempt of each container, by name, including dead ones
 	parts      parts
+}
+
+// Unlocated is a running container whose processes are not known.
+type Unlocated struct {
+	ID string
+	// cgroup of the process that the runtime reports, outside the pod's cgroup, which cannot be
+	// shown to be the container's; empty: the runtime reports none
+	Cgroup string
 }
 
 // Index maps UIDs to the runtime's pods. It is immutable.
@@ -161,9 +170,9 @@ func sum(a, b stats.Opt[stats.Range]) stats.Opt[stats.Range] {
 }
 
 // DescribeContainers adds names to the containers found in the pod's cgroup and removes the
-// sandboxes' own cgroups, and those of CRI-O's monitor processes. If not all cgroups were read (all is
-// false), it adds the runtime's other containers without values, because their disk usage is measured
-// independently of cgroups.
+// sandboxes' own cgroups, and those of CRI-O's monitor processes. If not all cgroups were read
+// (all is false), it adds the runtime's other containers without values, because their disk usage
+// is measured independently of cgroups.
 func (p *Pod) DescribeContainers(out *stats.PodStats, all bool) {
 	out.Containers = slices.DeleteFunc(out.Containers,
 		func(c stats.ContainerStats) bool {

@@ -120,13 +120,11 @@ func (c *comparison) health(r run, name string) string {
 	if r.ours != unknown {
 		late = here
 	}
-	// Upstream remembers a Lease only if its time grows, and skips a silent node whose Lease has
-	// another version than the remembered one (NodeControllerLeaseCircuitBreaker).
-	if r.ours == unknown && c.line.happened(clockBack, "Node/"+name, 0, r.from) {
-		return byClock
+	covered, why := r.from, ""
+	if until := c.line.skipped(name, r.from); r.ours == unknown && until > r.from {
+		covered, why = until+slack, byClock
 	}
 	// Its clocks were reset, any number of times.
-	covered, why := r.from, ""
 	for _, e := range c.resets(late) {
 		if e.at <= covered+slack && e.at+grace+slack > covered {
 			if covered = e.at + grace + slack; why == "" {

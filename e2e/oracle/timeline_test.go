@@ -47,6 +47,7 @@ type timeline struct {
 	skews    map[string]time.Duration // of their clocks
 	pods     []*v1.Pod
 	lives    map[string][]span
+	renewals map[string][]time.Duration // of nodes, since their clock was set back
 	changes  []change
 	troubles []trouble
 }
@@ -93,6 +94,7 @@ func newTimeline(seed int) *timeline {
 	l := &timeline{
 		Rand: rand.New(rand.NewPCG(uint64(seed), 18)), seed: seed, config: config.Default(), end: 8 * time.Minute,
 		zones: map[string]string{}, lives: map[string][]span{}, skews: map[string]time.Duration{},
+		renewals: map[string][]time.Duration{},
 	}
 	l.config.NodeMonitorPeriod = time.Second // the core runs at every change
 	l.config.NodeEvictionRate = []float64{0.1, 0.5, 1, 5}[l.IntN(4)]
@@ -253,9 +255,14 @@ func (l *timeline) live(name string) {
 		if s.is == alive {
 			l.says(s.from, postPods(name))
 		}
-		l.says(s.from, renew(name, s.from, clock(s.from)))
+		renews := func(at time.Duration) {
+			if l.says(at, renew(name, at, clock(at))); at >= back {
+				l.renewals[name] = append(l.renewals[name], at)
+			}
+		}
+		renews(s.from)
 		for at := s.from + offset; at < min(s.to, l.end); at += renewEvery {
-			l.says(at, renew(name, at, clock(at)))
+			renews(at)
 		}
 	}
 }
@@ -317,6 +324,47 @@ func (l *timeline) is(node string, at time.Duration) state {
 		}
 	}
 	return alive
+}
+
+// skipped returns until when upstream skips a node that is silent at a time; 0: it does not.
+//
+// Upstream remembers a Lease only if its time grows, and skips a silent node whose Lease has another
+// version than the remembered one (NodeControllerLeaseCircuitBreaker). So it skips a node that renewed
+// its Lease after its clock was set back. It forgets the Lease, and remembers the current one, when it
+// starts, and when it sees another heartbeat in the status: of the kubelet, or of a node made again.
+func (l *timeline) skipped(name string, at time.Duration) (until time.Duration) {
+	lives := l.lives[name]
+	i := slices.IndexFunc(lives, func(s span) bool { return at >= s.from && at < s.to })
+	first := slices.IndexFunc(l.renewals[name], func(at time.Duration) bool { return l.exists(name, at) })
+	if i < 1 || lives[i].is != silent || first < 0 {
+		return 0
+	}
+	renewed, before := l.renewals[name][first], lives[i-1]
+	wrote := before.from + (before.to-1-before.from)/postEvery*postEvery // its status, the last time
+	if renewed >= before.to || wrote >= renewed {
+		return 0
+	}
+	until = lives[i].to
+	for _, t := range l.troubles {
+		if t.at >= renewed && (t.what == restarted || t.what == remade && t.object == "Node/"+name) {
+			until = min(until, t.at)
+		}
+	}
+	if at >= until {
+		return 0
+	}
+	return until
+}
+
+// exists reports whether a node has an object at a time.
+func (l *timeline) exists(name string, at time.Duration) bool {
+	last, exists := time.Duration(0), true
+	for _, t := range l.troubles {
+		if t.object == "Node/"+name && (t.what == removed || t.what == remade) && t.at <= at && t.at >= last {
+			last, exists = t.at, t.what == remade
+		}
+	}
+	return exists
 }
 
 // happened reports whether an object had a trouble between two times.

@@ -95,7 +95,7 @@ func (es *evictions) expectReturns(l *Life, ws *watchlist, shmem stats.Opt[uint6
 		l.podTotals = w.podTotals.withoutPod(&l.e.Pod, w.info.kind)
 	}
 	l.expectReturned()
-	es.expectShmem(l, shmem)
+	es.expectShmem(l, l.e.Pod.Memory.ShmemBytes, shmem)
 }
 
 // expectAmounts updates the expected returns of a victim for a disk that is killed for another

@@ -55,6 +55,9 @@ func (es *evictions) hasten(
 		es.assign(l, e, met, ws, shmem)
 	} else {
 		l.expectAmounts(&e.Pod, ws.all)
+		if l.shmem.pending == 0 { // the victim may have filled it since the eviction began
+			es.expectShmem(l, e.Pod.Memory.ShmemBytes, shmem)
+		}
 	}
 	l.killed = at
 	es.lives = append(slices.DeleteFunc(es.lives, func(o *Life) bool { return o == l }), l)

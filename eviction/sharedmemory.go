@@ -39,8 +39,7 @@ func (p *sharedPool) pending() uint64 {
 
 // expectShmem stores a victim's shared memory when its eviction begins. now is the node's current
 // shared memory, which is unknown in a replay.
-func (es *evictions) expectShmem(l *Life, now stats.Opt[uint64]) {
-	had := l.e.Pod.Memory.ShmemBytes
+func (es *evictions) expectShmem(l *Life, had, now stats.Opt[uint64]) {
 	if !had.OK || had.V <= leastShared || had.V > implausible || es.config.Replay {
 		return
 	}

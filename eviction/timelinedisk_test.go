@@ -155,7 +155,7 @@ func TestUnexplainedTimelines(t *testing.T) {
 			}
 			at := v.l.began.Time.Sub(instant(epoch, time.Hour))
 			// a fall shows in the fill rate for two intervals
-			urgent := at < fill.At+fill.Over+2*rateOver+time.Second || v.left < 2000/(4*dip)+1
+			urgent := at < fill.At+fill.Over+2*rateOver+time.Second || v.seen < 2000/(4*dip)+1
 			early := v.l.began.Time.Sub(v.since) < suspectDelay
 			if at-last < suspectDelay || early && !urgent {
 				rule, reason = "unexplained", fmt.Sprintf("%s is evicted at %v, after %v: %s", v.uid, at, last, v.l.e.Message)
@@ -175,7 +175,8 @@ func TestUnexplainedTimelines(t *testing.T) {
 }
 
 // Whatever is unknown of a pod that fills a disk: a pod is evicted in time (ruleUnknown). While only
-// the filler is evicted, it is evicted before the disk is full, if that takes some seconds.
+// the filler is evicted, it is evicted before the disk is full, if that takes some seconds, and within
+// the delay if its writes are known and no other pod has ended.
 func TestUnknownTimelines(t *testing.T) {
 	short, most := 0, *diskTimelines/2
 	for i := range uint64(most) {
@@ -184,13 +185,16 @@ func TestUnknownTimelines(t *testing.T) {
 		rule, reason, s := checkTimeline(tl)
 		filler := s.pods[slices.IndexFunc(s.pods, func(p *realPod) bool { return p.LeakDisk > 0 })]
 		first := slices.IndexFunc(s.rules.victims, func(v *victim) bool { return v.l.e.kind.disk() })
-		if rule == "" && s.atRest && first >= 0 && filler.certain(tl) {
+		isFiller := func(v *victim) bool { return v.realPod == filler }
+		if rule == "" && s.atRest && first >= 0 && !slices.ContainsFunc(s.rules.victims[:first], isFiller) && filler.certain(tl) {
 			short++
 			switch v := s.rules.victims[first]; {
 			case v.realPod != filler:
 				rule, reason = ruleWriter, fmt.Sprintf("%s is evicted at %v, want %s", v.uid, v.at, filler.uid)
 			case v.left == 0:
 				rule, reason = ruleWriter, fmt.Sprintf("%s is evicted at %v, when the disk is full", v.uid, v.at)
+			case !filler.NoIO && s.rules.first[0].realPod == filler && v.l.began.Time.Sub(v.since) >= suspectDelay:
+				rule, reason = ruleWriter, fmt.Sprintf("%s is evicted at %v, after the delay, although its writes are known", v.uid, v.at)
 			}
 		}
 		if enforced(rule) {

@@ -89,6 +89,7 @@ type victim struct {
 	left    float64            // available amount of the disk at the eviction
 	since   time.Time          // since when the threshold is met
 	forDisk bool               // it was evicted for a disk
+	seen    float64            // available amount by the observation that asked for the eviction
 	late    bool               // it did not die in time
 	fallen  float64            // fall of the node's shared memory since
 }
@@ -536,7 +537,11 @@ func (r *rules) begun(p *realPod, l *Life) {
 	for _, what := range whatOf {
 		v.level[what], v.held[what] = r.s.free(what), p.usage(what)
 	}
+	if r.s.t < r.s.blind { // the agent does not know it, and compares with the limit
+		v.level["memory"] = float64(r.s.Memory)
+	}
 	v.held["shared"], v.left, v.since, v.forDisk = p.shm+p.vol, r.s.free("disk"), l.met.Since, l.e.Disk() && !l.e.Local()
+	v.seen = float64(l.met.Observed.Value) / mib
 	if !slices.ContainsFunc(r.victims, func(o *victim) bool { return o.realPod == p && o.its == p.life }) {
 		r.first = append(r.first, v)
 	}

@@ -90,7 +90,7 @@ func (h *Held) Critical() bool {
 //   - the pod itself (pkg/kubelet/allocation/allocation_manager.go canAdmitPod);
 //   - reservations of an earlier attempt at a critical pod (Held.PassesTo);
 //   - reservations of pods that it outranks;
-//   - pending reservations, if the pod has one that is not: it fits beside the ending pods;
+//   - pending reservations, if the pod has one that is not: it fits next to the ending pods;
 //   - reservations of pods that are already on the node, so that these count once.
 func (n *NodeState) others(incoming *incomingPod) []*Held {
 	out := make([]*Held, 0, len(n.Pods)+len(n.Reservations))

@@ -212,7 +212,7 @@ func TestAttemptTimelines(t *testing.T) {
 	for i := range uint64(*attemptTimelines) {
 		l := newAttemptLine(*attemptSeed + i)
 		if broken := l.run(); broken != "" {
-			t.Fatalf("timeline of seed %d: %s\n%s", *attemptSeed+i, broken, strings.Join(l.log, "\n"))
+			t.Fatalf("timeline of seed %d breaks a rule: %s\n%s", *attemptSeed+i, broken, strings.Join(l.log, "\n"))
 		}
 		victims += len(l.stopped)
 		for _, c := range l.callers {

@@ -86,7 +86,7 @@ func TestPreemptionsEndInTheSameTurn(t *testing.T) {
 	}
 }
 
-// Two preemptions are in progress. The pod whose victim ends first starts at once: the other
+// Two preemptions are in progress. The pod whose victim ends first starts immediately: the other
 // reservation and the victim that still holds its resources count once. A third pod gets neither.
 func TestPendingReservationsDoNotDelayOthers(t *testing.T) {
 	w := newWard(2, "a", "b")

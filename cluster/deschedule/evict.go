@@ -40,6 +40,10 @@ type proposal struct {
 	improves func(to *model.Node) bool
 	noGain   string
 	hint     string // added to reasons about the scheduler's choice
+	// rank orders equally scored nodes that are an improvement: the lowest is best; nil: by name.
+	rank func(to *model.Node) int
+	// hard: the pod violates a hard rule, so earlier moves of its owner do not matter.
+	hard bool
 	// explain sets reason and against lazily, only for an eviction that happens; nil: both are
 	// set.
 	explain func(*proposal)
@@ -98,7 +102,7 @@ func (r *run) evict(w *proposal) outcome {
 	var moves []PastMove
 	if w.improves == nil {
 		to = r.cluster.Place(pod, r.schedulers.of(pod.Pod))
-	} else {
+	} else if !w.hard {
 		moves = r.pastMoves(pod)
 	}
 	replacement := r.replacement(pod, to)

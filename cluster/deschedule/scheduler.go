@@ -107,6 +107,16 @@ func (s schedulers) unknown(pods []*v1.Pod) (out []string) {
 	return out
 }
 
+// best returns the best of the nodes that are an improvement; nil: none is.
+func (w *proposal) best(nodes []*model.Node) (best *model.Node) {
+	for _, n := range nodes {
+		if w.improves(n) && (best == nil || w.rank != nil && w.rank(n) < w.rank(best)) {
+			best = n
+		}
+	}
+	return best
+}
+
 // moveTarget returns the node for the replacement of a pod that moves by preference or utilization.
 // Otherwise it returns nil and the reason why the pod stays.
 //
@@ -115,7 +125,7 @@ func (s schedulers) unknown(pods []*v1.Pod) (out []string) {
 // none may be the present one.
 func (r *run) moveTarget(w *proposal) (to *model.Node, reason string) {
 	pod := w.pod
-	if why := r.movedWithoutEffect(pod); why != "" {
+	if why := r.movedWithoutEffect(pod); why != "" && !w.hard {
 		return nil, why
 	}
 	gone := r.cluster.FitCheck(pod)
@@ -128,18 +138,18 @@ func (r *run) moveTarget(w *proposal) (to *model.Node, reason string) {
 	profile := r.schedulers.of(pod.Pod)
 	for _, check := range []*model.FitCheck{r.cluster.SuccessorCheck(pod), gone} {
 		top := check.TopNodes(profile)
-		better := slices.IndexFunc(top, w.improves)
+		better := w.best(top)
 		switch {
 		case len(top) == 0: // until the pod is gone
 			continue
 		case slices.Contains(top, pod.Node):
 			return nil, fmt.Sprintf("scheduler would likely place the replacement on %s again%s",
 				pod.Node.Name, w.hint)
-		case better < 0:
+		case better == nil:
 			return nil, fmt.Sprintf("scheduler would likely place the replacement on %s, no better: %s%s",
 				top[0].Name, w.noGain, w.hint)
 		case to == nil:
-			to = top[better]
+			to = better
 		}
 	}
 	return to, ""

@@ -171,7 +171,7 @@ func prefersStrongly(key, value string) edit {
 	}
 }
 
-// A scheduler that packs nodes, as schedulerProfiles says, empties them: each pod moves once.
+// A scheduler with a profile for packing in schedulerProfiles empties nodes: each pod moves once.
 func TestPackingProfileEmptiesNodes(t *testing.T) {
 	web := []edit{request(v1.ResourceCPU, 500), request(v1.ResourceMemory, 500<<20), owned("Job", "batch")}
 	fill := []edit{request(v1.ResourceCPU, 2000), request(v1.ResourceMemory, 8<<30), daemon}
@@ -194,8 +194,8 @@ func TestPackingProfileEmptiesNodes(t *testing.T) {
 	}
 }
 
-// A pod whose scheduler the policy does not describe is planned with the default scores, and the
-// plan says so.
+// A pod whose scheduler the policy does not describe is planned with the default scores, with a
+// warning.
 func TestUnknownSchedulerIsNamed(t *testing.T) {
 	p := lifeTimePlan(func(p *plan) {
 		p.pods = podList(pod("p", "n1", func(p *v1.Pod) { p.Spec.SchedulerName = "volcano" }), pod("q", "n1"))
@@ -249,5 +249,47 @@ func TestMoveWithoutEffectIsRemembered(t *testing.T) {
 		if c.want == 0 && !strings.Contains(skipReason(r, "gate1"), "an earlier move of a pod of this owner had no effect") {
 			t.Errorf("%s: skipped %v, want gate1 because of the move without effect", name, r.Skipped)
 		}
+	}
+}
+
+// Plans settle when the scheduler, and not the plan, chooses the nodes of replacements: nothing is
+// evicted in the last of ten cycles.
+func TestPlansSettleWithScheduler(t *testing.T) {
+	evictions, back := 0, 0
+	for seed := range 200 {
+		r := rand.New(rand.NewPCG(uint64(seed), 39))
+		s, all := randomCluster(r), randomPolicy(r)
+		policy := &Policy{}
+		for _, profile := range all.Profiles {
+			made := Profile{Name: profile.Name, PluginConfig: profile.PluginConfig}
+			for _, name := range slices.Concat(profile.Plugins.Deschedule.Enabled, profile.Plugins.Balance.Enabled) {
+				switch name {
+				case NodeTaints, NodeAffinity:
+					made.Plugins.Deschedule.Enabled = append(made.Plugins.Deschedule.Enabled, name)
+				case RemoveDuplicates, LowNodeUtilization, HighNodeUtilization, TopologySpreadConstraint:
+					made.Plugins.Balance.Enabled = append(made.Plugins.Balance.Enabled, name)
+				}
+			}
+			policy.Profiles = append(policy.Profiles, made)
+		}
+		if err := policy.Complete(); err != nil {
+			t.Fatal(err)
+		}
+		c := &scheduler{Rand: r, gone: seed%2 == 1}
+		out := c.run(t, policy, s)
+		for _, e := range out {
+			evictions++
+			if from, to, _ := strings.Cut(e[strings.LastIndex(e, " ")+1:], ">"); from == to {
+				back++
+			}
+			if strings.HasPrefix(e, "cycle 9") {
+				t.Errorf("seed %d: evictions in ten cycles = %v, want none in the last", seed, out)
+				break
+			}
+		}
+	}
+	t.Logf("%d evictions, %d replacements back on their node", evictions, back)
+	if evictions == 0 || back*20 > evictions {
+		t.Errorf("%d evictions, %d replacements back on their node, want some and at most 5 %%", evictions, back)
 	}
 }

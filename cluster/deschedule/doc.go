@@ -33,5 +33,5 @@
 //	low.go           LowNodeUtilization
 //	high.go          HighNodeUtilization
 //	spread.go        RemovePodsViolatingTopologySpreadConstraint
-//	spreadenabler.go pods that make room for those that violate a constraint
+//	spreadenabler.go pods whose move enables that of another one
 package deschedule

@@ -131,7 +131,7 @@ func (r *run) evict(w *proposal) outcome {
 func (r *run) fitsElsewhere(p *model.Pod, nodes []*model.Node) bool {
 	to, why := r.cluster.FindOther(p, nodes)
 	if to == nil {
-		r.skip(p, "pod fits on no other node: %s", cmp.Or(why, "there is none"))
+		r.skip(p, "pod fits on no other node: %s", cmp.Or(why, "the cluster has no other node"))
 	}
 	return to != nil
 }

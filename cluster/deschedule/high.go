@@ -10,7 +10,7 @@ import (
 )
 
 // highNodeUtilization evicts pods from underutilized nodes so that these become empty. It suits
-// clusters whose scheduler fills nodes (MostAllocated), as a profile in schedulerProfiles says.
+// clusters whose scheduler fills nodes, with MostAllocated in schedulerProfiles.
 func highNodeUtilization(r *run, args any) {
 	a := args.(*HighNodeUtilizationArgs)
 	m := &meter{agentValue: r.agentValue, resources: meteredResources(a.Thresholds), target: Thresholds{}}

@@ -19,16 +19,14 @@ func topologySpread(r *run, args any) {
 		onlyIfBetter: *a.TopologyBalanceNodeFit}
 	all := s.constraintsIn(a)
 	for _, namespace := range slices.Sorted(maps.Keys(all)) {
-		var hard []*model.Constraint
-		groups := [][]*model.Constraint{nil}
+		groups := [][]*model.Constraint{nil} // the first has all hard constraints
 		for _, k := range all[namespace] {
 			if k.Hard {
-				hard = append(hard, k)
+				groups[0] = append(groups[0], k)
 			} else {
 				groups = append(groups, []*model.Constraint{k})
 			}
 		}
-		groups[0] = hard
 		for _, group := range groups {
 			if len(group) > 0 && s.balance(namespace, group) == totalLimitReached {
 				return
@@ -169,6 +167,12 @@ func (b *balancing) findCandidates() {
 	})
 }
 
+// isOpen reports whether a pod may still be evicted. A replacement whose original is pinned has left
+// its node.
+func (b *balancing) isOpen(p *spreadPod) bool {
+	return !p.done && p.Node != nil && !b.nodesAtLimit[p.Node]
+}
+
 // pinnedToNodes returns 1 for a pod with a node selector or node affinity, otherwise 0.
 func pinnedToNodes(p *model.Pod) int {
 	if p.Spec.NodeSelector != nil || p.Spec.Affinity != nil && p.Spec.Affinity.NodeAffinity != nil {
@@ -184,7 +188,7 @@ func (b *balancing) best(evicted int) *spreadPod {
 	var best *spreadPod
 	most, fullest := 0, 0
 	for _, p := range b.candidates {
-		if p.done || p.kept == evicted || b.nodesAtLimit[p.Node] {
+		if !b.isOpen(p) || p.kept == evicted {
 			continue
 		}
 		if !slices.ContainsFunc(p.own, func(i int) bool { return b.counts[i].violated(p.Node) }) {

@@ -76,8 +76,8 @@ func (g *grid) violations(pods []int) (sum int) {
 	return sum
 }
 
-// unevenness returns the sum of the squares of the pods in all domains. An eviction that makes room
-// for another one decreases only this.
+// unevenness returns the sum of the squares of the pods in all domains. An eviction that enables
+// another one decreases only this.
 func (g *grid) unevenness(pods []int) (sum int) {
 	for _, count := range append(g.counts(pods), pods...) {
 		sum += count * count

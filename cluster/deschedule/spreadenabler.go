@@ -11,9 +11,9 @@ import (
 // maxEnablers limits the pods that enabler tries, and the violating pods that each may enable.
 const maxEnablers = 8
 
-// enabler returns a pod whose move makes room for one that violates a constraint and that no node
-// takes now; nil: none. It has one of the violated constraints, too, and its own move makes counts
-// more even, without more violations.
+// enabler returns a pod whose move lets a node accept one that violates a constraint; nil: none. It
+// has one of the violated constraints, too. Its own move makes counts more even and violates
+// nothing more.
 func (b *balancing) enabler() *spreadPod {
 	violated := make([]bool, len(b.counts))
 	for i := range b.counts {
@@ -46,7 +46,7 @@ func (b *balancing) distinct(selects func(*spreadPod) bool) (out []*spreadPod) {
 	seen, fullness := map[place]bool{}, map[*spreadPod]int{}
 	for _, p := range b.candidates {
 		at := place{p.Node, p.OwnerNumber}
-		if p.done || seen[at] || b.nodesAtLimit[p.Node] || isReplacement(p.Pod) || !selects(p) {
+		if !b.isOpen(p) || seen[at] || isReplacement(p.Pod) || !selects(p) {
 			continue
 		}
 		seen[at] = true
@@ -93,7 +93,7 @@ func (b *balancing) enables(p *spreadPod, stuck []*spreadPod) bool {
 func (b *balancing) proposeEnabler(p *spreadPod) *proposal {
 	from := p.Node
 	return &proposal{pod: p.Pod, hard: b.constraints[0].Hard,
-		reason: fmt.Sprintf("makes room on %s for a pod that violates a spread constraint", from.Name),
+		reason: fmt.Sprintf("moves from %s so that a pod which violates a spread constraint can move", from.Name),
 		noGain: "the spread would not improve",
 		rank:   func(to *model.Node) int { return b.unevenness(p, from, to) },
 		improves: func(to *model.Node) bool {

@@ -53,7 +53,10 @@ func startDescheduling(t testing.TB, nodes ...string) *descheduling {
 // policy writes a policy of one strategy for the pods with a label app, or for all pods.
 func (d *descheduling) policy(strategy, args, app string) (path string) {
 	d.t.Helper()
-	point, selector := "deschedule", ""
+	point, selector, scheduler := "deschedule", "", ""
+	if strategy == "HighNodeUtilization" { // as packNodes configures it
+		scheduler = "schedulerProfiles: [{scoringStrategy: MostAllocated, weights: {NodeResourcesBalancedAllocation: 0, PodTopologySpread: 0}}]\n"
+	}
 	if slices.Contains([]string{"RemoveDuplicates", "LowNodeUtilization", "HighNodeUtilization", "RemovePodsViolatingTopologySpreadConstraint"}, strategy) {
 		point = "balance"
 	}
@@ -62,14 +65,14 @@ func (d *descheduling) policy(strategy, args, app string) (path string) {
 	}
 	text := fmt.Sprintf(`apiVersion: descheduler/v1alpha2
 kind: DeschedulerPolicy
-profiles:
+%sprofiles:
   - name: p
     pluginConfig:
       - {name: DefaultEvictor, args: {nodeFit: true%s}}
       - {name: %s, args: %s}
     plugins:
       %s: {enabled: [%s]}
-`, selector, strategy, args, point, strategy)
+`, scheduler, selector, strategy, args, point, strategy)
 	path = filepath.Join(d.t.TempDir(), "policy.yaml")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		d.t.Fatal(err)

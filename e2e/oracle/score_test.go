@@ -103,7 +103,7 @@ func (s *scorer) score(t *testing.T, p *v1.Pod, names []string) map[string]int64
 				continue
 			}
 			if !status.IsSuccess() {
-				t.Fatalf("%s: %v", plugin.Name(), status)
+				t.Fatalf("plugin %s for pod %s: status = %v, want success", plugin.Name(), p.Name, status)
 			}
 		}
 		scoring := plugin.(fwk.ScorePlugin)
@@ -111,13 +111,13 @@ func (s *scorer) score(t *testing.T, p *v1.Pod, names []string) map[string]int64
 		for _, n := range nodes {
 			value, status := scoring.Score(ctx, state, p, n)
 			if !status.IsSuccess() {
-				t.Fatalf("%s: %v", plugin.Name(), status)
+				t.Fatalf("plugin %s for pod %s: status = %v, want success", plugin.Name(), p.Name, status)
 			}
 			list = append(list, fwk.NodeScore{Name: n.Node().Name, Score: value})
 		}
 		if e := scoring.ScoreExtensions(); e != nil {
 			if status := e.NormalizeScore(ctx, state, p, list); !status.IsSuccess() {
-				t.Fatalf("%s: %v", plugin.Name(), status)
+				t.Fatalf("plugin %s for pod %s: status = %v, want success", plugin.Name(), p.Name, status)
 			}
 		}
 		for _, one := range list {

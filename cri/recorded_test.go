@@ -109,7 +109,7 @@ func TestRecordedCRIOsNode(t *testing.T) {
 		images, err := c.ListImages(ctx)
 		for _, i := range images {
 			if i.Pinned != slices.Contains(i.RepoTags, pause[0]) || i.Size == 0 || len(i.ID) != 64 {
-				t.Errorf("%s: image %+v", want, i)
+				t.Errorf("%s: listed image = %+v, want an ID of 64 digits, a size, and only the pause image pinned", want, i)
 			}
 			if same, err := c.ImageStatus(ctx, i.RepoDigests[0]); err != nil || same.ID != i.ID {
 				t.Errorf("%s: status of image %s = %+v, error %v", want, i.RepoDigests[0], same, err)

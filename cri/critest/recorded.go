@@ -46,7 +46,7 @@ func StartRecorded(t testing.TB, name string) *Runtime {
 	for call, text := range Recorded(t, name) {
 		read := func(m proto.Message) {
 			if err := protojson.Unmarshal([]byte(text), m); err != nil {
-				t.Fatalf("recording %s, %s: %v", name, call, err)
+				t.Fatalf("decode answer %s of recording %s: %v", call, name, err)
 			}
 		}
 		call, id, _ := strings.Cut(call, "/")

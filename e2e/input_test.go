@@ -84,10 +84,15 @@ func TestPromiseTheAgentProtectsItself(t *testing.T) {
 	}
 }
 
-// The kubelet's own file suffices: the agent uses its threshold and formula.
+// The kubelet's own file suffices: the agent uses its threshold and formula. With CRI-O a kubelet, too,
+// needs the socket: its default is containerd's.
 func TestAKubeletsFileIsEnough(t *testing.T) {
 	n := startNode(t)
-	n.startAgent("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncgroupDriver: cgroupfs\nevictionHard: {memory.available: 150Mi}\n")
+	file := "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncgroupDriver: cgroupfs\nevictionHard: {memory.available: 150Mi}\n"
+	if n.Runtime == guestapi.CRIO {
+		file += "containerRuntimeEndpoint: unix://" + n.Runtime.Socket + "\n"
+	}
+	n.startAgent(file)
 	n.fillTo(130 * mib)
 	n.dies(n.run(leaker()))
 	line := n.agentLogs("evicted", 1)

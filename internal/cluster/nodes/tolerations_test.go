@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Pods with thousands of tolerations take little memory, and leave at their deadlines. The API
-// server is asked for them only while a taint concerns them, and a failed read evicts no pod.
+// Pods with thousands of tolerations take little memory, and leave at their deadlines. The replica
+// reads them only while a taint concerns them.
 func TestPodsWithManyTolerations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t)

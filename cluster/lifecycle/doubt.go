@@ -12,8 +12,8 @@ const (
 	doubtPeriod = 60 * time.Second
 )
 
-// Silent zones raise doubt if they have at least one in doubtShare nodes of the cluster, and at most
-// maxDoubts times in doubtWindow. Otherwise a few kubelets could suspend all evictions.
+// Silent zones raise doubt if they have at least one in doubtShare nodes of the cluster, and at
+// most maxDoubts times in doubtWindow. Otherwise a few kubelets could suspend all evictions.
 const (
 	doubtShare  = 10
 	maxDoubts   = 10
@@ -58,7 +58,8 @@ func (s *step) updateDoubt() {
 	case all > 1 && silent == all:
 		d.raise(s.now, "all nodes are silent")
 	case isNew:
-		d.raised = slices.DeleteFunc(d.raised, func(at time.Time) bool { return s.now.Sub(at) >= doubtWindow })
+		d.raised = slices.DeleteFunc(d.raised,
+			func(at time.Time) bool { return s.now.Sub(at) >= doubtWindow })
 		if len(d.raised) < maxDoubts {
 			d.raised = append(d.raised, s.now)
 			d.raise(s.now, "all nodes of the zones %s and %s fell silent within one grace period",

@@ -19,8 +19,8 @@ const (
 // written, and once after that: the answer of that write may be lost. Later, pods that are new on
 // the node are selected. A kubelet that posts Ready=False also posts its pods' conditions.
 //
-// While the silence is in doubt, no pod is selected: a mark removes the pod from the endpoints of its
-// Services, also if only the controller has lost contact with the node.
+// While the silence is in doubt, no pod is selected: a mark removes the pod from the endpoints of
+// its Services, also if only the controller has lost contact with the node.
 func (s *step) selectMarks(v *view) {
 	r := v.record
 	if v.ready == "" || v.ready == v1.ConditionTrue {

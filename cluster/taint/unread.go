@@ -57,7 +57,8 @@ func Select(taints []v1.Taint, tolerations []v1.Toleration) (out []v1.Toleration
 
 // tolerationsOf returns the tolerations of a pod that decide on taints; known is false if they must
 // be read first.
-func (c *Core) tolerationsOf(p *v1.Pod, taints []v1.Taint) (tolerations []v1.Toleration, known bool) {
+func (c *Core) tolerationsOf(p *v1.Pod, taints []v1.Taint) (tolerations []v1.Toleration,
+	known bool) {
 	if !Unread(p.Spec.Tolerations) {
 		return p.Spec.Tolerations, true
 	}

@@ -13,8 +13,8 @@ import (
 	"jettison/cluster/taint"
 )
 
-// maxTolerations limits the number of toleration lists that pods share, and maxListBytes the size of
-// each list that is kept. Most pods have the same few lists; rare lists must not use much memory.
+// maxTolerations limits the number of toleration lists that pods share, and maxListBytes the size
+// of each list that is kept. Most pods have the same few lists; rare lists must not use much memory.
 const (
 	maxTolerations = 4096
 	maxListBytes   = 2 << 10

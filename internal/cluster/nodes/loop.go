@@ -52,8 +52,8 @@ func (c clock) fromMachine(machine time.Time) time.Time {
 // drift returns how far the wall clock was set forward since the start.
 func (c clock) drift(wall time.Time) time.Duration { return wall.Round(0).Sub(c.now().Round(0)) }
 
-// loop owns the state of one term of leadership, or of a part of it: when the wall clock is set, the
-// loop ends, and another one starts with the new time.
+// loop owns the state of one term of leadership, or of a part of it: when the wall clock is set,
+// the loop ends, and another one starts with the new time.
 type loop struct {
 	ctrl        *controller
 	clock       clock
@@ -99,7 +99,8 @@ func newLoop(p *controller, acting bool) *loop {
 	settings := c.Lifecycle()
 	settings.DelayFirstToken = true
 	l := &loop{
-		ctrl: p, clock: clock{p.deps.WallClock(), time.Now()}, nodes: lifecycle.New(settings), pods: taint.New(c.Taint()),
+		ctrl: p, clock: clock{p.deps.WallClock(), time.Now()}, nodes: lifecycle.New(settings),
+		pods:    taint.New(c.Taint()),
 		queries: p.queries,
 		state:   runState{acting: acting, logged: map[string]string{}}, schedule: schedule{changed: true},
 	}

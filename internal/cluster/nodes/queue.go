@@ -30,8 +30,8 @@ const (
 // task is run by a worker. The loop calls the function that it returns.
 type task func(ctx context.Context) func()
 
-// queue holds the pending writes in the order nodes, checks, reads, evictions, marks. Each is validated
-// again before it goes to a worker, because the node may have recovered.
+// queue holds the pending writes in the order nodes, checks, reads, evictions, marks. Each is
+// validated again before it goes to a worker, because the node may have recovered.
 type queue struct {
 	loop             *loop
 	idle             int

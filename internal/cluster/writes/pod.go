@@ -81,7 +81,8 @@ func preconditions(p *v1.Pod) *metav1.Preconditions {
 }
 
 // Tolerations reads a pod and returns those of its tolerations that decide on the taints.
-func (w *Writer) Tolerations(ctx context.Context, r *taint.Read) (PodResult, []v1.Toleration, error) {
+func (w *Writer) Tolerations(ctx context.Context, r *taint.Read) (PodResult, []v1.Toleration,
+	error) {
 	ctx, cancel := withTimeout(ctx)
 	defer cancel()
 	p, err := w.reader.CoreV1().Pods(r.Namespace).Get(ctx, r.Name, metav1.GetOptions{})

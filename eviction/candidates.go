@@ -110,7 +110,8 @@ func (m *Manager) judge(now time.Time, in Input, w *watched, l *lists, causes in
 		if suspects != nil {
 			ranked = l.suspect(suspects)
 			// a shorter grace period of an eviction by suspicion costs no further pod
-			if dying := m.Life(ranked[0].Pod.PodRef.UID); dying != nil && dying.e.suspected {
+			dying := m.evictions.terminating(ranked[0].Pod.PodRef.UID)
+			if dying != nil && dying.e.suspected {
 				withheld = ""
 			}
 			if v.suspected = withheld == ""; !v.suspected {

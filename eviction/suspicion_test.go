@@ -180,3 +180,25 @@ func TestOpenBreakerLooksBehindReplacements(t *testing.T) {
 		}
 	}
 }
+
+// A victim that survives its kill is killed again only after the delay.
+func TestUndyingVictimIsDelayedToo(t *testing.T) {
+	m := explainer(t)
+	pods := map[string]uint64{"a": 15 * gib}
+	quietAt(m, epoch, 90*gib, pods)
+	at := epoch.Add(time.Minute)
+	shortAt(m, at, 5*gib, pods)
+	began := at.Add(suspectDelay)
+	d := shortAt(m, began, 5*gib, pods)
+	if len(d.Evictions) != 1 {
+		t.Fatalf("%d evictions after the delay, want one: %s", len(d.Evictions), d.Reason)
+	}
+	l := m.Begin(Stamp{Time: began}, d.Evictions[0], d.Signal)
+	m.Killed(Stamp{Time: began}, l)
+	at = began.Add(DieLimit)
+	m.MarkUndying(at, l)
+	uid, after := firstEviction(m, at, time.Hour, 5*gib, pods, "")
+	if again := at.Add(after).Sub(began); uid != "a" || again < suspectDelay {
+		t.Errorf("%q evicted again after %v, want a after at least %v", uid, again, suspectDelay)
+	}
+}

@@ -193,7 +193,7 @@ func TestUnknownTimelines(t *testing.T) {
 				rule, reason = ruleWriter, fmt.Sprintf("%s is evicted at %v, want %s", v.uid, v.at, filler.uid)
 			case v.left == 0:
 				rule, reason = ruleWriter, fmt.Sprintf("%s is evicted at %v, when the disk is full", v.uid, v.at)
-			case !filler.NoIO && s.rules.first[0].realPod == filler && v.l.began.Time.Sub(v.since) >= suspectDelay:
+			case !filler.NoIO && s.rules.first[0].realPod == filler && v.l.began.Time.Sub(v.since) >= suspectDelay+min(tl.Node.Garbage, reliefLimit):
 				rule, reason = ruleWriter, fmt.Sprintf("%s is evicted at %v, after the delay, although its writes are known", v.uid, v.at)
 			}
 		}

@@ -89,6 +89,10 @@ func (r *rules) preempted(p *realPod, l *Life) {
 func (r *rules) rooms() {
 	now := r.s.now()
 	r.made = slices.DeleteFunc(r.made, func(m *roomOf) bool {
+		served := time.Duration(roomServed)
+		if m.Refused { // the runtime reports its death
+			served += m.Clean
+		}
 		back, over := m.l.RoomState(now)
 		lives := m.life == m.its && m.alive
 		switch {
@@ -100,7 +104,7 @@ func (r *rules) rooms() {
 			m.since = -1
 		case m.since < 0:
 			m.since = r.s.t
-		case r.s.t-m.since > roomServed:
+		case r.s.t-m.since > served:
 			r.fail(ruleRoom, "%s is dead for %v, and its room is still awaited", m.uid, r.s.t-m.since)
 		}
 		return over

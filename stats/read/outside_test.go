@@ -322,8 +322,8 @@ func TestWrongProcessesOfTheRuntime(t *testing.T) {
 			}
 			n.runs(uidA, c.id, c.pid)
 			p := n.looks()
-			if len(p.Outside) > 0 || p.Located() || p.Memory.UsageBytes.OK || p.Populated.OK {
-				t.Errorf("pod is measured or can be killed by the kernel: %+v", p)
+			if len(p.Outside) > 0 || p.Located() || p.Memory.UsageBytes.OK || p.Populated != stats.Some(true) {
+				t.Errorf("pod is measured, can be killed by the kernel, or does not run: %+v", p)
 			}
 			if p.Self != (c.what == "the agent") {
 				t.Errorf("self = %v, want it only for the agent's pod", p.Self)

@@ -97,10 +97,15 @@ type spreadPod struct {
 
 // balance evicts one pod at a time until no constraint is violated or no eviction is progress.
 func (s *spreadRun) balance(namespace string, constraints []*model.Constraint) outcome {
-	b := &balancing{spreadRun: s, namespace: namespace, constraints: constraints}
+	b := &balancing{spreadRun: s, namespace: namespace, constraints: constraints,
+		counts: make([]spreadCounts, len(constraints))}
 	b.findCandidates()
+	if len(b.candidates) > 0 {
+		for i := range constraints {
+			b.count(i)
+		}
+	}
 	for evicted := 0; len(b.candidates) > 0; {
-		b.count()
 		p, propose := b.best(evicted), b.propose
 		if p == nil && s.onlyIfBetter {
 			p, propose = b.enabler(), b.proposeEnabler
@@ -112,8 +117,12 @@ func (s *spreadRun) balance(namespace string, constraints []*model.Constraint) o
 			p.done = true
 			continue
 		}
-		from := p.Node
-		switch s.evict(propose(p)) {
+		from, changes := p.Node, s.cluster.Changes()
+		out := s.evict(propose(p))
+		if s.cluster.Changes() != changes {
+			b.count(p.counted...)
+		}
+		switch out {
 		case totalLimitReached:
 			return totalLimitReached
 		case nodeLimitReached:
@@ -129,11 +138,11 @@ func (s *spreadRun) balance(namespace string, constraints []*model.Constraint) o
 	return podKept
 }
 
-// count counts the pods of each constraint.
-func (b *balancing) count() {
-	b.counts = b.counts[:0]
-	for _, k := range b.constraints {
-		b.counts = append(b.counts, newSpreadCounts(k, k.CountByDomain(b.cluster, b.namespace, b.nodes)))
+// count counts the pods of some constraints.
+func (b *balancing) count(indices ...int) {
+	for _, i := range indices {
+		k := b.constraints[i]
+		b.counts[i] = newSpreadCounts(k, k.CountByDomain(b.cluster, b.namespace, b.nodes))
 	}
 }
 

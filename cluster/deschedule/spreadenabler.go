@@ -79,7 +79,7 @@ func (b *balancing) enables(p *spreadPod, stuck []*spreadPod) bool {
 	before := b.progress(p, from, to)
 	b.cluster.Remove(p.Pod)
 	b.cluster.Put(made, to)
-	b.count()
+	b.count(p.counted...)
 	return slices.ContainsFunc(stuck, func(other *spreadPod) bool {
 		if other == p {
 			return false

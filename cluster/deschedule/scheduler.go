@@ -122,7 +122,8 @@ func (w *proposal) best(nodes []*model.Node) (best *model.Node) {
 //
 // The replacement is scheduled while the pod is still being deleted (ReplicaSet) or when it is gone
 // (StatefulSet). In both cases one of the nodes with the highest score must be an improvement, and
-// none may be the present one.
+// none may be the present one. A pod that violates a hard constraint cannot return, so only the
+// second case matters.
 func (r *run) moveTarget(w *proposal) (to *model.Node, reason string) {
 	pod := w.pod
 	if why := r.movedWithoutEffect(pod); why != "" && !w.hard {
@@ -135,8 +136,11 @@ func (r *run) moveTarget(w *proposal) (to *model.Node, reason string) {
 		}
 		return nil, "no feasible node would be better: " + w.noGain
 	}
-	profile := r.schedulers.of(pod.Pod)
-	for _, check := range []*model.FitCheck{r.cluster.SuccessorCheck(pod), gone} {
+	profile, checks := r.schedulers.of(pod.Pod), []*model.FitCheck{gone}
+	if !w.hard {
+		checks = []*model.FitCheck{r.cluster.SuccessorCheck(pod), gone}
+	}
+	for _, check := range checks {
 		top := check.TopNodes(profile)
 		better := w.best(top)
 		switch {

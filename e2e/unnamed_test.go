@@ -37,6 +37,14 @@ func TestFilesWithoutANameAreTheirHolders(t *testing.T) {
 		}
 		n.dies(holder)
 		n.awaitFileSystem(rootDir, disk{available: before.available - 150*mib})
+		n.until("the gate admits the next pod", func() error {
+			for _, c := range n.state().Conditions {
+				if c.Status {
+					return fmt.Errorf("condition %s is true", c.Type)
+				}
+			}
+			return nil
+		})
 		t.Logf("%s: evicted %.1f s after its start", c.name, time.Since(began).Seconds())
 	}
 	n.shell("test -s " + innocent.EmptyDir("data") + "/file")

@@ -201,7 +201,7 @@ func TestFencingRate(t *testing.T) {
 		})
 		r.stop()
 		r.disconnect()
-		r = a.startFencing(func(string) bool { return true })
+		a.startFencing(func(string) bool { return true })
 		time.Sleep(110 * time.Minute)
 		at := a.fenced()
 		for i := range at {

@@ -3,6 +3,8 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/url"
 	"path/filepath"
 	"testing"
 	"time"
@@ -41,7 +43,11 @@ func TestWhatAStolenClusterTokenMayWrite(t *testing.T) {
 		t.Fatalf("apply the manifests of jettison-cluster: %v\n%s", err, out)
 	}
 	c.awaitPermission(in, "patch", "", "nodes", "")
-	stolen := client(t, c.Bearer(c.Token(in.namespace, in.name, nil)))
+	token := c.Token(in.namespace, in.name, nil)
+	stolen := client(t, c.Bearer(token))
+	tried := c.Bearer(token) // changes nothing, so that it can be repeated
+	tried.Wrap(func(next http.RoundTripper) http.RoundTripper { return dryRun{next} })
+	probe := client(t, tried)
 	patchSpec := func(body string) func(context.Context, kubernetes.Interface) error {
 		return func(ctx context.Context, c kubernetes.Interface) error {
 			_, err := c.CoreV1().Nodes().Patch(ctx, "n1", types.MergePatchType, []byte(body), metav1.PatchOptions{})
@@ -62,17 +68,18 @@ func TestWhatAStolenClusterTokenMayWrite(t *testing.T) {
 			})
 		}
 	}
-	lease := func(name string) func(context.Context, kubernetes.Interface) error {
+	lease := func(name, annotation string) func(context.Context, kubernetes.Interface) error {
 		return func(ctx context.Context, c kubernetes.Interface) error {
-			if name == "" { // another one each time
-				return createLease(ctx, c, in.namespace, fmt.Sprint("mine-", time.Now().UnixNano()), nil)
+			at := name
+			if at == "" { // another one each time
+				at = fmt.Sprint("mine-", time.Now().UnixNano())
 			}
-			return createLease(ctx, c, in.namespace, name, nil)
+			return createLease(ctx, c, in.namespace, at, map[string]string{annotation: "true"})
 		}
 	}
 	custom := `{"key": "custom", "effect": "NoSchedule"}`
 	all := []write{
-		{"IPs of a pod", "pod's status but conditions", pod(`{"status": {"podIP": "10.0.0.66", "podIPs": [{"ip": "10.0.0.66"}]}}`)},
+		{"IPs of a pod", "pod's status but conditions", pod(`{"status": {"podIP": "10.0.0.66", "podIPs": [{"$patch": "replace"}, {"ip": "10.0.0.66"}]}}`)},
 		{"labels of a pod", "pod's metadata", pod(`{"metadata": {"labels": {"app": "another"}}, "status": {}}`)},
 		{"phase of a pod", "pod's status but conditions", pod(`{"status": {"phase": "Failed"}}`)},
 		{"a pod that is ready", "no conditions but", pod(`{"status": {"conditions": [{"type": "ContainersReady", "status": "False"}]}}`)},
@@ -86,10 +93,11 @@ func TestWhatAStolenClusterTokenMayWrite(t *testing.T) {
 		{"another's taint is removed", "taints of the node controller", patchSpec(`{"spec": {"taints": []}}`)},
 		{"an event of the kubelet", "as its source", event(func(e *v1.Event) { e.Source.Component = "kubelet" })},
 		{"an event with a finalizer", "no labels, annotations, finalizers", event(func(e *v1.Event) { e.Finalizers = []string{"a.b/c"} })},
-		{"another Lease", "only the Lease", lease("")},
+		{"another Lease", "only the Lease", lease("", "jettison/acting")},
+		{"an annotation of its Lease", "no annotations but", lease("jettison-cluster-nodes", "mine")},
 		// Accepted writes come last, because they change the objects.
 		{"its event", "", event(func(*v1.Event) {})},
-		{"its Lease", "", lease("jettison-cluster-nodes")},
+		{"its Lease", "", lease("jettison-cluster-nodes", "jettison/acting")},
 		{"its taint", "", patchSpec(`{"spec": {"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}, ` + custom + `]}}`)},
 		{"a derived label", "", patchSpec(`{"metadata": {"labels": {"beta.kubernetes.io/os": "linux"}}}`)},
 		{"a silent node", "", status(`{"status": {"conditions": [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": "Kubelet stopped posting node status."}]}}`)},
@@ -101,7 +109,7 @@ func TestWhatAStolenClusterTokenMayWrite(t *testing.T) {
 			if w.refused == "" {
 				continue
 			}
-			if err := w.do(ctx, stolen); !denied(err, w.refused) {
+			if err := w.do(ctx, probe); !denied(err, w.refused) {
 				return fmt.Errorf("%s: error %v, want a rejection with %q", w.what, err, w.refused)
 			}
 		}
@@ -112,4 +120,13 @@ func TestWhatAStolenClusterTokenMayWrite(t *testing.T) {
 			t.Errorf("write with a stolen token: %s: %v, want %q", w.what, err, w.refused)
 		}
 	}
+}
+
+// dryRun changes no object.
+type dryRun struct{ next http.RoundTripper }
+
+func (d dryRun) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.URL.RawQuery = url.Values{"dryRun": {"All"}}.Encode()
+	return d.next.RoundTrip(r)
 }

@@ -200,10 +200,10 @@ func TestALeaderThatHangs(t *testing.T) {
 	m.silence("a")
 	tainted := executes(c.awaitTaints("a", unreachable...))
 	c.Pause(leader.name)
-	paused := time.Now()
 	if at := c.awaitPodGone(late); at.Before(tainted.Add(40 * time.Second)) {
 		t.Errorf("pod is deleted %v after the taint", at.Sub(tainted))
 	}
+	resumed := time.Now() // the API server may receive what was sent before the pause after it
 	c.Resume(leader.name)
 	c.awaitPodGone(later)
 	c.Eventually(startDeadline, "the one that hung follows", func(context.Context) error {
@@ -215,7 +215,7 @@ func TestALeaderThatHangs(t *testing.T) {
 	known := false
 	for _, r := range log.of(nodeAccount.user()) {
 		known = known || r.by(leader.identity)
-		if r.by(leader.identity) && r.writes() && r.ObjectRef.Resource != "leases" && r.RequestReceivedTimestamp.After(paused) {
+		if r.by(leader.identity) && r.writes() && r.ObjectRef.Resource != "leases" && r.RequestReceivedTimestamp.After(resumed) {
 			t.Errorf("requests of the resumed replica that is no longer the leader: %v", r)
 		}
 	}
@@ -387,7 +387,7 @@ func TestBesideTheControllerManager(t *testing.T) {
 	server := httptest.NewServer(k)
 	t.Cleanup(server.Close)
 	fence := c.replica(program, "fence", nodeAccount,
-		nodesArgs(t, "--mode=fence", "--fence-url="+server.URL+"/?node={node}", "--fence-after=1s", "--fence-every=1s")...)
+		nodesArgs(t, "--mode=fence", "--fence-url="+server.URL+"/?node={node}", "--fence-after=1s", "--fence-timeout=1s", "--fence-every=1s")...)
 	m.silence("alive", "dead", "failing", "foreign", "odd")
 	foreign := "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
 	if out, err := c.Kubectl(t.Context(), "", "taint", "node", "foreign", foreign); err != nil {

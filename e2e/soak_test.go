@@ -39,7 +39,7 @@ func TestSoak(t *testing.T) {
 	}
 	s := startSoak(t)
 	tab := newTable(fmt.Sprintf("%d cycles of %v, kernel %s", cycles, soakCycle, s.Kernel), "cycle", "RssAnon MB", "RSS MB",
-		"goroutines", "descriptors", "CPU s/min", "of the runtime's CPU", "pods", "refused", "leaks", "disks filled")
+		"goroutines", "descriptors", "CPU s/min", "per fixed work", "pods", "refused", "leaks", "disks filled")
 	var used []soakUse
 	for i := range cycles {
 		used = append(used, s.cycle())
@@ -56,7 +56,7 @@ func TestSoak(t *testing.T) {
 		first, last float64
 	}{
 		{"RssAnon", first.anon, last.anon}, {"goroutines", first.goroutines, last.goroutines},
-		{"descriptors", first.descriptors, last.descriptors}, {"CPU time as a part of the runtime's", first.share, last.share},
+		{"descriptors", first.descriptors, last.descriptors}, {"CPU time a minute per fixed work", first.share, last.share},
 	} {
 		if c.last > c.first*soakGrowth {
 			t.Errorf("%s grew from %.4g in the second cycle to %.4g in the last one, want at most %.0f %% more",
@@ -67,7 +67,9 @@ func TestSoak(t *testing.T) {
 
 func decimal(v float64) string { return fmt.Sprintf("%.1f", v) }
 
-// soakUse is what the agent used in a cycle: averages over the minutes, CPU in seconds a minute.
+// soakUse is what the agent used in a cycle: averages over the minutes, CPU in seconds a minute. share
+// is the CPU time divided by that of a fixed piece of work in the same minutes: an emulated node gets
+// slower and faster with the load of its host.
 type soakUse struct{ anon, rss, goroutines, descriptors, cpu, share float64 }
 
 type soak struct {
@@ -105,11 +107,12 @@ func startSoak(t *testing.T) *soak {
 // cycle lives through one cycle and returns what the agent used.
 func (s *soak) cycle() (sum soakUse) {
 	minutes := int(soakCycle / time.Minute)
-	agent, runtime := s.cpu(s.agentPID), s.cpu(s.runtimePID())
-	var containerd float64 // a restarted runtime begins at 0
+	agent := s.cpu(s.agentPID)
+	var work float64
 	for minute := range minutes {
 		end := time.Now().Add(time.Minute)
-		s.begin(minute, func() { containerd += s.cpu(s.runtimePID()) - runtime; runtime = 0 })
+		s.begin(minute)
+		work += s.fixedWork()
 		for next := time.Now(); time.Now().Before(end); next = next.Add(time.Second) {
 			s.churn()
 			s.bury()
@@ -132,9 +135,8 @@ func (s *soak) cycle() (sum soakUse) {
 		sum.goroutines += values["go_goroutines"] / float64(minutes)
 		sum.descriptors += values["process_open_fds"] / float64(minutes)
 	}
-	containerd += s.cpu(s.runtimePID()) - runtime
 	used := s.cpu(s.agentPID) - agent
-	sum.cpu, sum.share = used/float64(minutes), used/containerd
+	sum.cpu, sum.share = used/float64(minutes), used/work
 	for _, p := range s.lives {
 		if err := p.Check(s.ctx); err != nil {
 			s.t.Fatal(err)
@@ -143,7 +145,17 @@ func (s *soak) cycle() (sum soakUse) {
 	return sum
 }
 
-func (s *soak) runtimePID() int { return s.pid(s.shell("echo " + s.RuntimePID())) }
+// fixedWork returns the CPU seconds that the guest needs for a fixed piece of work.
+func (s *soak) fixedWork() float64 {
+	out := s.shell("busybox dd if=/dev/zero bs=1M count=32 2> /dev/null | busybox time -p busybox sha256sum 2>&1")
+	_, text, _ := strings.Cut(out, "user ")
+	text, _, _ = strings.Cut(text, "\n")
+	seconds, err := strconv.ParseFloat(text, 64)
+	if err != nil || seconds == 0 {
+		s.t.Fatalf("CPU time of the fixed work = %q, want a line with user", out)
+	}
+	return seconds
+}
 
 // cpu returns the CPU seconds that a process has used.
 func (s *soak) cpu(pid int) float64 {
@@ -154,8 +166,8 @@ func (s *soak) cpu(pid int) float64 {
 	return u.CPU.Seconds()
 }
 
-// begin begins the events of a minute. ends is called before the runtime ends.
-func (s *soak) begin(minute int, ends func()) {
+// begin begins the events of a minute.
+func (s *soak) begin(minute int) {
 	s.number++
 	s.add(vm.NewPod(fmt.Sprint("leaker-", s.number), "", "", "alloc -rate 100Mi -size 4Gi"))
 	s.leaked++
@@ -164,7 +176,6 @@ func (s *soak) begin(minute int, ends func()) {
 		s.configured(fmt.Sprint(s.number), strings.Replace(s.config, "100Mi", []string{"120Mi", "100Mi"}[minute-1], 1))
 		s.shell(fmt.Sprint("kill -HUP ", s.agentPID))
 	case 4:
-		ends()
 		if err := s.StopRuntime(s.ctx); err != nil {
 			s.t.Fatal(err)
 		}

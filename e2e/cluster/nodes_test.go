@@ -380,14 +380,18 @@ func TestBesideTheControllerManager(t *testing.T) {
 		APIServer: args, ControllerManager: {"--node-monitor-grace-period=8s", "--node-monitor-period=1s", "--node-eviction-rate=10"},
 	}})
 	program := installNodes(t, c)
-	m := c.addMembers("alive", "dead", "failing", "foreign", "odd", "u", "v", "w", "x", "y", "z")
+	names := []string{"alive", "dead", "failing", "foreign", "odd", "w", "x"}
+	for i := range 14 { // of 21 nodes, two may be fenced in an hour: others are checked again after one
+		names = append(names, fmt.Sprint("n", i))
+	}
+	m := c.addMembers(names...)
 	stuck, held := c.place("stuck", "dead", 0, 600), c.place("held", "alive", 0, 600)
 	c.awaitPodsReady("stuck", "held")
 	k := &checks{answers: map[string]string{"dead": "dead since noon", "foreign": "alive", "alive": "alive", "odd": "deadly"}, asked: map[string]int{}}
 	server := httptest.NewServer(k)
 	t.Cleanup(server.Close)
 	fence := c.replica(program, "fence", nodeAccount,
-		nodesArgs(t, "--mode=fence", "--fence-url="+server.URL+"/?node={node}", "--fence-after=1s", "--fence-timeout=1s", "--fence-every=1s")...)
+		nodesArgs(t, "--mode=fence", "--fence-url="+server.URL+"/?node={node}", "--fence-after=1s", "--fence-timeout=1s", "--fence-every=1s", "--fence-interval=1s")...)
 	m.silence("alive", "dead", "failing", "foreign", "odd")
 	foreign := "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
 	if out, err := c.Kubectl(t.Context(), "", "taint", "node", "foreign", foreign); err != nil {

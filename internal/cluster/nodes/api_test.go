@@ -57,6 +57,7 @@ func (p *pipeListener) dial(ctx context.Context, _, _ string) (net.Conn, error) 
 // resource versions and watches like the real one, and injects faults.
 type api struct {
 	t         *testing.T
+	checkDead func(context.Context, *v1.Node) (bool, error) // of later replicas; nil: the configured one
 	startedAt time.Time
 
 	mu           sync.Mutex

@@ -16,12 +16,11 @@ import (
 
 // startFencing starts a replica with a check.
 func (a *api) startFencing(check func(node string) bool) *replica {
-	r := a.start("a", func(c *config.Cluster) { c.FenceURL = "http://unused/" })
-	r.ctrl.deps.CheckDead = func(_ context.Context, n *v1.Node) (dead bool, err error) {
+	a.checkDead = func(_ context.Context, n *v1.Node) (dead bool, err error) {
 		a.change(func() { dead = check(n.Name) })
 		return dead, nil
 	}
-	return r
+	return a.start("a", func(c *config.Cluster) { c.FenceURL = "http://unused/" })
 }
 
 // fenced returns when nodes were taken out of service, in order.

@@ -53,6 +53,9 @@ func (a *api) start(name string, change func(*config.Cluster)) *replica {
 		a.t.Fatal(err)
 	}
 	p.deps.WallClock = a.wallClock
+	if a.checkDead != nil {
+		p.deps.CheckDead = a.checkDead
+	}
 	ctx, cancel := context.WithCancel(a.t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -791,13 +794,13 @@ func TestDeadNodeIsFenced(t *testing.T) {
 		a := newAPI(t)
 		k := a.cluster(3, -1)
 		asked := 0
-		r := a.start("a", func(c *config.Cluster) { c.Mode, c.FenceURL = config.Fence, "http://unused/" })
-		r.ctrl.deps.CheckDead = func(_ context.Context, n *v1.Node) (bool, error) {
+		a.checkDead = func(_ context.Context, n *v1.Node) (bool, error) {
 			if asked++; n.Name != "n1" {
 				t.Errorf("check of node %s, want n1 only", n.Name)
 			}
 			return asked == 2, nil
 		}
+		r := a.start("a", func(c *config.Cluster) { c.Mode, c.FenceURL = config.Fence, "http://unused/" })
 		k.setAlive("n1", false)
 		time.Sleep(time.Minute)
 		a.change(func() { // as kube-controller-manager does

@@ -3,6 +3,7 @@ package nodes
 import (
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,7 +40,7 @@ func TestOvertakenWriteHasNoEffect(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a := newAPI(t)
 				k := a.cluster(4, -1)
-				overtaken := false
+				var overtaken atomic.Bool
 				r := a.start("a", func(c *config.Cluster) { c.RespectPDB = what == "eviction" })
 				time.Sleep(15 * time.Second)
 				a.change(func() {
@@ -49,8 +50,8 @@ func TestOvertakenWriteHasNoEffect(t *testing.T) {
 					}
 					a.fault = func(_ string, q *http.Request) int {
 						a.change(func() {
-							if !overtaken && q.Method == c.method && strings.HasSuffix(q.URL.Path, c.path) {
-								overtaken = true
+							if !overtaken.Load() && q.Method == c.method && strings.HasSuffix(q.URL.Path, c.path) {
+								overtaken.Store(true)
 								c.overtake(a)
 							}
 						})
@@ -67,7 +68,7 @@ func TestOvertakenWriteHasNoEffect(t *testing.T) {
 					k.setAlive("n1", false)
 				}
 				time.Sleep(3 * time.Minute)
-				if !overtaken {
+				if !overtaken.Load() {
 					t.Fatal("the write was not sent")
 				}
 				for _, w := range a.writes() {

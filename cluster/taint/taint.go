@@ -46,10 +46,11 @@ type Seen struct {
 type Eviction struct {
 	Namespace, Name, Node string
 	// the precondition of the deletion: a pod with another UID stays
-	UID      types.UID
-	Taint    v1.Taint      // the taint that requires it, with the TimeAdded that the decision uses
-	After    time.Duration // since TimeAdded
-	Deadline time.Time
+	UID         types.UID
+	Taint       v1.Taint      // the taint that requires it, with the TimeAdded that the decision uses
+	After       time.Duration // since TimeAdded
+	Deadline    time.Time
+	Tolerations []v1.Toleration // of the pod, as far as they decide
 }
 
 // Stamp adds TimeAdded to taints of a node that have none. The caller writes it before it carries
@@ -193,7 +194,7 @@ func (s *step) evaluateNode(n *v1.Node) {
 			s.tracked[p.UID] = true
 			s.due = append(s.due, candidate{zone: s.seen.Zone(n), Eviction: Eviction{
 				Namespace: p.Namespace, Name: p.Name, UID: p.UID, Node: n.Name, Taint: *by,
-				After: s.now.Sub(by.TimeAdded.Time), Deadline: at,
+				After: s.now.Sub(by.TimeAdded.Time), Deadline: at, Tolerations: tolerations,
 			}})
 		}
 	}

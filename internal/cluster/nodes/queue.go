@@ -427,7 +427,7 @@ func (q *queue) nextEvict() task {
 		}
 		q.podsInFlight++
 		return func(ctx context.Context) func() {
-			out, err := l.ctrl.deps.Writer.Evict(ctx, p, n, e.Deadline, l.clock.now())
+			out, err := l.ctrl.deps.Writer.Evict(ctx, p, n, e, l.clock.now())
 			return func() {
 				q.podsInFlight--
 				if out.ChangedNode != nil || out.NodeGone {

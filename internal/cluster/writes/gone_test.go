@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"jettison/cluster/taint"
 )
 
 // An object is gone only if the API server names it in a 404, not if a proxy or an admission webhook
@@ -44,7 +46,7 @@ func TestNotFoundNamesTheObject(t *testing.T) {
 		if out.Gone != c.gone || (err == nil) != c.gone {
 			t.Errorf("404 of the %s: pod gone %v, error %v, want gone %v", c.name, out.Gone, err, c.gone)
 		}
-		out, err = w.Evict(t.Context(), p, n, time.Now(), time.Now())
+		out, err = w.Evict(t.Context(), p, n, &taint.Eviction{}, time.Now())
 		if out.NodeGone != c.gone || (err == nil) != c.gone {
 			t.Errorf("404 of the %s: node of the pod gone %v, error %v, want gone %v", c.name, out.NodeGone, err, c.gone)
 		}

@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -32,18 +33,45 @@ const (
 	targetMessage = "Taint manager: deleting due to NoExecute taint"
 )
 
+// maxOvertaken limits the tries of a write that other clients overtake. The owner of a pod may
+// change it all the time, so that every version from the watch is old; each try expects a version
+// that was just read.
+const maxOvertaken = 10
+
+// unlessOvertaken makes a write to a pod, and repeats it with the current pod while it is overtaken
+// and still decides that the pod is to be written.
+func unlessOvertaken(p *v1.Pod, still func(*v1.Pod) bool,
+	write func(*v1.Pod) (PodResult, error)) (out PodResult, err error) {
+	for range maxOvertaken {
+		if out, err = write(p); !apierrors.IsConflict(err) || out.Pod == nil || !still(out.Pod) {
+			return out, err
+		}
+		p = out.Pod
+	}
+	return out, err
+}
+
 // Mark sets a pod's condition Ready to False. p is the pod at the decision.
 func (w *Writer) Mark(ctx context.Context, p *v1.Pod, now time.Time) (PodResult, error) {
-	return w.patchCondition(ctx, p, map[string]any{
-		"type": v1.PodReady, "status": v1.ConditionFalse, "lastTransitionTime": metav1.NewTime(now),
+	still := func(is *v1.Pod) bool {
+		return is.Spec.NodeName == p.Spec.NodeName &&
+			slices.ContainsFunc(is.Status.Conditions, func(c v1.PodCondition) bool {
+				return c.Type == v1.PodReady && c.Status != v1.ConditionFalse
+			})
+	}
+	return unlessOvertaken(p, still, func(p *v1.Pod) (PodResult, error) {
+		return w.patchCondition(ctx, p, map[string]any{
+			"type": v1.PodReady, "status": v1.ConditionFalse, "lastTransitionTime": metav1.NewTime(now),
+		})
 	})
 }
 
 // Evict deletes a pod if its node still has the taints of the decision, which Evict reads directly
 // because the watch may lag. It sets the condition DisruptionTarget first. Within the PDB period
 // after the deadline it evicts the pod instead; if a disruption budget blocks that, IsBudgetError
-// is true for the error. p and known are the pod and the node at the decision.
-func (w *Writer) Evict(ctx context.Context, p *v1.Pod, known *v1.Node, deadline,
+// is true for the error. p and known are the pod and the node at the decision, and e is the
+// decision.
+func (w *Writer) Evict(ctx context.Context, p *v1.Pod, known *v1.Node, e *taint.Eviction,
 	now time.Time) (PodResult, error) {
 	n, err := w.node(ctx, known.Name)
 	if isNotFound(err) {
@@ -55,9 +83,22 @@ func (w *Writer) Evict(ctx context.Context, p *v1.Pod, known *v1.Node, deadline,
 	if n.UID != known.UID || !slices.EqualFunc(noExecuteTaints(n), noExecuteTaints(known), sameTaint) {
 		return PodResult{ChangedNode: n}, nil
 	}
-	if w.pdbPeriod > 0 && now.Before(deadline.Add(w.pdbPeriod)) {
-		return w.evict(ctx, p)
+	taints := noExecuteTaints(n)
+	decided := taint.Select(taints, e.Tolerations)
+	still := func(is *v1.Pod) bool {
+		return is.Spec.NodeName == p.Spec.NodeName && !taint.Terminating(is) &&
+			equality.Semantic.DeepEqual(taint.Select(taints, is.Spec.Tolerations), decided)
 	}
+	if w.pdbPeriod > 0 && now.Before(e.Deadline.Add(w.pdbPeriod)) {
+		return unlessOvertaken(p, still, func(p *v1.Pod) (PodResult, error) { return w.evict(ctx, p) })
+	}
+	return unlessOvertaken(p, still, func(p *v1.Pod) (PodResult, error) {
+		return w.disruptAndDelete(ctx, p, now)
+	})
+}
+
+// disruptAndDelete sets the condition DisruptionTarget of a pod and deletes it.
+func (w *Writer) disruptAndDelete(ctx context.Context, p *v1.Pod, now time.Time) (PodResult, error) {
 	result, err := w.patchCondition(ctx, p, map[string]any{
 		"type": v1.DisruptionTarget, "status": v1.ConditionTrue,
 		"lastTransitionTime": metav1.NewTime(now), "reason": targetReason, "message": targetMessage,

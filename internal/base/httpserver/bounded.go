@@ -15,11 +15,20 @@ import (
 // further ones.
 type bounded struct {
 	net.Listener
+	places        connlimit.Places
+	total         int
+	each          int // limit for each address
+	answerTimeout time.Duration
+	mu            sync.Mutex
+	peers         map[netip.Prefix]*peer
+}
+
+// peer has the places of an address. When all are in use, a new connection replaces one that is
+// idle, stalled or too slow, too: the kubelet's probes may come from the address of a hostile pod,
+// as on the host's network, or from its prefix.
+type peer struct {
 	places connlimit.Places
-	total  int
-	each   int // limit for each address
-	mu     sync.Mutex
-	peers  map[netip.Prefix]int
+	conns  int // connections that are not closed; 0: forgotten
 }
 
 // newBounded bounds the connections of a listener; each 0: any number from one address. On loopback
@@ -31,44 +40,52 @@ func newBounded(l net.Listener, total, each int, answerTimeout time.Duration) *b
 		each = math.MaxInt
 	}
 	return &bounded{Listener: l, places: connlimit.Places{AnswerTimeout: answerTimeout}, total: total,
-		each: each, peers: map[netip.Prefix]int{}}
+		each: each, answerTimeout: answerTimeout, peers: map[netip.Prefix]*peer{}}
 }
 
 // allClients is the one key of all connections: clients are not identified.
 const allClients connlimit.Key = 0
 
-// Accept waits for a connection and returns it once it has a place.
+// Accept waits for a connection and returns it once it has a place, in total and of its address.
 func (b *bounded) Accept() (net.Conn, error) {
 	for {
 		c, err := b.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
-		if peer := peerOf(c.RemoteAddr()); b.count(peer) {
-			if place := b.places.Acquire(allClients, b.total, func() { _ = c.Close() }); place != nil {
-				return &conn{Conn: c, place: place, forget: sync.OnceFunc(func() { b.forget(peer) })}, nil
+		address := peerOf(c.RemoteAddr())
+		from, cut := b.join(address), func() { _ = c.Close() }
+		if own := from.places.Acquire(allClients, b.each, cut); own != nil {
+			if place := b.places.Acquire(allClients, b.total, cut); place != nil {
+				return &conn{Conn: c, place: place, own: own,
+					forget: sync.OnceFunc(func() { b.leave(address) })}, nil
 			}
-			b.forget(peer)
+			own.Release()
 		}
+		b.leave(address)
 		_ = c.Close()
 	}
 }
 
-func (b *bounded) count(peer netip.Prefix) bool {
+// join counts a connection of an address.
+func (b *bounded) join(address netip.Prefix) *peer {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.peers[peer] >= b.each {
-		return false
+	p := b.peers[address]
+	if p == nil {
+		p = &peer{places: connlimit.Places{AnswerTimeout: b.answerTimeout}}
+		b.peers[address] = p
 	}
-	b.peers[peer]++
-	return true
+	p.conns++
+	return p
 }
 
-func (b *bounded) forget(peer netip.Prefix) {
+func (b *bounded) leave(address netip.Prefix) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.peers[peer]--; b.peers[peer] == 0 {
-		delete(b.peers, peer)
+	p := b.peers[address]
+	if p.conns--; p.conns == 0 {
+		delete(b.peers, address)
 	}
 }
 
@@ -97,34 +114,44 @@ const (
 	hostBits = 64
 )
 
-// conn is a connection that has a place.
+// conn is a connection that has a place in total and one of its address.
 type conn struct {
 	net.Conn
-	place  *connlimit.Place
-	forget func() // removes it from the count of its address
+	place, own *connlimit.Place
+	forget     func() // removes it from the connections of its address
 }
 
 // State records the state that net/http reports for the connection.
-func (c *conn) State(s http.ConnState) { c.place.State(s) }
+func (c *conn) State(s http.ConnState) {
+	c.place.State(s)
+	c.own.State(s)
+}
 
 // Write writes a part of a response.
-func (c *conn) Write(b []byte) (int, error) { return c.place.Write(c.Conn, b) }
+func (c *conn) Write(b []byte) (int, error) { return c.place.Write(ownWriter{c}, b) }
+
+// ownWriter writes for the place of the address.
+type ownWriter struct{ *conn }
+
+// Write writes a part of a response.
+func (o ownWriter) Write(b []byte) (int, error) { return o.own.Write(o.Conn, b) }
 
 // CloseWrite sends the end of the connection. net/http keeps the connection open for a moment
 // afterwards.
 func (c *conn) CloseWrite() error {
 	c.place.Closing()
-	c.forget()
+	c.own.Closing()
 	if half, is := c.Conn.(*net.TCPConn); is {
 		return half.CloseWrite()
 	}
 	return nil
 }
 
-// Close closes the connection and releases its place.
+// Close closes the connection and releases its places.
 func (c *conn) Close() error {
 	err := c.Conn.Close()
 	c.place.Release()
+	c.own.Release()
 	c.forget()
 	return err
 }

@@ -1,9 +1,14 @@
 package httpserver
 
 import (
+	"context"
+	"errors"
+	"io"
 	"net"
+	"net/http"
 	"net/netip"
 	"testing"
+	"time"
 )
 
 // Limits of the test's listener, as the agent's.
@@ -58,6 +63,7 @@ func TestConnectionsOfOneAddress(t *testing.T) {
 			break
 		}
 		conns = append(conns, c)
+		c.(*conn).State(http.StateActive) // busy connections keep their places
 		served[peerOf(c.RemoteAddr())]++
 	}
 	for peer, n := range served {
@@ -75,5 +81,56 @@ func TestConnectionsOfOneAddress(t *testing.T) {
 	}
 	if n := b.places.Count(allClients); n != 0 || len(b.peers) != 0 {
 		t.Errorf("after Close %d places are in use, by %v; want none", n, b.peers)
+	}
+}
+
+// samePeer is a listener whose connections all come from one peer, such as the pods and the kubelet
+// of a node in an IPv6 cluster.
+type samePeer struct {
+	*pipes
+	next byte
+}
+
+func (s *samePeer) Accept() (net.Conn, error) {
+	c, err := s.pipes.Accept()
+	if err != nil {
+		return nil, err
+	}
+	s.next++
+	return piped{c, netip.AddrFrom16([16]byte{0x20, 0x01, 0x0d, 0xb8, 15: s.next})}, nil
+}
+
+// piped is a connection from an address that is closed for real.
+type piped struct {
+	net.Conn
+	address netip.Addr
+}
+
+func (p piped) RemoteAddr() net.Addr {
+	return net.TCPAddrFromAddrPort(netip.AddrPortFrom(p.address, 40000))
+}
+
+// A peer that holds all connections of its address does not keep out a later one, such as a probe of
+// the kubelet: in an IPv6 cluster it comes from the prefix of the node's pods.
+func TestHeldConnectionsOfOneAddressAreReplaced(t *testing.T) {
+	p := newPipes()
+	s := Start(t.Context(), &samePeer{pipes: p}, Options{MaxConnections: maxConnections, MaxPerAddress: maxAddress,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })})
+	for range 3 * maxAddress {
+		here, there := net.Pipe()
+		p.conns <- there
+		defer func() { _ = here.Close() }()
+	}
+	probe := p.dial()
+	defer func() { _ = probe.Close() }()
+	if err := probe.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if got := status(t, probe); got != http.StatusOK {
+		t.Errorf("status of a probe after %d held connections = %d, want 200", 3*maxAddress, got)
+	}
+	s.Cut(time.Second)
+	if err := s.Err(); err != nil && !errors.Is(err, net.ErrClosed) && !errors.Is(err, context.Canceled) {
+		t.Errorf("Err after Cut = %v", err)
 	}
 }

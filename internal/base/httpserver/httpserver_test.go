@@ -50,7 +50,7 @@ func (p *pipes) dial() net.Conn {
 func status(t *testing.T, c net.Conn) int {
 	t.Helper()
 	response, err := http.ReadResponse(bufio.NewReader(c), nil)
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.ErrClosedPipe) {
 		return 0
 	}
 	if err != nil {

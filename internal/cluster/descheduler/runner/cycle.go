@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"jettison/cluster/deschedule"
@@ -10,11 +11,11 @@ import (
 )
 
 // maxFailures consecutive failures end a cycle: the API server is unreachable or rejects all
-// requests. So do maxWebhookFailures of broken webhooks, each of which may take 30 s: the plan
-// would become stale. The next cycle tries other pods.
+// requests. So do failures of broken webhooks that took maxWebhookTime together: the plan would
+// become stale. Each may take 30 s. The next cycle tries other pods.
 const (
-	maxFailures        = 3
-	maxWebhookFailures = 10
+	maxFailures    = 3
+	maxWebhookTime = 5 * time.Minute
 )
 
 // cycle makes a plan and carries it out. The error is the reason for an early end.
@@ -65,14 +66,17 @@ func (d *descheduler) cycle(ctx context.Context) error {
 	return nil
 }
 
-// carryOut requests the evictions of a plan and counts their outcomes.
+// carryOut requests the evictions of a plan and counts their outcomes. Evictions in namespaces with
+// a broken webhook come last.
 func (d *descheduler) carryOut(ctx context.Context, plan *deschedule.Result,
 	spent durations) (count map[outcome]int, err error) {
 	count = map[outcome]int{}
-	failures, webhookFailures := 0, 0
-	for i := range plan.Evictions {
-		e := &plan.Evictions[i]
-		end := spent.timer(d.now)(e.Profile, e.Strategy)
+	failures, webhookFailures, webhookTime := 0, 0, time.Duration(0)
+	rest := slices.Clone(plan.Evictions)
+	for len(rest) > 0 {
+		e := &rest[0]
+		rest = rest[1:]
+		end, began := spent.timer(d.now)(e.Profile, e.Strategy), d.now()
 		result, err := d.evict(ctx, e)
 		end()
 		count[result]++
@@ -83,10 +87,12 @@ func (d *descheduler) carryOut(ctx context.Context, plan *deschedule.Result,
 		}
 		if err == nil && result == outcomeFailed {
 			webhookFailures++
+			webhookTime += d.now().Sub(began)
+			rest = namespaceLast(rest, e.Namespace)
 		}
-		if webhookFailures >= maxWebhookFailures {
-			return nil, fmt.Errorf("deschedule: webhooks failed for %d evictions, %d of %d done",
-				webhookFailures, done, len(plan.Evictions))
+		if webhookTime >= maxWebhookTime {
+			return nil, fmt.Errorf("deschedule: webhooks failed for %d evictions after %v, %d of %d done",
+				webhookFailures, webhookTime.Round(time.Second), done, len(plan.Evictions))
 		}
 		if err == nil {
 			failures = 0
@@ -114,4 +120,15 @@ func (d *descheduler) plan(ctx context.Context, now time.Time, spent durations) 
 		return nil, fmt.Errorf("deschedule: plan: %w", err)
 	}
 	return plan, nil
+}
+
+// namespaceLast returns evictions in their order, but those of a namespace last.
+func namespaceLast(all []deschedule.Eviction, namespace string) []deschedule.Eviction {
+	var last []deschedule.Eviction
+	return append(slices.DeleteFunc(all, func(e deschedule.Eviction) bool {
+		if e.Namespace == namespace {
+			last = append(last, e)
+		}
+		return e.Namespace == namespace
+	}), last...)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -49,15 +50,39 @@ func TestPodsBehindBrokenWebhookBackOff(t *testing.T) {
 	}
 }
 
-// A webhook that is broken for many pods ends the cycle: its plan would become stale. The next
-// cycle tries other pods.
-func TestManyPodsBehindBrokenWebhookEndCycle(t *testing.T) {
+// A webhook that is broken for many pods, and takes its time, ends the cycle: its plan would become
+// stale. Pods of other namespaces come first.
+func TestManyPodsBehindSlowWebhookEndCycle(t *testing.T) {
 	a := webhookPods(t, 12)
-	d, _ := newDescheduler(t, a, lifeTimePolicy())
-	if err := d.cycle(t.Context()); err == nil || !strings.Contains(err.Error(), "webhooks failed for 10 evictions, 0 of 13 done") {
-		t.Errorf("cycle() = %v, want an error after 10 failures", err)
+	elsewhere := pod("elsewhere", "n1")
+	elsewhere.Namespace = "bank"
+	a.objects["pods"] = append(a.objects["pods"], elsewhere)
+	var waited atomic.Int64
+	for name, answer := range a.answers {
+		a.answers[name] = func() metav1.Status {
+			waited.Add(int64(30 * time.Second))
+			return answer()
+		}
 	}
-	if err := d.cycle(t.Context()); err != nil || len(a.requestedPods()) != 13 || a.requestedPods()[12] != "other" {
-		t.Errorf("second cycle() = %v, evictions requested for %v, want the other three pods", err, a.requestedPods())
+	d, now := newDescheduler(t, a, lifeTimePolicy())
+	d.now = func() time.Time { return now.Add(time.Duration(waited.Load())) }
+	if err := d.cycle(t.Context()); err == nil || !strings.Contains(err.Error(), "webhooks failed for 10 evictions after 5m0s, 1 of 14 done") {
+		t.Errorf("cycle() = %v, want an error after 10 failures and one eviction", err)
+	}
+	if got := a.requestedPods(); got[0] != "w0" || got[1] != "elsewhere" || len(got) != 11 {
+		t.Errorf("evictions requested for %v, want elsewhere after the first failure", got)
+	}
+}
+
+// Pods behind a webhook that fails at once end no cycle: a CronJob remembers nothing, and would never
+// come to the other pods.
+func TestFastBrokenWebhookEndsNoCycle(t *testing.T) {
+	for range 3 {
+		a := webhookPods(t, 12)
+		d, _ := newDescheduler(t, a, lifeTimePolicy())
+		err := d.cycle(t.Context())
+		if got := a.requestedPods(); err != nil || len(got) != 13 || got[12] != "other" {
+			t.Errorf("cycle() = %v, evictions requested for %v, want all and other last", err, got)
+		}
 	}
 }

@@ -28,6 +28,9 @@ func withoutLogs(text []byte) []byte {
 		first, log, _ := bytes.Cut(text[at:], []byte("\n"))
 		last := logEnd + string(first[len(logStart):])
 		end := lineWith(log, last)
+		if end < 0 { // the last line of the log has no end
+			end = bytes.Index(log, []byte(last))
+		}
 		if end < 0 {
 			return out // the dump ends within the log
 		}
@@ -70,7 +73,7 @@ var (
 			"containers": usedContainers, "initContainers": usedContainers,
 			"volumes": fields{"hostPath": {}, "emptyDir": {}, "ephemeral": {},
 				"persistentVolumeClaim": fields{}.and("claimName")}.and("name"),
-		}.and("nodeName", "priorityClassName", "priority", "nodeSelector", "affinity", "tolerations",
+		}.and("nodeName", "schedulerName", "priorityClassName", "priority", "nodeSelector", "affinity", "tolerations",
 			"topologySpreadConstraints", "resourceClaims", "overhead", "resources"),
 		"PersistentVolumeClaim": fields{}.and("storageClassName", "volumeName"),
 		"PersistentVolume":      fields{}.and("nodeAffinity"),

@@ -54,6 +54,24 @@ func TestLogsInDumpAreIgnored(t *testing.T) {
 	}
 }
 
+// The last line of a log may have no end: a container wrote a part of it, or a prompt.
+func TestLogWithoutLastNewline(t *testing.T) {
+	all := newObjects()
+	err := all.read([]byte(dumpNode+"\n==== START logs for container c of pod default/p ====\nloading ...==== END logs for container c of pod default/p ====\n"+dumpPod), "t")
+	if err != nil || len(all.Nodes) != 1 || len(all.Pods) != 1 {
+		t.Errorf("read() = %v, %d nodes, %d pods, want one each", err, len(all.Nodes), len(all.Pods))
+	}
+}
+
+// A pod with a malformed field keeps the name of its scheduler.
+func TestMalformedPodKeepsScheduler(t *testing.T) {
+	all := newObjects()
+	err := all.read([]byte(`{"kind":"Pod","metadata":{"name":"p"},"spec":{"nodeName":"n1","hostname":5,"schedulerName":"volcano"}}`), "t")
+	if err != nil || len(all.Pods) != 1 || all.Pods[0].Spec.SchedulerName != "volcano" {
+		t.Errorf("read() = %v, pods %+v, want one of scheduler volcano", err, all.Pods)
+	}
+}
+
 // An object in two files counts once; of different versions the newest counts, with a notice.
 func TestObjectInTwoFiles(t *testing.T) {
 	newer := strings.Replace(strings.Replace(dumpPod, `"7"`, `"12"`, 1), "n1", "n2", 1)

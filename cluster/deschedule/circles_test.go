@@ -252,6 +252,28 @@ func TestMoveWithoutEffectIsRemembered(t *testing.T) {
 	}
 }
 
+// A pod that was added long after a move is no replacement: it does not show that the move had no
+// effect.
+func TestLaterPodIsNoReplacement(t *testing.T) {
+	gate := []edit{request(v1.ResourceCPU, 500), owned("ReplicaSet", "gate")}
+	p := plan{strategy: LowNodeUtilization, args: &LowNodeUtilizationArgs{Thresholds: Thresholds{"cpu": 20}, TargetThresholds: Thresholds{"cpu": 60}},
+		nodes: cluster(machine("n1", 4000), machine("n2", 4000)),
+		pods:  all(podsNamed(3, "gate", "n1", gate...), podList(pod("db", "n1", request(v1.ResourceCPU, 1800), bare)))}
+	first := p.run(t)
+	if len(first.Evictions) == 0 || len(first.Evictions[0].Moves) != 1 {
+		t.Fatalf("evictions = %+v, want some with a move; skipped %v", first.Evictions, first.Skipped)
+	}
+	for on, node := range map[string]string{"the node of the move": "n1", "another node": "n3"} {
+		move := first.Evictions[0].Moves[0]
+		move.Node, move.At = node, move.At.Add(-5*time.Hour)
+		p.edit = func(_ *Policy, s *Snapshot) { s.Moves = []PastMove{move} }
+		p.pods[0] = pod("young", "n1", append(gate, aged(0))...)
+		if r := p.run(t); len(r.Evictions) == 0 {
+			t.Errorf("pod added 5h after a move, on %s: no evictions, want some; skipped %v", on, r.Skipped)
+		}
+	}
+}
+
 // Plans settle when the scheduler, and not the plan, chooses the nodes of replacements: nothing is
 // evicted in the last of ten cycles.
 func TestPlansSettleWithScheduler(t *testing.T) {

@@ -15,10 +15,19 @@ type PastMove struct {
 	Namespace string
 	Owner     types.UID
 	Node      string // the pod was evicted from it
-	// Newest is the latest creation time of the owner's pods when the pod was evicted. Pods created
-	// later are replacements. Both are times of the API server, so clocks need not agree.
+	// Newest is the latest creation time of the owner's pods when the pod was evicted. It is a time of
+	// the API server, as those of its replacements, so clocks need not agree.
 	Newest time.Time
 	At     time.Time
+}
+
+// replacementDelay is the maximum time from an eviction to its replacement: the grace period of a
+// StatefulSet's pod, and the difference of two clocks. Later pods were added for other reasons.
+const replacementDelay = time.Hour
+
+// madeReplacement reports whether a pod of the owner may be a replacement.
+func (m *PastMove) madeReplacement(p *model.Pod) bool {
+	return p.CreationTimestamp.After(m.Newest) && p.CreationTimestamp.Time.Before(m.At.Add(replacementDelay))
 }
 
 // moves are the past moves of owners, in order, and the first one of each without effect.
@@ -56,7 +65,7 @@ func newMoves(s *Snapshot, c *model.Cluster) moves {
 		for _, o := range ownersOf(p) {
 			for _, past := range m.past[o] {
 				known, ok := m.ineffective[o]
-				if past.Node == p.Node.Name && p.CreationTimestamp.After(past.Newest) &&
+				if past.Node == p.Node.Name && past.madeReplacement(p) &&
 					(!ok || past.At.Before(known.at)) {
 					m.ineffective[o] = ineffectiveMove{past.At, -1}
 				}
@@ -74,7 +83,7 @@ func (r *run) movedWithoutEffect(p *model.Pod) string {
 	}
 	for _, o := range ownersOf(p) {
 		for _, past := range r.moves.past[o] {
-			if _, known := r.moves.ineffective[o]; !known && p.CreationTimestamp.After(past.Newest) {
+			if _, known := r.moves.ineffective[o]; !known && past.madeReplacement(p) {
 				r.moves.ineffective[o] = ineffectiveMove{past.At, len(r.marks) - 1}
 			}
 		}

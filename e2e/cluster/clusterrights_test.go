@@ -77,7 +77,39 @@ func TestWhatAStolenClusterTokenMayWrite(t *testing.T) {
 			return createLease(ctx, c, in.namespace, at, map[string]string{annotation: "true"})
 		}
 	}
+	// Backups, deployment tools and people label objects, too.
+	labelled := func(ctx context.Context, stolen kubernetes.Interface) error {
+		body := []byte(`{"metadata": {"labels": {"backup": "1"}, "annotations": {"note": "1"}}}`)
+		name := "jettison-cluster-nodes"
+		if _, err := c.Client.CoordinationV1().Leases(in.namespace).Patch(ctx, name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: "backup"}); err != nil {
+			return err
+		}
+		l, err := stolen.CoordinationV1().Leases(in.namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		l.Spec.HolderIdentity = new("me")
+		_, err = stolen.CoordinationV1().Leases(in.namespace).Update(ctx, l, metav1.UpdateOptions{})
+		return err
+	}
 	custom := `{"key": "custom", "effect": "NoSchedule"}`
+	dated := func(after time.Duration) func(context.Context, kubernetes.Interface) error {
+		at := time.Now().Add(after).UTC().Format(time.RFC3339)
+		return patchSpec(`{"spec": {"taints": [{"key": "out", "effect": "NoExecute", "timeAdded": "` + at + `"}, ` + custom + `]}}`)
+	}
+	// A client whose clock is ahead dates its taint in the future.
+	redated := func(ctx context.Context, stolen kubernetes.Interface) error {
+		if err := dated(time.Hour)(ctx, c.Client); err != nil {
+			return err
+		}
+		if err := dated(2*time.Hour)(ctx, stolen); !denied(err, "taints of the node controller") {
+			return fmt.Errorf("a later time for another's taint: error %w, want a rejection", err)
+		}
+		if err := dated(0)(ctx, stolen); err != nil {
+			return err
+		}
+		return patchSpec(`{"spec": {"taints": [`+custom+`]}}`)(ctx, c.Client)
+	}
 	all := []write{
 		{"IPs of a pod", "pod's status but conditions", pod(`{"status": {"podIP": "10.0.0.66", "podIPs": [{"$patch": "replace"}, {"ip": "10.0.0.66"}]}}`)},
 		{"labels of a pod", "pod's metadata", pod(`{"metadata": {"labels": {"app": "another"}}, "status": {}}`)},
@@ -98,7 +130,9 @@ func TestWhatAStolenClusterTokenMayWrite(t *testing.T) {
 		// Accepted writes come last, because they change the objects.
 		{"its event", "", event(func(*v1.Event) {})},
 		{"its Lease", "", lease("jettison-cluster-nodes", "jettison/acting")},
+		{"its Lease, labelled by another", "", labelled},
 		{"its taint", "", patchSpec(`{"spec": {"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}, ` + custom + `]}}`)},
+		{"a time in the past for another's taint", "", redated},
 		{"a derived label", "", patchSpec(`{"metadata": {"labels": {"beta.kubernetes.io/os": "linux"}}}`)},
 		{"a silent node", "", status(`{"status": {"conditions": [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": "Kubelet stopped posting node status."}]}}`)},
 		{"a pod that is not ready", "", pod(`{"status": {"conditions": [{"type": "Ready", "status": "False"}]}}`)},

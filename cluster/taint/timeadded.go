@@ -32,12 +32,25 @@ func (s *step) stampTaints(n *v1.Node) (out []v1.Taint) {
 			t.TimeAdded = &metav1.Time{Time: at}
 			stamp.Taints = append(stamp.Taints, t)
 		}
+		t.TimeAdded = s.config.younger(t.TimeAdded)
 		out = append(out, t)
 	}
 	if len(stamp.Taints) > 0 {
 		s.requestStamp(stamp)
 	}
 	return out
+}
+
+// younger returns the time of a taint on the caller's clock.
+func (c *Config) younger(added *metav1.Time) *metav1.Time {
+	if c.Ahead == 0 || !added.Time.Before(c.AheadSince) {
+		return added
+	}
+	at := added.Add(c.Ahead)
+	if at.After(c.AheadSince) {
+		at = c.AheadSince
+	}
+	return &metav1.Time{Time: at}
 }
 
 func (s *step) firstSeenAt(key taintKey) time.Time {

@@ -93,20 +93,23 @@ func (t *schedule) next() (at time.Time, ok bool) {
 	return t.due, true
 }
 
-// newLoop returns a loop. acting: see runState.
-func newLoop(p *controller, acting bool) *loop {
+// newLoop returns a loop. acting: see runState. ahead is how far the wall clock was set forward in
+// this term of leadership.
+func newLoop(p *controller, acting bool, ahead time.Duration) *loop {
 	c := p.deps.Config
 	settings := c.Lifecycle()
 	settings.DelayFirstToken = true
 	l := &loop{
 		ctrl: p, clock: clock{p.deps.WallClock(), time.Now()}, nodes: lifecycle.New(settings),
-		pods:    taint.New(c.Taint()),
 		queries: p.queries,
 		state:   runState{acting: acting, logged: map[string]string{}}, schedule: schedule{changed: true},
 	}
 	if f, ok := c.Fence(); ok && c.Mode != config.Observe {
 		l.fence = fence.New(f)
 	}
+	taints := c.Taint()
+	taints.Ahead, taints.AheadSince = ahead, l.clock.wall
+	l.pods = taint.New(taints)
 	l.queue = newQueue(l)
 	return l
 }

@@ -164,10 +164,12 @@ func (p *controller) lead(ctx context.Context) {
 	defer p.lastLoop.Store(nil)
 	//log: This replica holds the Lease, or runs without election, and acts now according to mode.
 	p.deps.Log.Info("became leader", "mode", p.deps.Config.Mode)
+	ahead := time.Duration(0)
 	for acting := p.leader != nil && p.leader.Acting(); ctx.Err() == nil; {
-		l := newLoop(p, acting)
+		l := newLoop(p, acting, ahead)
 		l.run(ctx)
 		acting = l.state.acting
+		ahead += max(0, l.clock.drift(p.deps.WallClock()))
 	}
 	//log: This replica lost the Lease or is stopping. No write is in flight any more.
 	p.deps.Log.Info("stopped leading")

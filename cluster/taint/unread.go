@@ -1,7 +1,9 @@
 package taint
 
 import (
+	"hash/maphash"
 	"slices"
+	"strconv"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -14,6 +16,27 @@ import (
 // not keep, because they are too many. The API server accepts no pod with this operator. Step
 // requests such tolerations while a taint concerns the pod.
 const OperatorUnread v1.TolerationOperator = "Unread"
+
+// NotKept returns the only toleration that the caller keeps of such a pod. Its value identifies the
+// list: a pod that changes otherwise need not be read again.
+func NotKept(tolerations []v1.Toleration) v1.Toleration {
+	var h maphash.Hash
+	h.SetSeed(seed)
+	for i := range tolerations {
+		t := &tolerations[i]
+		seconds := "-"
+		if t.TolerationSeconds != nil {
+			seconds = strconv.FormatInt(*t.TolerationSeconds, 10)
+		}
+		for _, text := range []string{t.Key, string(t.Operator), t.Value, string(t.Effect), seconds} {
+			_, _ = h.WriteString(text) // never fails
+			_ = h.WriteByte(0)
+		}
+	}
+	return v1.Toleration{Operator: OperatorUnread, Value: strconv.FormatUint(h.Sum64(), 16)}
+}
+
+var seed = maphash.MakeSeed()
 
 // Unread reports whether these are the tolerations of a pod whose tolerations were not kept.
 func Unread(tolerations []v1.Toleration) bool {
@@ -30,7 +53,7 @@ type Read struct {
 
 // reading holds the tolerations of a pod that were read.
 type reading struct {
-	version     string     // of the pod; empty: not read
+	list        string     // the value of NotKept; empty: not read
 	taints      []v1.Taint // for which they were selected
 	tolerations []v1.Toleration
 	attempt     cluster.Attempt
@@ -63,7 +86,7 @@ func (c *Core) tolerationsOf(p *v1.Pod, taints []v1.Taint) (tolerations []v1.Tol
 		return p.Spec.Tolerations, true
 	}
 	r := c.reads[p.UID]
-	if r == nil || r.version == "" || r.version != p.ResourceVersion {
+	if r == nil || r.list == "" || r.list != p.Spec.Tolerations[0].Value {
 		return nil, false
 	}
 	for i := range taints {
@@ -95,13 +118,14 @@ func (s *step) requestRead(p *v1.Pod, taints []v1.Taint) {
 	cluster.Earliest(&s.out.Next, r.attempt.Next(s.now))
 }
 
-// EndRead records the result of a Read. version is that of the pod; empty: the read failed.
-func (c *Core) EndRead(now time.Time, read *Read, version string, selected []v1.Toleration) {
+// EndRead records the result of a Read. list is the value of NotKept for the tolerations that were
+// read; empty: the read failed.
+func (c *Core) EndRead(now time.Time, read *Read, list string, selected []v1.Toleration) {
 	r := c.reads[read.UID]
 	if r == nil {
 		return
 	}
-	if r.attempt.End(now, version != ""); version != "" {
-		r.version, r.taints, r.tolerations = version, read.Taints, selected
+	if r.attempt.End(now, list != ""); list != "" {
+		r.list, r.taints, r.tolerations = list, read.Taints, selected
 	}
 }

@@ -10,12 +10,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The tolerations of a pod that has too many are read when a taint concerns it, and again when the
-// pod or the taints change. Until then the pod stays.
+// The tolerations of a pod that has too many are read when a taint concerns it, and again when they
+// or the taints change. Until then the pod stays.
 func TestTolerationsAreRead(t *testing.T) {
 	c := New(Config{})
 	s, n, p := fixture(&metav1.Time{Time: start})
-	p.ResourceVersion, p.Spec.Tolerations = "5", []v1.Toleration{{Operator: OperatorUnread}}
+	p.ResourceVersion, p.Spec.Tolerations = "5", []v1.Toleration{{Operator: OperatorUnread, Value: "a"}}
 	seconds := int64(60)
 	all := []v1.Toleration{{Key: "other", Operator: v1.TolerationOpExists}, {Key: "k", Operator: v1.TolerationOpExists, TolerationSeconds: &seconds}}
 	now := start.Add(time.Second)
@@ -35,7 +35,7 @@ func TestTolerationsAreRead(t *testing.T) {
 	c.EndRead(now, &first, "", nil)
 	now = step(0, 0).Next
 	first = step(1, 0).Reads[0]
-	c.EndRead(now, &first, "5", Select(first.Taints, all))
+	c.EndRead(now, &first, "a", Select(first.Taints, all))
 	if out := step(0, 0); !out.Next.Equal(start.Add(time.Minute)) {
 		t.Errorf("next step %v after start, want 1m", out.Next.Sub(start))
 	}
@@ -43,11 +43,13 @@ func TestTolerationsAreRead(t *testing.T) {
 		t.Errorf("Explain returns %+v, want a deadline after 1m", why)
 	}
 	p.ResourceVersion = "6"
+	step(0, 0) // the tolerations are the same
+	p.Spec.Tolerations = []v1.Toleration{{Operator: OperatorUnread, Value: "b"}}
 	again := step(1, 0).Reads[0]
-	c.EndRead(now, &again, "6", Select(again.Taints, all))
+	c.EndRead(now, &again, "b", Select(again.Taints, all))
 	n.Spec.Taints = append(n.Spec.Taints, v1.Taint{Key: "other", Effect: v1.TaintEffectNoExecute, TimeAdded: &metav1.Time{Time: start}})
 	again = step(1, 0).Reads[0]
-	c.EndRead(now, &again, "6", Select(again.Taints, all))
+	c.EndRead(now, &again, "b", Select(again.Taints, all))
 	now = start.Add(time.Minute)
 	step(0, 1)
 	n.Spec.Taints = nil

@@ -120,7 +120,7 @@ func keptTolerations(all []v1.Toleration) (out []v1.Toleration) {
 		}
 		size += tolerationBytes + len(t.Key) + len(t.Value)
 		if size > maxListBytes {
-			return []v1.Toleration{{Operator: taint.OperatorUnread}}
+			return []v1.Toleration{taint.NotKept(all)}
 		}
 		if out = append(out, *t); t.Key == "" && t.Operator == v1.TolerationOpExists {
 			break // it matches every taint

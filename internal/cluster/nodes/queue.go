@@ -362,9 +362,9 @@ func (q *queue) nextRead() task {
 	l := q.loop
 	return func(ctx context.Context) func() {
 		out, selected, err := l.ctrl.deps.Writer.Tolerations(ctx, r)
-		version := ""
+		list := ""
 		if out.Pod != nil {
-			version = out.Pod.ResourceVersion
+			list = taint.NotKept(out.Pod.Spec.Tolerations).Value
 		}
 		return func() {
 			q.readsInFlight--
@@ -376,7 +376,7 @@ func (q *queue) nextRead() task {
 				l.ctrl.deps.Log.Warn("pod tolerations not read, retrying", "pod", r.Namespace+"/"+r.Name,
 					"error", err)
 			}
-			l.pods.EndRead(l.clock.now(), r, version, selected)
+			l.pods.EndRead(l.clock.now(), r, list, selected)
 			l.schedule.changed = true
 		}
 	}

@@ -77,3 +77,33 @@ func TestRestlessPodsAreEvicted(t *testing.T) {
 		})
 	}
 }
+
+// A pod with many tolerations that changes all the time is not read after each change.
+func TestRestlessPodIsReadOnce(t *testing.T) {
+	inCluster(t, 4, -1, func(t *testing.T, a *api, k *kubelets) {
+		change := func(i int) {
+			a.change(func() {
+				p := a.pods["d/n1-p0"].DeepCopy()
+				if p.Annotations = map[string]string{"count": fmt.Sprint(i)}; len(p.Spec.Tolerations) == 0 {
+					for i := range 3000 {
+						p.Spec.Tolerations = append(p.Spec.Tolerations, v1.Toleration{Key: fmt.Sprint("k", i), Effect: v1.TaintEffectNoExecute})
+					}
+					p.Spec.Tolerations = append(p.Spec.Tolerations, v1.Toleration{Operator: v1.TolerationOpExists})
+				}
+				a.putPod(p)
+			})
+		}
+		change(0)
+		a.start("a", nil)
+		time.Sleep(15 * time.Second)
+		k.setAlive("n1", false)
+		a.await("node n1 tainted", func() bool { return a.hasTaint("n1", v1.TaintNodeUnreachable, v1.TaintEffectNoExecute) })
+		for i := range 200 {
+			time.Sleep(100 * time.Millisecond)
+			change(i + 1)
+		}
+		if n := a.count("GET pods"); n > 10 {
+			t.Errorf("%d reads of pods in 20 s, want at most 10", n)
+		}
+	})
+}

@@ -33,8 +33,8 @@ import (
 type Config struct {
 	// PodEvictionRate limits the evictions in a zone, in pods per second; 0: no limit.
 	PodEvictionRate float64
-	// Ahead is how far the caller's clock was set forward until AheadSince. Taints that were added
-	// before count as that much younger, so that the step ends no toleration period early.
+	// The caller's clock was set forward by Ahead, most recently at AheadSince. Taints that were added
+	// before count as younger by Ahead, so that the step ends no toleration period early.
 	Ahead      time.Duration
 	AheadSince time.Time
 }

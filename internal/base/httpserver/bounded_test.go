@@ -131,6 +131,6 @@ func TestHeldConnectionsOfOneAddressAreReplaced(t *testing.T) {
 	}
 	s.Cut(time.Second)
 	if err := s.Err(); err != nil && !errors.Is(err, net.ErrClosed) && !errors.Is(err, context.Canceled) {
-		t.Errorf("Err after Cut = %v", err)
+		t.Errorf("Err after Cut = %v, want that of a closed listener", err)
 	}
 }

@@ -74,7 +74,7 @@ func TestManyPodsBehindSlowWebhookEndCycle(t *testing.T) {
 	}
 }
 
-// Pods behind a webhook that fails at once end no cycle: a CronJob remembers nothing, and would never
+// Pods behind a webhook that fails immediately end no cycle: a CronJob remembers nothing, and would never
 // come to the other pods.
 func TestFastBrokenWebhookEndsNoCycle(t *testing.T) {
 	for range 3 {

@@ -57,7 +57,7 @@ func (c *Core) noExecuteTaints(now time.Time, n *v1.Node) (out []v1.Taint) {
 			}
 			t.TimeAdded = &metav1.Time{Time: at}
 		}
-		t.TimeAdded = c.config.younger(t.TimeAdded)
+		t.TimeAdded = c.younger(t.TimeAdded)
 		out = append(out, t)
 	}
 	return out

@@ -33,10 +33,6 @@ import (
 type Config struct {
 	// PodEvictionRate limits the evictions in a zone, in pods per second; 0: no limit.
 	PodEvictionRate float64
-	// The caller's clock was set forward by Ahead, most recently at AheadSince. Taints that were added
-	// before count as younger by Ahead, so that the step ends no toleration period early.
-	Ahead      time.Duration
-	AheadSince time.Time
 }
 
 // Seen is the input of Step: the observed cluster. Step neither changes nor keeps it.
@@ -85,6 +81,9 @@ type Core struct {
 	stamps    map[types.UID]*cluster.Attempt // by node
 	buckets   map[string]*cluster.Bucket     // by zone
 	reads     map[types.UID]*reading         // by pod
+	// see SetAhead
+	ahead      time.Duration
+	aheadSince time.Time
 }
 
 // timer identifies a pod with a deadline in the future, for the event of its cancellation.

@@ -32,7 +32,7 @@ func (s *step) stampTaints(n *v1.Node) (out []v1.Taint) {
 			t.TimeAdded = &metav1.Time{Time: at}
 			stamp.Taints = append(stamp.Taints, t)
 		}
-		t.TimeAdded = s.config.younger(t.TimeAdded)
+		t.TimeAdded = s.younger(t.TimeAdded)
 		out = append(out, t)
 	}
 	if len(stamp.Taints) > 0 {
@@ -41,14 +41,18 @@ func (s *step) stampTaints(n *v1.Node) (out []v1.Taint) {
 	return out
 }
 
+// SetAhead records that the caller's clock is ahead of the clock that dated taints before since.
+// These count as younger by ahead: otherwise toleration periods would end early.
+func (c *Core) SetAhead(ahead time.Duration, since time.Time) { c.ahead, c.aheadSince = ahead, since }
+
 // younger returns the time of a taint on the caller's clock.
-func (c *Config) younger(added *metav1.Time) *metav1.Time {
-	if c.Ahead == 0 || !added.Time.Before(c.AheadSince) {
+func (c *Core) younger(added *metav1.Time) *metav1.Time {
+	if c.ahead == 0 || !added.Time.Before(c.aheadSince) {
 		return added
 	}
-	at := added.Add(c.Ahead)
-	if at.After(c.AheadSince) {
-		at = c.AheadSince
+	at := added.Add(c.ahead)
+	if at.After(c.aheadSince) {
+		at = c.aheadSince
 	}
 	return &metav1.Time{Time: at}
 }

@@ -65,6 +65,9 @@ type loop struct {
 	schedule    schedule
 	queries     chan func(*loop)
 	lastActions *lifecycle.Actions // of the last step; nil: no step yet
+	// how far the clock is ahead of that which dated earlier taints: the wall clock was set forward in
+	// this term, or it is ahead of the API server's clock
+	ahead time.Duration
 }
 
 // runState holds the state about rivals and logged conditions.
@@ -93,8 +96,7 @@ func (t *schedule) next() (at time.Time, ok bool) {
 	return t.due, true
 }
 
-// newLoop returns a loop. acting: see runState. ahead is how far the wall clock was set forward in
-// this term of leadership.
+// newLoop returns a loop. acting: see runState. ahead: see loop; as known before the first step.
 func newLoop(p *controller, acting bool, ahead time.Duration) *loop {
 	c := p.deps.Config
 	settings := c.Lifecycle()
@@ -107,9 +109,7 @@ func newLoop(p *controller, acting bool, ahead time.Duration) *loop {
 	if f, ok := c.Fence(); ok && c.Mode != config.Observe {
 		l.fence = fence.New(f)
 	}
-	taints := c.Taint()
-	taints.Ahead, taints.AheadSince = ahead, l.clock.wall
-	l.pods = taint.New(taints)
+	l.ahead, l.pods = ahead, taint.New(c.Taint())
 	l.queue = newQueue(l)
 	return l
 }
@@ -186,6 +186,10 @@ func (l *loop) step() {
 	now := l.clock.now()
 	l.schedule = schedule{lastStep: now}
 	l.logClockSkew()
+	if l.lastActions == nil {
+		l.ahead = max(l.ahead, -l.ctrl.serverClock.Skew(l.clock.fromMachine))
+		l.pods.SetAhead(l.ahead, l.clock.wall)
+	}
 	read := l.clock.fromMachine(l.ctrl.deps.Mirror.NodesCurrentAt())
 	l.ctrl.deps.Mirror.View(func(v *mirror.View) {
 		if l.awaitRival(now, v) {

@@ -169,7 +169,7 @@ func (p *controller) lead(ctx context.Context) {
 		l := newLoop(p, acting, ahead)
 		l.run(ctx)
 		acting = l.state.acting
-		ahead += max(0, l.clock.drift(p.deps.WallClock()))
+		ahead = max(0, l.ahead+l.clock.drift(p.deps.WallClock()))
 	}
 	//log: This replica lost the Lease or is stopping. No write is in flight any more.
 	p.deps.Log.Info("stopped leading")

@@ -107,3 +107,28 @@ func TestClockSetForwardEndsNoTolerationPeriod(t *testing.T) {
 		}
 	})
 }
+
+// A leader whose wall clock is ahead ends no toleration period early that began before its term.
+func TestLeaderWithClockAheadEndsNoTolerationPeriod(t *testing.T) {
+	inCluster(t, 4, 300, func(t *testing.T, a *api, k *kubelets) {
+		r := a.start("a", nil)
+		time.Sleep(15 * time.Second)
+		k.setAlive("n1", false)
+		a.await("node n1 tainted", func() bool { return a.hasTaint("n1", v1.TaintNodeUnreachable, v1.TaintEffectNoExecute) })
+		tainted := time.Now()
+		time.Sleep(30 * time.Second)
+		r.stop()
+		r.disconnect()
+		a.change(func() { a.wallAhead = 10 * time.Minute })
+		a.start("b", nil)
+		time.Sleep(15 * time.Minute)
+		for _, w := range a.writes("delete") {
+			if after := w.at.Sub(tainted); after < 299*time.Second {
+				t.Errorf("%s %v after the taint, want 5m or later", w.what, after.Round(time.Second))
+			}
+		}
+		if n := len(a.writes("delete")); n != 1 {
+			t.Errorf("%d pods deleted, want 1", n)
+		}
+	})
+}

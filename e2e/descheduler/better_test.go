@@ -29,11 +29,14 @@ var byPreference = map[string]bool{
 var drains = map[string]bool{deschedule.LowNodeUtilization: true, deschedule.HighNodeUtilization: true}
 
 // helps reports whether a strategy would reach its goal if an evicted pod moved to a node that
-// accepts it. The node is judged in one state; thresholds and shares are those of another.
-func (c *comparison) helps(strategy string, ruled, is *deschedule.Snapshot, p *v1.Pod, n *v1.Node) bool {
+// accepts it: by the arguments of the profile that evicts it, or of any if the descheduler keeps it.
+// The node is judged in one state; thresholds and shares are those of another.
+func (c *comparison) helps(w went, ruled, is *deschedule.Snapshot, p *v1.Pod, n *v1.Node) bool {
+	by, evicted := c.by[w]
 	for i := range c.ours.Profiles {
-		for _, config := range c.ours.Profiles[i].PluginConfig {
-			if config.Name == strategy && c.helpsBy(config.Args, ruled, is, p, n) {
+		profile := &c.ours.Profiles[i]
+		for _, config := range profile.PluginConfig {
+			if (!evicted || profile.Name == by) && config.Name == w.strategy && c.helpsBy(profile, config.Args, ruled, is, p, n) {
 				return true
 			}
 		}
@@ -41,7 +44,7 @@ func (c *comparison) helps(strategy string, ruled, is *deschedule.Snapshot, p *v
 	return false
 }
 
-func (c *comparison) helpsBy(args any, ruled, is *deschedule.Snapshot, p *v1.Pod, n *v1.Node) bool {
+func (c *comparison) helpsBy(profile *deschedule.Profile, args any, ruled, is *deschedule.Snapshot, p *v1.Pod, n *v1.Node) bool {
 	switch a := args.(type) {
 	case *deschedule.LowNodeUtilizationArgs:
 		high := a.TargetThresholds
@@ -52,7 +55,7 @@ func (c *comparison) helpsBy(args any, ruled, is *deschedule.Snapshot, p *v1.Pod
 	case *deschedule.HighNodeUtilizationArgs:
 		return !n.Spec.Unschedulable && !under(ruled, n, a.Thresholds) && slices.Contains(c.looked(ruled), n)
 	case *deschedule.RemoveDuplicatesArgs:
-		return c.hasRoomForMore(ruled, is, p, n)
+		return c.hasRoomForMore(profile, ruled, is, p, n)
 	case *deschedule.NodeTaintsArgs:
 		return !slices.ContainsFunc(n.Spec.Taints, func(t v1.Taint) bool {
 			return t.Effect == v1.TaintEffectPreferNoSchedule && a.IncludePreferNoSchedule && asked(a, &t) &&
@@ -166,27 +169,40 @@ func (c *comparison) deviations(s *deschedule.Snapshot, a *deschedule.LowNodeUti
 	return out
 }
 
-// hasRoomForMore reports whether a node has less than its share of such pods.
-func (c *comparison) hasRoomForMore(ruled, is *deschedule.Snapshot, p *v1.Pod, n *v1.Node) bool {
-	like := func(s *deschedule.Snapshot, at *v1.Node) (count int) {
+// hasRoomForMore reports whether a node has less than its share of such pods. Pods that nodeFit
+// keeps are on a node, but have no part in the share.
+func (c *comparison) hasRoomForMore(profile *deschedule.Profile, ruled, is *deschedule.Snapshot, p *v1.Pod, n *v1.Node) bool {
+	like := func(s *deschedule.Snapshot, at *v1.Node, counts func(*v1.Pod) bool) (count int) {
 		may := c.mayIn(s)
 		for _, other := range s.Pods {
 			if other.Spec.NodeName == at.Name && other.Namespace == p.Namespace && other.Labels["owner"] == p.Labels["owner"] && !ended(other) &&
 				len(other.OwnerReferences) == len(p.OwnerReferences) && other.Spec.Containers[0].Image == p.Spec.Containers[0].Image &&
-				may[keyOf(other)] {
+				may[keyOf(other)] && counts(other) {
 				count++
 			}
 		}
 		return count
 	}
+	evictor := evictorOf(profile)
+	movable := func(other *v1.Pod) bool { return !evictor.NodeFit || !fitsNone(ruled, other, evictor.NodeSelector) }
 	count, targets := 0, 0
 	for _, at := range c.looked(ruled) {
-		count += like(ruled, at)
+		count += like(ruled, at, movable)
 		if match, err := utils.PodMatchNodeSelector(p, at); err == nil && match && tolerates(p, at) {
 			targets++
 		}
 	}
-	return targets > 0 && like(is, n) < (count+targets-1)/targets
+	return targets > 0 && like(is, n, func(*v1.Pod) bool { return true }) < (count+targets-1)/targets
+}
+
+// evictorOf returns the evictor's arguments of a profile.
+func evictorOf(profile *deschedule.Profile) *deschedule.DefaultEvictorArgs {
+	for _, config := range profile.PluginConfig {
+		if a, ok := config.Args.(*deschedule.DefaultEvictorArgs); ok {
+			return a
+		}
+	}
+	return &deschedule.DefaultEvictorArgs{}
 }
 
 // spreadsBetter reports whether the domain of a node, with the pod, is smaller than the pod's own.

@@ -76,12 +76,14 @@ func TestTheImprovementsAreDocumented(t *testing.T) {
 type comparison struct {
 	testing.TB
 	seed   int
+	policy *deschedule.Policy // before defaults
 	ours   *deschedule.Policy
 	theirs *api.DeschedulerPolicy
 	s      *deschedule.Snapshot
 	result *deschedule.Result
 	plan   []went
-	cycle  []went // the evictions of the descheduler
+	cycle  []went          // the evictions of the descheduler
+	by     map[went]string // the profile that requested each of them
 
 	states  []*deschedule.Snapshot
 	stays   map[string]bool // pods that only the descheduler evicts, for a checked reason
@@ -95,7 +97,7 @@ type comparison struct {
 
 func compare(t testing.TB, seed int, s *deschedule.Snapshot, policy *deschedule.Policy) *comparison {
 	t.Helper()
-	c := &comparison{TB: t, seed: seed, s: s, stays: map[string]bool{}, memory: map[string]map[went]bool{},
+	c := &comparison{TB: t, seed: seed, policy: policy, s: s, stays: map[string]bool{}, memory: map[string]map[went]bool{},
 		reasons: map[went]string{}, lets: map[*deschedule.Snapshot]map[string]bool{}}
 	c.ours, c.theirs = read(t, policy)
 	c.single = len(c.looked(s)) == 1
@@ -106,14 +108,20 @@ func compare(t testing.TB, seed int, s *deschedule.Snapshot, policy *deschedule.
 	for _, e := range c.result.Evictions {
 		c.plan = append(c.plan, went{e.Namespace + "/" + e.Name, e.Strategy})
 	}
-	c.cycle = c.upstream(c.theirs, s, nil)
+	theirs := c.runCycle(c.theirs, s, nil)
+	c.cycle, c.by = theirs.out, theirs.by
 	return c
 }
 
-// upstream returns the evictions of a cycle. If the descheduler would process only one node, and do
+// upstream returns the evictions of a cycle.
+func (c *comparison) upstream(policy *api.DeschedulerPolicy, s *deschedule.Snapshot, refused map[string]bool) []went {
+	return c.runCycle(policy, s, refused).out
+}
+
+// runCycle returns a cycle after its end. If the descheduler would process only one node, and do
 // nothing, it gets a second node that accepts no pod, and only the strategies that are unaffected
 // by such a node: those that deschedule.
-func (c *comparison) upstream(policy *api.DeschedulerPolicy, s *deschedule.Snapshot, refused map[string]bool) []went {
+func (c *comparison) runCycle(policy *api.DeschedulerPolicy, s *deschedule.Snapshot, refused map[string]bool) *cycle {
 	if !c.single {
 		return upstream(c, policy, s, refused)
 	}
@@ -240,17 +248,36 @@ func (c *comparison) lacksReplicas(w went) bool {
 	})
 }
 
-// notAnyMore reports whether the descheduler would keep the pod in every state after some other
-// eviction of the plan.
+// notAnyMore reports whether the descheduler would keep the pod after the evictions that the plan
+// makes until the strategy's turn is over, and without those that stay for a checked reason.
 func (c *comparison) notAnyMore(w went) bool {
-	end := c.states[len(c.states)-1]
-	return len(c.states) > 1 && find(end, w.pod) != nil && !keys(c.upstream(unlimited(c.theirs), end, c.stays))[w]
+	turn := c.turnOf(w)
+	at := c.states[turn]
+	return turn+len(c.stays) > 0 && find(at, w.pod) != nil && !keys(c.upstream(unlimited(c.theirs), at, c.stays))[w]
 }
 
-// wentBefore reports whether an earlier strategy evicts the pod in the plan. The reason is checked
-// with that eviction.
-func (c *comparison) wentBefore(w went) bool {
-	var steps []went // by profile
+// turnOf returns the number of evictions that the first pass of the plan makes until the strategy's
+// turn is over.
+func (c *comparison) turnOf(w went) (turn int) {
+	steps := c.steps()
+	of, last := slices.Index(steps, went{c.by[w], w.strategy}), -1
+	if of < 0 { // the descheduler keeps the pod: the strategy's last turn
+		of = len(steps) - 1
+	}
+	for i, e := range c.result.Evictions {
+		at := slices.Index(steps, went{e.Profile, e.Strategy})
+		if at < last {
+			break
+		}
+		if last = at; at <= of {
+			turn = i + 1
+		}
+	}
+	return turn
+}
+
+// steps returns the profiles and strategies of a pass, in order.
+func (c *comparison) steps() (out []went) {
 	for _, balance := range []bool{false, true} {
 		for _, p := range c.ours.Profiles {
 			names := p.Plugins.Deschedule.Enabled
@@ -258,10 +285,17 @@ func (c *comparison) wentBefore(w went) bool {
 				names = p.Plugins.Balance.Enabled
 			}
 			for _, name := range names {
-				steps = append(steps, went{p.Name, name})
+				out = append(out, went{p.Name, name})
 			}
 		}
 	}
+	return out
+}
+
+// wentBefore reports whether an earlier strategy evicts the pod in the plan. The reason is checked
+// with that eviction.
+func (c *comparison) wentBefore(w went) bool {
+	steps := c.steps()
 	return slices.ContainsFunc(c.result.Evictions, func(e deschedule.Eviction) bool {
 		if e.Namespace+"/"+e.Name != w.pod || e.Strategy == w.strategy {
 			return false
@@ -338,7 +372,7 @@ func (c *comparison) helpsNowhere(w went) bool {
 	for _, ruled := range c.states {
 		if c.somewhen(w.pod, func(s *deschedule.Snapshot, p *v1.Pod) bool {
 			return !slices.ContainsFunc(s.Nodes, func(n *v1.Node) bool {
-				return n.Name != p.Spec.NodeName && refuses(s, p, n) == "" && c.helps(w.strategy, ruled, s, p, n)
+				return n.Name != p.Spec.NodeName && refuses(s, p, n) == "" && c.helps(w, ruled, s, p, n)
 			})
 		}) {
 			return true
@@ -422,7 +456,7 @@ func (c *comparison) returns(w went) bool {
 			for _, check := range []*model.FitCheck{cluster.SuccessorCheck(pod), cluster.FitCheck(pod)} {
 				top := check.TopNodes(c.scheduler())
 				if slices.Contains(top, pod.Node) || len(top) > 0 && !slices.ContainsFunc(top, func(n *model.Node) bool {
-					return c.helps(w.strategy, ruled, s, p, n.Node)
+					return c.helps(w, ruled, s, p, n.Node)
 				}) {
 					return true
 				}

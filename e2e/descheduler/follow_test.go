@@ -211,7 +211,7 @@ func (c *comparison) helpful(s *deschedule.Snapshot, state func(*deschedule.Snap
 func (c *comparison) pointless(s *deschedule.Snapshot, w went) bool {
 	p := find(s, w.pod)
 	return hasToHelp[w.strategy] && !slices.ContainsFunc(s.Nodes, func(n *v1.Node) bool {
-		return n.Name != p.Spec.NodeName && refuses(s, p, n) == "" && c.helps(w.strategy, s, s, p, n)
+		return n.Name != p.Spec.NodeName && refuses(s, p, n) == "" && c.helps(w, s, s, p, n)
 	})
 }
 

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"jettison/cluster/deschedule"
 )
 
 // clusters returns the range of random clusters to compare. JETTISON_CLUSTERS is their number,
@@ -29,6 +31,15 @@ type tally struct {
 	clusters, same, evictions int
 	by                        map[string]int // differing evictions, by improvement
 	unexplained               int
+}
+
+// add adds the results of one cluster.
+func (n *tally) add(one *tally) {
+	n.clusters, n.same, n.evictions, n.unexplained = n.clusters+one.clusters, n.same+one.same, n.evictions+one.evictions,
+		n.unexplained+one.unexplained
+	for by, count := range one.by {
+		n.by[by] += count
+	}
 }
 
 // Every difference between the descheduler's evictions and a plan's has a documented improvement as
@@ -56,10 +67,34 @@ func TestPlansDifferFromTheDeschedulerByImprovementsOnly(t *testing.T) {
 	report(t, tallies)
 }
 
-// judge finds the differences of one cluster, and the improvement that explains each.
+// results is the number of cycles of the descheduler that may be compared with a plan.
+const results = 20
+
+// judge finds the differences of one cluster, and the improvement that explains each. The
+// descheduler's order among equally used nodes is random, so a plan is compared with other results
+// as well if it differs from the first one.
 func (c *comparison) judge(n *tally) {
-	n.clusters++
-	n.evictions += len(c.plan)
+	first, lines := c.attempt()
+	for tries := 1; tries < results && first.unexplained > 0 && (c.has(deschedule.LowNodeUtilization) || c.has(deschedule.HighNodeUtilization)); tries++ {
+		other := compare(c, c.seed, c.s, c.policy)
+		if slices.Equal(other.cycle, c.cycle) {
+			continue
+		}
+		if next, _ := other.attempt(); next.unexplained == 0 {
+			first = next
+		}
+	}
+	n.add(first)
+	if first.unexplained > 0 {
+		c.Errorf("seed %d: unexplained differences:\n%s", c.seed, strings.Join(lines, "\n"))
+		c.dump()
+	}
+}
+
+// attempt finds the differences between a plan and one result of the descheduler, and describes
+// them.
+func (c *comparison) attempt() (n *tally, lines []string) {
+	n = &tally{by: map[string]int{}, clusters: 1, evictions: len(c.plan)}
 	theirs, ours := keys(c.cycle), keys(c.plan)
 	if c.single { // equal results hold for the descheduler with a second node
 		for _, w := range c.plan {
@@ -72,14 +107,13 @@ func (c *comparison) judge(n *tally) {
 		if !c.single || len(c.plan) == 0 {
 			n.same++
 		}
-		return
+		return n, nil
 	}
 	if maps.Equal(theirs, ours) && c.unordered() {
 		n.same++
-		return
+		return n, nil
 	}
 	c.prepare()
-	var lines []string
 	note := func(sign string, w went, by, why string) {
 		if by == "" {
 			by = "UNEXPLAINED"
@@ -106,18 +140,14 @@ func (c *comparison) judge(n *tally) {
 		}
 	}
 	if len(lines) == 0 {
-		c.order(n)
-		return
+		lines = c.order(n)
 	}
-	if text := strings.Join(lines, "\n"); strings.Contains(text, "UNEXPLAINED") {
-		c.Errorf("seed %d: unexplained differences:\n%s", c.seed, text)
-		c.dump()
-	}
+	return n, lines
 }
 
 // order finds the improvement that explains another order of the same pods: the first pod evicted
 // later is one that could not be evicted at its turn.
-func (c *comparison) order(n *tally) {
+func (c *comparison) order(n *tally) (lines []string) {
 	for i, w := range c.cycle {
 		if c.plan[i] == w {
 			continue
@@ -125,13 +155,12 @@ func (c *comparison) order(n *tally) {
 		by := c.kept(w)
 		if by == "" {
 			n.unexplained++
-			c.Errorf("seed %d: UNEXPLAINED order of evictions: %v, descheduler's %v", c.seed, c.plan, c.cycle)
-			c.dump()
-			return
+			return []string{fmt.Sprintf("  UNEXPLAINED order of evictions: %v, descheduler's %v", c.plan, c.cycle)}
 		}
 		n.by[by]++
-		return
+		return nil
 	}
+	return nil
 }
 
 // unordered reports whether the descheduler's order is random: its duplicates and its spread
@@ -182,10 +211,8 @@ func report(t *testing.T, tallies map[string]*tally) {
 		t.Logf("%-45s %5d clusters, %5d the same, %5d evictions, %3d unexplained", name, n.clusters, n.same, n.evictions, n.unexplained)
 		for _, by := range slices.Sorted(maps.Keys(n.by)) {
 			t.Logf("    %5d %s", n.by[by], by)
-			all.by[by] += n.by[by]
 		}
-		all.clusters, all.same, all.evictions = all.clusters+n.clusters, all.same+n.same, all.evictions+n.evictions
-		all.unexplained += n.unexplained
+		all.add(n)
 	}
 	t.Logf("all: %d clusters, %d the same, %d evictions, %d unexplained differences", all.clusters, all.same, all.evictions, all.unexplained)
 	for _, by := range slices.Sorted(maps.Keys(all.by)) {

@@ -74,10 +74,11 @@ type cycle struct {
 	asIs    bool            // pods are listed in the order of the cache
 	stay    bool            // evicted pods stay in the caches
 	out     []went
+	by      map[went]string // the profile that requested an eviction
 }
 
 func newCycle(policy *api.DeschedulerPolicy, refused map[string]bool) (*cycle, error) {
-	c := &cycle{policy: policy, client: &fake.Clientset{}, refused: refused}
+	c := &cycle{policy: policy, client: &fake.Clientset{}, refused: refused, by: map[went]string{}}
 	c.client.AddReactor("create", "pods", c.evict)
 	c.factory = informers.NewSharedInformerFactory(c.client, 0)
 	informer := c.factory.Core().V1().Pods().Informer()
@@ -101,7 +102,8 @@ func (c *cycle) evict(action core.Action) (bool, runtime.Object, error) {
 	e := action.(core.CreateActionImpl).Object.(*policyv1.Eviction)
 	key := e.Namespace + "/" + e.Name
 	by, _, _ := strings.Cut(strings.TrimPrefix(e.Annotations["reason"], "triggered by "), ":")
-	w := went{key, by[strings.LastIndex(by, "/")+1:]}
+	profile, strategy, _ := strings.Cut(by, "/")
+	w := went{key, strategy}
 	if c.refused[key] || c.refused[w.id()] {
 		return true, nil, errors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
 	}
@@ -109,7 +111,7 @@ func (c *cycle) evict(action core.Action) (bool, runtime.Object, error) {
 	if err != nil || !ok { // a pod of two owners is evicted a second time
 		return true, nil, errors.NewNotFound(v1.Resource("pods"), e.Name)
 	}
-	c.out = append(c.out, w)
+	c.out, c.by[w] = append(c.out, w), profile
 	if c.stay {
 		return true, nil, nil
 	}
@@ -241,16 +243,16 @@ func (c *cycle) nodes(s *deschedule.Snapshot) (out []*v1.Node, err error) {
 	return out, nil
 }
 
-// upstream returns the evictions of a cycle, in order. With fewer than two ready nodes it does
-// nothing, like the descheduler.
-func upstream(t testing.TB, policy *api.DeschedulerPolicy, s *deschedule.Snapshot, refused map[string]bool) []went {
+// upstream returns a cycle after its end. With fewer than two ready nodes it evicts nothing, like
+// the descheduler.
+func upstream(t testing.TB, policy *api.DeschedulerPolicy, s *deschedule.Snapshot, refused map[string]bool) *cycle {
 	t.Helper()
 	c, err := newCycle(policy, refused)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.play(t, s)
-	return c.out
+	return c
 }
 
 // evictable returns the pods that the evictor of any profile of a policy allows to be evicted, as

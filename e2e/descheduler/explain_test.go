@@ -444,29 +444,27 @@ func (c *comparison) scheduler() *model.SchedulerProfile {
 	return out
 }
 
-// returns reports whether, in some state, one of the top-scored nodes for the pod's replacement is
-// its own node, or none of them helps the strategy: while the pod is being deleted, or once it is
-// gone. e2e/oracle compares the scores with the scheduler's.
+// returns reports whether, in some state, a scheduler would put the pod's replacement where it does
+// not help.
 func (c *comparison) returns(w went) bool {
-	for _, ruled := range c.states {
-		if c.somewhen(w.pod, func(s *deschedule.Snapshot, p *v1.Pod) bool {
-			cluster := model.New(&s.Objects, nil)
-			pods := cluster.Pods()
-			pod := pods[slices.IndexFunc(pods, func(other *model.Pod) bool { return other.Key() == w.pod })]
-			for _, check := range []*model.FitCheck{cluster.SuccessorCheck(pod), cluster.FitCheck(pod)} {
-				top := check.TopNodes(c.scheduler())
-				if slices.Contains(top, pod.Node) || len(top) > 0 && !slices.ContainsFunc(top, func(n *model.Node) bool {
-					return c.helps(w, ruled, s, p, n.Node)
-				}) {
-					return true
-				}
-			}
-			return false
-		}) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.states, func(ruled *deschedule.Snapshot) bool {
+		return c.somewhen(w.pod, func(s *deschedule.Snapshot, _ *v1.Pod) bool { return c.returnsIn(ruled, s, w) })
+	})
+}
+
+// returnsIn reports whether one of the top-scored nodes for a pod's replacement is its own node, or
+// none of them helps the strategy: while the pod is being deleted, or once it is gone. e2e/oracle
+// compares the scores with the scheduler's.
+func (c *comparison) returnsIn(ruled, s *deschedule.Snapshot, w went) bool {
+	cluster := model.New(&s.Objects, nil)
+	pods := cluster.Pods()
+	pod := pods[slices.IndexFunc(pods, func(other *model.Pod) bool { return other.Key() == w.pod })]
+	return slices.ContainsFunc([]*model.FitCheck{cluster.SuccessorCheck(pod), cluster.FitCheck(pod)}, func(check *model.FitCheck) bool {
+		top := check.TopNodes(c.scheduler())
+		return slices.Contains(top, pod.Node) || len(top) > 0 && !slices.ContainsFunc(top, func(n *model.Node) bool {
+			return c.helps(w, ruled, s, pod.Pod, n.Node)
+		})
+	})
 }
 
 // added returns the improvement that evicts a pod which the descheduler keeps, or "".

@@ -174,6 +174,9 @@ func (c *comparison) disordered(side int, until time.Duration) string {
 	if until-from <= c.slack() || slices.ContainsFunc(other, func(e frame) bool { return (e.at - until).Abs() <= c.slack() }) {
 		return byTimer
 	}
+	if side == there && c.skips("", from, until) {
+		return byClock
+	}
 	return c.anyBecause(from, until)
 }
 
@@ -206,6 +209,9 @@ func (c *comparison) pod(r run, key string) string {
 		return bySilence
 	case r.ours == "False" && c.line.begun(held-c.slack(), r.from) && says(here) == "Unknown":
 		return byRestart // a pod that no side marked before
+	case r.ours == "False" && r.theirs == "True" && says(there) == "True" && c.films[here].turned(nodeIs(node, ready), held, r.from, "True", "Unknown") &&
+		c.line.happened(removed, "Node/"+node, r.from-happens, r.from+c.slack()):
+		return byTimer // the node is deleted before upstream's look
 	case arrived && c.films[here].changed(nodeIs(node, ready), r.from-c.slack(), r.from+c.slack()):
 		return byTimer
 	case r.theirs == "False" && c.line.happened(removed, "Node/"+node, 0, r.from):

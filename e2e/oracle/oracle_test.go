@@ -71,6 +71,14 @@ func TestTheCoresDifferFromUpstreamByImprovementsOnly(t *testing.T) {
 	t.Logf("%6d of the deletions need two or more of them, and count for the first", all.more)
 }
 
+// Seeds of timelines whose differences were unexplained once, or broke an invariant.
+func TestTimelinesThatWereUnexplained(t *testing.T) {
+	all := &tally{by: map[string]int{}}
+	for _, seed := range []int{5501043, 5500946, 5500567, 7700045, 8800058, 8800153, 900038} {
+		all.play(t, newTimeline(seed))
+	}
+}
+
 // play plays a timeline with both, and counts the results.
 func (a *tally) play(t *testing.T, line *timeline) {
 	o := play(line)

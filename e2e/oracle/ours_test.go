@@ -192,17 +192,8 @@ func (o *ours) heard() []change {
 	return out
 }
 
-// healthy checks the core's invariants: no living node is tainted, and the nodes of a zone at most
-// at the rate.
+// healthy checks that no living node is tainted.
 func (o *ours) healthy() (wrong []string) {
-	gap := o.line.gap()
-	for zone, tokens := range o.tokens {
-		for i := 1; i < len(tokens); i++ {
-			if tokens[i]-tokens[i-1] < gap-time.Millisecond {
-				wrong = append(wrong, "zone "+zone+" has nodes tainted at "+tokens[i-1].String()+" and "+tokens[i].String())
-			}
-		}
-	}
 	for _, name := range o.line.names {
 		for _, e := range o.film[nodeIs(name, evicts)] {
 			lives := o.line.is(name, e.at-happens) == alive && o.line.is(name, e.at-time.Second) == alive
@@ -212,9 +203,4 @@ func (o *ours) healthy() (wrong []string) {
 		}
 	}
 	return wrong
-}
-
-// gap returns the time between two tokens of a zone.
-func (l *timeline) gap() time.Duration {
-	return time.Duration(float64(time.Second) / l.config.NodeEvictionRate)
 }

@@ -30,6 +30,13 @@ func (c *comparison) judgeZones() {
 				}
 			}
 		}
+		if side == there {
+			for _, name := range c.line.names {
+				if from, to := c.line.unseen(name); to > 0 {
+					times = append(times, from, to)
+				}
+			}
+		}
 		slices.Sort(times)
 		c.rates[side] = map[string][]rate{}
 		for _, at := range slices.Compact(times) {
@@ -46,7 +53,7 @@ func (c *comparison) judge(side int, at time.Duration) {
 		zone := c.line.zones[name]
 		zones[zone] = true
 		switch is := f.is(nodeIs(name, ready), at); {
-		case is == gone || is == "" || f.is(nodeIs(name, excludes), at) == "yes":
+		case is == gone || is == "" || f.is(nodeIs(name, excludes), at) == "yes" || side == there && c.skips(name, at, at):
 		case is == "True":
 			up[zone]++
 		default:
@@ -82,6 +89,15 @@ func (c *comparison) judge(side int, at time.Duration) {
 	}
 }
 
+// skips reports whether upstream skips a node because its clock was set back, between two times;
+// any node if the name is empty.
+func (c *comparison) skips(name string, from, to time.Duration) bool {
+	return slices.ContainsFunc(c.line.names, func(other string) bool {
+		since, until := c.line.unseen(other)
+		return (name == "" || other == name) && until > 0 && since <= to && from < until
+	})
+}
+
 // rateOf returns the documented rate of a zone with such nodes (facts of 1.37.2: ComputeZoneState,
 // ReducedQPSFunc).
 func (c *comparison) rateOf(up, not int) float64 {
@@ -112,15 +128,36 @@ func (c *comparison) paced() (wrong []string) {
 	for zone, tokens := range c.tokens[here] {
 		for i, at := range tokens {
 			switch {
-			case c.rateAt(here, zone, at).perS == 0:
+			case c.rateAt(here, zone, at).perS == 0 && (c.rateAt(here, zone, at-1).perS == 0 || c.line.changesAt(at) < 2):
 				wrong = append(wrong, "zone "+zone+" has a node tainted at "+at.String()+", at a rate of 0")
-			case i == 0 || c.line.begun(tokens[i-1], at): // after a start only tokens with existing taints are known
-			case c.earned(zone, tokens[i-1], at) < 0.999:
+			case i > 0 && c.earnedSince(zone, tokens[i-1], at) < 0.999:
 				wrong = append(wrong, "zone "+zone+" has nodes tainted at "+tokens[i-1].String()+" and "+at.String()+", too close for its rates")
 			}
 		}
 	}
 	return wrong
+}
+
+// earnedSince returns how many tokens a zone of the core earns after one. After a start, the core
+// knows only the tokens whose taints are still there, in whole seconds, and none of the rates.
+func (c *comparison) earnedSince(zone string, token, at time.Duration) float64 {
+	began := time.Duration(0)
+	for _, t := range c.line.troubles {
+		if t.what == restarted && t.at > token && t.at <= at {
+			began = max(began, t.at)
+		}
+	}
+	if began == 0 {
+		return c.earned(zone, token, at)
+	}
+	kept := slices.ContainsFunc(c.line.names, func(name string) bool {
+		taints := nodeIs(name, evicts)
+		return c.line.zones[name] == zone && c.films[here].changed(taints, token, token) && !c.films[here].changed(taints, token+1, began)
+	})
+	if !kept {
+		return 1
+	}
+	return (began-token.Truncate(time.Second)).Seconds()*c.line.config.NodeEvictionRate + c.earned(zone, began, at)
 }
 
 // earned returns how many tokens the core's rates of a zone produce between two times.
@@ -206,6 +243,9 @@ func (c *comparison) stopped(side int, zone string, at time.Duration) string {
 		return byTimer // both have the rate: one tainted before, the other after
 	}
 	mine := c.rateAt(side, zone, at)
+	if side == there && c.skips("", mine.at, at) {
+		return byClock
+	}
 	if why := c.anyBecause(mine.at-c.slack(), at+c.slack()); why != "" {
 		return why
 	}

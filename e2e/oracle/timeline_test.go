@@ -48,6 +48,7 @@ type timeline struct {
 	pods     []*v1.Pod
 	lives    map[string][]span
 	renewals map[string][]time.Duration // of nodes, since their clock was set back
+	heard    map[string][]time.Duration // when upstream notices a node: all other renewals, and statuses
 	changes  []change
 	troubles []trouble
 }
@@ -94,7 +95,7 @@ func newTimeline(seed int) *timeline {
 	l := &timeline{
 		Rand: rand.New(rand.NewPCG(uint64(seed), 18)), seed: seed, config: config.Default(), end: 8 * time.Minute,
 		zones: map[string]string{}, lives: map[string][]span{}, skews: map[string]time.Duration{},
-		renewals: map[string][]time.Duration{},
+		renewals: map[string][]time.Duration{}, heard: map[string][]time.Duration{},
 	}
 	l.config.NodeMonitorPeriod = time.Second // the core runs at every change
 	l.config.NodeEvictionRate = []float64{0.1, 0.5, 1, 5}[l.IntN(4)]
@@ -233,7 +234,7 @@ func (l *timeline) tolerations() (out []v1.Toleration) {
 // live makes a kubelet renew its lease and post its status.
 func (l *timeline) live(name string) {
 	skew := l.skews[name]
-	back := l.end
+	back, posted := l.end, l.end // the last: its first status since then
 	if l.one(25) {
 		back = l.seconds(60, 440)
 		l.note(clockBack, back, "Node/"+name)
@@ -250,7 +251,10 @@ func (l *timeline) live(name string) {
 		}
 		offset := l.seconds(0, 10)
 		for at := s.from; at < min(s.to, l.end); at += postEvery {
-			l.says(at, post(name, s.is == alive, at, clock(at)))
+			if l.says(at, post(name, s.is == alive, at, clock(at))); at >= back {
+				posted = min(posted, at)
+			}
+			l.heard[name] = append(l.heard[name], at)
 		}
 		if s.is == alive {
 			l.says(s.from, postPods(name))
@@ -258,6 +262,9 @@ func (l *timeline) live(name string) {
 		renews := func(at time.Duration) {
 			if l.says(at, renew(name, at, clock(at))); at >= back {
 				l.renewals[name] = append(l.renewals[name], at)
+			}
+			if at < back || at > posted {
+				l.heard[name] = append(l.heard[name], at)
 			}
 		}
 		renews(s.from)
@@ -356,6 +363,48 @@ func (l *timeline) skipped(name string, at time.Duration) (until time.Duration) 
 	return until
 }
 
+// unseen returns the interval in which upstream skips a node, alive or silent, because its clock was
+// set back (see skipped): the node counts in no zone. It ends at 0 if there is none.
+func (l *timeline) unseen(name string) (from, to time.Duration) {
+	first := slices.IndexFunc(l.renewals[name], func(at time.Duration) bool { return l.exists(name, at) })
+	if first < 0 {
+		return 0, 0
+	}
+	renewed, to := l.renewals[name][first]+happens, l.end
+	for _, at := range l.heard[name] {
+		if at += happens; at < renewed {
+			from = max(from, at)
+		} else {
+			to = min(to, at)
+		}
+	}
+	for _, t := range l.troubles {
+		switch {
+		case t.what != restarted && (t.what != remade || t.object != "Node/"+name):
+		case t.at < renewed:
+			from = max(from, t.at)
+		default:
+			to = min(to, t.at)
+		}
+	}
+	from, to = max(l.pass(from)+l.config.NodeMonitorGracePeriod+l.config.NodeMonitorPeriod, l.pass(renewed)), l.pass(to)
+	if from >= to {
+		return 0, 0
+	}
+	return from, to
+}
+
+// pass returns when upstream first looks at the nodes from a time on.
+func (l *timeline) pass(at time.Duration) time.Duration {
+	first, period := step, l.config.NodeMonitorPeriod
+	for _, t := range l.troubles {
+		if t.what == restarted && t.at <= at {
+			first = max(first, t.at+step)
+		}
+	}
+	return first + max(0, at-first+period-1)/period*period
+}
+
 // exists reports whether a node has an object at a time.
 func (l *timeline) exists(name string, at time.Duration) bool {
 	last, exists := time.Duration(0), true
@@ -365,6 +414,16 @@ func (l *timeline) exists(name string, at time.Duration) bool {
 		}
 	}
 	return exists
+}
+
+// changesAt returns the number of changes at a time: the film has only the state after the last.
+func (l *timeline) changesAt(at time.Duration) (count int) {
+	for _, c := range l.changes {
+		if c.at == at {
+			count++
+		}
+	}
+	return count
 }
 
 // happened reports whether an object had a trouble between two times.

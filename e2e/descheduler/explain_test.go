@@ -195,7 +195,7 @@ func (c *comparison) kept(w went) string {
 	switch {
 	case c.spent(w.pod):
 		return byBudget
-	case strings.HasPrefix(why, "maximum number") && c.usedUp(w.pod):
+	case (why == "" || strings.HasPrefix(why, "maximum number")) && c.usedUp(w.pod): // the rest of a node has no reason
 		return byLimit
 	case c.lacksReplicas(w):
 		return byEnded

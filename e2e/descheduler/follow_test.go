@@ -37,12 +37,12 @@ func (c *comparison) mendings() []mending {
 	}
 }
 
-// insist returns the descheduler's evictions in a state before an eviction of a plan. It rejects
-// pods that the plan keeps until then for a checked reason, then the pods that the descheduler
-// evicts in their place and the plan also keeps, and so on. It also rejects successors that no
-// helpful node accepts or the scheduler would choose, and those whose own successors would be
-// evicted again.
-func (c *comparison) insist(id string, i int, policy *api.DeschedulerPolicy, s *deschedule.Snapshot) map[went]bool {
+// insist returns the descheduler's evictions before an eviction of a plan: in the state s, in which
+// its defects are reverted, of the plan's state real. It rejects pods that the plan keeps until then
+// for a checked reason, then the pods that the descheduler evicts in their place and the plan also
+// keeps, and so on. It also rejects successors that no helpful node accepts or the scheduler would
+// choose, and those whose own successors would be evicted again.
+func (c *comparison) insist(id string, i int, policy *api.DeschedulerPolicy, s, real *deschedule.Snapshot) map[went]bool {
 	id = fmt.Sprint("insist ", i, " ", id)
 	if c.memory[id] != nil {
 		return c.memory[id]
@@ -55,7 +55,8 @@ func (c *comparison) insist(id string, i int, policy *api.DeschedulerPolicy, s *
 		out := c.upstream(policy, s, refused)
 		for _, w := range out {
 			made := find(c.s, w.pod) == nil
-			if made && (c.pointless(s, w) || byPreference[w.strategy] && c.returnsIn(s, s, w) || c.goesOn(s, w)) || !made && !gone[w] && c.reason(w) != "" {
+			keeps := made && (c.pointless(s, w) || byPreference[w.strategy] && c.returnsIn(real, real, w) || c.goesOn(s, w))
+			if keeps || !made && !gone[w] && c.reason(w) != "" {
 				refused[w.id()] = true
 			}
 		}
@@ -91,7 +92,7 @@ func (c *comparison) follows(i int) string {
 			continue
 		}
 		for j := range i + 1 {
-			if c.insist(fmt.Sprint(j, " ", k), i, m.policy(c.theirs), m.state(c.states[j]))[w] {
+			if c.insist(fmt.Sprint(j, " ", k), i, m.policy(c.theirs), m.state(c.states[j]), c.states[j])[w] {
 				return m.by
 			}
 		}

@@ -74,7 +74,8 @@ func TestTheCoresDifferFromUpstreamByImprovementsOnly(t *testing.T) {
 // Seeds of timelines whose differences were unexplained once, or broke an invariant.
 func TestTimelinesThatWereUnexplained(t *testing.T) {
 	all := &tally{by: map[string]int{}}
-	for _, seed := range []int{5501043, 5500946, 5500567, 7700045, 8800058, 8800153, 900038} {
+	for _, seed := range []int{5501043, 5500946, 5500567, 7700045, 8800058, 8800153, 900038,
+		42000410, 42000945, 42001660, 42001812} {
 		all.play(t, newTimeline(seed))
 	}
 }

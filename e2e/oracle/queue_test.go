@@ -222,6 +222,8 @@ func (c *comparison) excuse(side int, name string, at time.Duration) string {
 		return byExcluded // upstream creates its queue, and the token in it, again in each pass
 	case r.perS == 0:
 		return c.stopped(side, zone, at)
+	case side == there && c.staysStopped(zone, r.at, at):
+		return byOne
 	case side == there && r.perS == 1 && c.wasStopped(zone, at):
 		return byOne // upstream's limiter of 0 reports the rate 1, and stays (client-go, flowcontrol.NewFakeNeverRateLimiter)
 	}
@@ -259,6 +261,21 @@ func (c *comparison) stopped(side int, zone string, at time.Duration) string {
 func (c *comparison) wasStopped(zone string, at time.Duration) bool {
 	return slices.ContainsFunc(c.rates[there][zone], func(r rate) bool {
 		return r.perS == 0 && r.at <= at && !c.line.begun(c.until(there, zone, r.at), at)
+	})
+}
+
+// staysStopped reports whether upstream's rate of a zone stays 0 although the disruption of all zones
+// ended at a time: a zone that is new does not end it for upstream, which changes the rate of a zone
+// only with its state, and that is still full disruption (1.37.2, handleDisruption).
+func (c *comparison) staysStopped(zone string, from, at time.Duration) bool {
+	isNew := false
+	for other := range c.rates[there] {
+		isNew = isNew || c.rateAt(there, other, from-1).excluded && !c.rateAt(there, other, from).excluded
+	}
+	ended := slices.ContainsFunc(c.down[there], func(e frame) bool { return e.at == from && e.value == "no" })
+	return isNew && ended && !c.line.begun(from, at) && !slices.ContainsFunc(c.line.names, func(name string) bool {
+		k := nodeIs(name, ready)
+		return c.line.zones[name] == zone && (c.films[there].is(k, from) == "True" || c.films[there].changed(k, from, at))
 	})
 }
 

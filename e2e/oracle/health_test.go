@@ -221,7 +221,7 @@ func (c *comparison) pod(r run, key string) string {
 }
 
 // inDoubt reports whether the core did not mark a pod because the silence of its node was in doubt,
-// all the time that it differs. Nobody marks the pod once the node is deleted.
+// all the time that it differs. No program marks the pod once the node is deleted.
 func (c *comparison) inDoubt(node string, r run) bool {
 	for at := r.from; at < r.to; at += look {
 		if at > r.from && c.films[here].is(nodeIs(node, ready), at) == gone {

@@ -65,8 +65,8 @@ type loop struct {
 	schedule    schedule
 	queries     chan func(*loop)
 	lastActions *lifecycle.Actions // of the last step; nil: no step yet
-	// how far the clock is ahead of that which dated earlier taints: the wall clock was set forward in
-	// this term, or it is ahead of the API server's clock
+	// how far the clock is ahead of the clock that dated earlier taints: the wall clock was set
+	// forward in this term, or it is ahead of the API server's clock
 	ahead time.Duration
 }
 

@@ -148,6 +148,9 @@ func (r *run) trimGroup(g *group) outcome {
 		// in reverse eviction order
 		pods := sorted(g.byNode[n], func(a, b *model.Pod) int { return byEvictionOrder(b, a) })
 		for _, p := range pods[share:] {
+			if !r.preEvictable(p) { // after earlier evictions
+				continue
+			}
 			w := &proposal{
 				pod: p,
 				reason: fmt.Sprintf("%s has %d duplicates, its share of %d on %d nodes is %d", n.Name,

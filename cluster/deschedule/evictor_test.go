@@ -130,6 +130,25 @@ func TestPodOfUnknownNamespaceStays(t *testing.T) {
 	}
 }
 
+// nodeFit counts the replacements of the pods that the same strategy evicted before: only one of two
+// old pods has another node.
+func TestNodeFitCountsReplacements(t *testing.T) {
+	half := request(v1.ResourceCPU, 1000)
+	restarted := func(p *v1.Pod) { p.Status.ContainerStatuses = []v1.ContainerStatus{{RestartCount: 9}} }
+	for strategy, args := range map[string]any{
+		PodLifeTime:     &PodLifeTimeArgs{MaxPodLifeTimeSeconds: new(uint(600))},
+		TooManyRestarts: &TooManyRestartsArgs{PodRestartThreshold: 5},
+	} {
+		p := plan{strategy: strategy, args: args, evictor: &DefaultEvictorArgs{NodeFit: true},
+			nodes: cluster(node("n1", cordoned), node("n2")),
+			pods:  podList(pod("a", "n1", half, restarted), pod("b", "n1", half, restarted), pod("c", "n2", half, aged(0)))}
+		r := p.run(t)
+		if got := skipReason(r, "b"); !slices.Equal(names(r), []string{"a"}) || !strings.HasPrefix(got, "nodeFit: pod fits on no other node") {
+			t.Errorf("%s: evictions = %v, want a; b stays because of %q, want nodeFit", strategy, names(r), got)
+		}
+	}
+}
+
 // A failed pod is no replica: its eviction takes none from its owner.
 func TestFailedPodIsNoReplica(t *testing.T) {
 	often := func(p *v1.Pod) { p.Status.ContainerStatuses = []v1.ContainerStatus{{RestartCount: 200}} }

@@ -22,7 +22,7 @@ func podLifeTime(r *run, args any) {
 			if !selects(p) {
 				continue
 			}
-			if why := a.matchReason(p, r.now); why != "" && r.evictable(p) && r.preEvictable(p) {
+			if why := a.matchReason(p, r.now); why != "" && r.evictable(p) {
 				old = append(old, p)
 				reasons[p] = why
 			}
@@ -35,6 +35,9 @@ func podLifeTime(r *run, args any) {
 		return byEvictionOrder(a, b)
 	})
 	for _, p := range old {
+		if !r.preEvictable(p) { // after earlier evictions
+			continue
+		}
 		if a.matchesAnyAge() && r.replacementMatches(p) { // with a limit, a later plan would evict the replacement
 			r.skip(p, evictionLoop, r.strategy)
 			continue

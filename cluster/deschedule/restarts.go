@@ -19,8 +19,7 @@ nodes:
 	for _, n := range r.nodes {
 		var pods []*model.Pod
 		for _, p := range n.Pods {
-			if selects(p) && a.restarts(p) >= int64(a.PodRestartThreshold) && a.inState(p) && r.evictable(p) &&
-				r.preEvictable(p) {
+			if selects(p) && a.restarts(p) >= int64(a.PodRestartThreshold) && a.inState(p) && r.evictable(p) {
 				pods = append(pods, p)
 			}
 		}
@@ -28,6 +27,9 @@ nodes:
 			return cmp.Or(cmp.Compare(a.restarts(y), a.restarts(x)), byEvictionOrder(x, y))
 		})
 		for _, p := range pods {
+			if !r.preEvictable(p) { // after earlier evictions
+				continue
+			}
 			why := fmt.Sprintf("%d restarts >= podRestartThreshold %d", a.restarts(p), a.PodRestartThreshold)
 			switch r.evict(&proposal{pod: p, reason: why}) {
 			case totalLimitReached:

@@ -57,6 +57,11 @@ func (c *comparison) helpsBy(profile *deschedule.Profile, args any, ruled, is *d
 	case *deschedule.RemoveDuplicatesArgs:
 		return c.hasRoomForMore(profile, ruled, is, p, n)
 	case *deschedule.NodeTaintsArgs:
+		for _, t := range nodeOf(is, p.Spec.NodeName).Spec.Taints {
+			if t.Effect == v1.TaintEffectNoSchedule && asked(a, &t) && !utils.TolerationsTolerateTaint(context.Background(), p.Spec.Tolerations, &t) {
+				return true // a hard violation needs another node alone
+			}
+		}
 		return !slices.ContainsFunc(n.Spec.Taints, func(t v1.Taint) bool {
 			return t.Effect == v1.TaintEffectPreferNoSchedule && a.IncludePreferNoSchedule && asked(a, &t) &&
 				!utils.TolerationsTolerateTaint(context.Background(), p.Spec.Tolerations, &t)
@@ -173,7 +178,7 @@ func (c *comparison) deviations(s *deschedule.Snapshot, a *deschedule.LowNodeUti
 // keeps are on a node, but have no part in the share.
 func (c *comparison) hasRoomForMore(profile *deschedule.Profile, ruled, is *deschedule.Snapshot, p *v1.Pod, n *v1.Node) bool {
 	like := func(s *deschedule.Snapshot, at *v1.Node, counts func(*v1.Pod) bool) (count int) {
-		may := c.mayIn(s)
+		may := c.mayIn(s, profile.Name)
 		for _, other := range s.Pods {
 			if other.Spec.NodeName == at.Name && other.Namespace == p.Namespace && other.Labels["owner"] == p.Labels["owner"] && !ended(other) &&
 				len(other.OwnerReferences) == len(p.OwnerReferences) && other.Spec.Containers[0].Image == p.Spec.Containers[0].Image &&

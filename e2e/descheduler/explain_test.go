@@ -10,7 +10,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/descheduler/pkg/api"
 	nodeutil "sigs.k8s.io/descheduler/pkg/descheduler/node"
@@ -91,14 +90,14 @@ type comparison struct {
 	goes    map[string]bool // pods that a plan evicts
 	memory  map[string]map[went]bool
 	reasons map[went]string // cached results of kept
-	lets    map[*deschedule.Snapshot]map[string]bool
+	lets    map[let]map[string]bool
 	single  bool // the descheduler would process only one node
 }
 
 func compare(t testing.TB, seed int, s *deschedule.Snapshot, policy *deschedule.Policy) *comparison {
 	t.Helper()
 	c := &comparison{TB: t, seed: seed, policy: policy, s: s, stays: map[string]bool{}, memory: map[string]map[went]bool{},
-		reasons: map[went]string{}, lets: map[*deschedule.Snapshot]map[string]bool{}}
+		reasons: map[went]string{}, lets: map[let]map[string]bool{}}
 	c.ours, c.theirs = read(t, policy)
 	c.single = len(c.looked(s)) == 1
 	var err error
@@ -135,15 +134,23 @@ func (c *comparison) runCycle(policy *api.DeschedulerPolicy, s *deschedule.Snaps
 // prepare computes data that only differences need.
 func (c *comparison) prepare() {
 	c.states = states(c.s, c.result.Evictions)
-	c.may = c.mayIn(c.s)
+	c.may = c.mayIn(c.s, "")
 }
 
-// mayIn returns the pods of a state that the evictor allows to be evicted.
-func (c *comparison) mayIn(s *deschedule.Snapshot) map[string]bool {
-	if c.lets[s] == nil {
-		c.lets[s] = evictable(c, c.theirs, c.twoNodes(s))
+// let identifies a result of mayIn.
+type let struct {
+	in      *deschedule.Snapshot
+	profile string
+}
+
+// mayIn returns the pods of a state that the evictor of a profile, or of any if the name is empty,
+// allows to be evicted.
+func (c *comparison) mayIn(s *deschedule.Snapshot, profile string) map[string]bool {
+	key := let{s, profile}
+	if c.lets[key] == nil {
+		c.lets[key] = evictable(c, ofProfile(c.theirs, profile), c.twoNodes(s))
 	}
-	return c.lets[s]
+	return c.lets[key]
 }
 
 // twoNodes returns a snapshot with one more cordoned, tainted node if the descheduler would process
@@ -232,13 +239,7 @@ func (c *comparison) lacksReplicas(w went) bool {
 	if ended(p) || len(p.OwnerReferences) != 1 {
 		return false
 	}
-	active := uint(0)
-	for _, other := range c.s.Pods {
-		owned := slices.ContainsFunc(other.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == p.OwnerReferences[0].UID })
-		if owned && other.Namespace == p.Namespace && !ended(other) && other.DeletionTimestamp == nil {
-			active++
-		}
-	}
+	active := c.replicas(p)
 	return slices.ContainsFunc(c.ours.Profiles, func(profile deschedule.Profile) bool {
 		return slices.Contains(slices.Concat(profile.Plugins.Deschedule.Enabled, profile.Plugins.Balance.Enabled), w.strategy) &&
 			slices.ContainsFunc(profile.PluginConfig, func(config deschedule.PluginConfig) bool {
@@ -335,7 +336,11 @@ func (c *comparison) spent(pod string) bool {
 // usedUp reports whether a limit keeps a pod, used up by evictions that the descheduler does not
 // make.
 func (c *comparison) usedUp(pod string) bool {
-	p := find(c.s, pod)
+	return c.reached(find(c.s, pod)) && !slices.Equal(c.plan, c.cycle)
+}
+
+// reached reports whether the plan reaches a limit that counts for a pod.
+func (c *comparison) reached(p *v1.Pod) bool {
 	total, node, space := uint(0), uint(0), uint(0)
 	for _, e := range c.result.Evictions {
 		total++
@@ -347,8 +352,8 @@ func (c *comparison) usedUp(pod string) bool {
 		}
 	}
 	reached := func(limit *uint, count uint) bool { return limit != nil && count >= *limit }
-	return (reached(c.ours.MaxNoOfPodsToEvictTotal, total) || reached(c.ours.MaxNoOfPodsToEvictPerNode, node) ||
-		reached(c.ours.MaxNoOfPodsToEvictPerNamespace, space)) && !slices.Equal(c.plan, c.cycle)
+	return reached(c.ours.MaxNoOfPodsToEvictTotal, total) || reached(c.ours.MaxNoOfPodsToEvictPerNode, node) ||
+		reached(c.ours.MaxNoOfPodsToEvictPerNamespace, space)
 }
 
 // fitsNowhere reports whether, in some state of the plan, no other node accepts the pod: of all
@@ -453,18 +458,25 @@ func (c *comparison) returns(w went) bool {
 }
 
 // returnsIn reports whether one of the top-scored nodes for a pod's replacement is its own node, or
-// none of them helps the strategy: while the pod is being deleted, or once it is gone. e2e/oracle
-// compares the scores with the scheduler's.
+// none of them helps the strategy.
 func (c *comparison) returnsIn(ruled, s *deschedule.Snapshot, w went) bool {
+	p := find(s, w.pod)
+	return slices.ContainsFunc(c.tops(s, w.pod), func(top []*model.Node) bool {
+		own := slices.ContainsFunc(top, func(n *model.Node) bool { return n.Name == p.Spec.NodeName })
+		return own || len(top) > 0 && !slices.ContainsFunc(top, func(n *model.Node) bool { return c.helps(w, ruled, s, p, n.Node) })
+	})
+}
+
+// tops returns the top-scored nodes for a pod's replacement: while the pod is being deleted, and once
+// it is gone. e2e/oracle compares the scores with the scheduler's.
+func (c *comparison) tops(s *deschedule.Snapshot, pod string) (out [][]*model.Node) {
 	cluster := model.New(&s.Objects, nil)
 	pods := cluster.Pods()
-	pod := pods[slices.IndexFunc(pods, func(other *model.Pod) bool { return other.Key() == w.pod })]
-	return slices.ContainsFunc([]*model.FitCheck{cluster.SuccessorCheck(pod), cluster.FitCheck(pod)}, func(check *model.FitCheck) bool {
-		top := check.TopNodes(c.scheduler())
-		return slices.Contains(top, pod.Node) || len(top) > 0 && !slices.ContainsFunc(top, func(n *model.Node) bool {
-			return c.helps(w, ruled, s, pod.Pod, n.Node)
-		})
-	})
+	p := pods[slices.IndexFunc(pods, func(other *model.Pod) bool { return other.Key() == pod })]
+	for _, check := range []*model.FitCheck{cluster.SuccessorCheck(p), cluster.FitCheck(p)} {
+		out = append(out, slices.Clone(check.TopNodes(c.scheduler())))
+	}
+	return out
 }
 
 // added returns the improvement that evicts a pod which the descheduler keeps, or "".

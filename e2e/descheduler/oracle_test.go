@@ -83,6 +83,10 @@ const results = 20
 // descheduler's order among equally used nodes is random, so a plan is compared with other results
 // as well if it differs from the first one.
 func (c *comparison) judge(n *tally) {
+	for _, wrong := range c.invariants() {
+		c.Errorf("seed %d: plan breaks a rule: %s", c.seed, wrong)
+		c.dump()
+	}
 	first, lines := c.attempt()
 	for tries := 1; tries < results && first.unexplained > 0 && (c.has(deschedule.LowNodeUtilization) || c.has(deschedule.HighNodeUtilization)); tries++ {
 		other := compare(c, c.seed, c.s, c.policy)

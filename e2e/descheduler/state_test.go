@@ -102,6 +102,13 @@ func unfitted(p *api.DeschedulerPolicy) *api.DeschedulerPolicy {
 	return out
 }
 
+// ofProfile returns a policy with one profile, or all if the name is empty.
+func ofProfile(p *api.DeschedulerPolicy, profile string) *api.DeschedulerPolicy {
+	out := p.DeepCopy()
+	out.Profiles = slices.DeleteFunc(out.Profiles, func(p api.DeschedulerProfile) bool { return profile != "" && p.Name != profile })
+	return out
+}
+
 // provided returns a snapshot in which every node has GPUs. For a node without, the descheduler
 // counts 0 %, no room for more, and too many as soon as a pod requests one.
 func provided(s *deschedule.Snapshot) *deschedule.Snapshot {

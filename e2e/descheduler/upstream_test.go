@@ -12,6 +12,7 @@
 //	better_test.go   where a strategy would reach its goal
 //	explain_test.go  the improvements, each with the rule that is checked
 //	follow_test.go   what follows from the improvements, where more than one is at work
+//	invariants_test.go rules that a plan obeys, whatever the descheduler does
 //	oracle_test.go   the comparison
 //	scale_test.go    time and memory of both by size
 //	program_test.go  time and memory of both programs

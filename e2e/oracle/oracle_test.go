@@ -83,10 +83,10 @@ func TestTimelinesThatWereUnexplained(t *testing.T) {
 // play plays a timeline with both, and counts the results.
 func (a *tally) play(t *testing.T, line *timeline) {
 	o := play(line)
-	for _, wrong := range o.healthy() {
+	c := compare(t, line, o, upstream(t, line, line.changes, lifecycles))
+	for _, wrong := range c.healthy() {
 		t.Errorf("seed %d: core breaks an invariant: %s", line.seed, wrong)
 	}
-	c := compare(t, line, o, upstream(t, line, line.changes, lifecycles))
 	for _, wrong := range c.paced() {
 		t.Errorf("seed %d: core breaks its pace: %s", line.seed, wrong)
 	}

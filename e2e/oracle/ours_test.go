@@ -191,16 +191,3 @@ func (o *ours) heard() []change {
 	slices.SortStableFunc(out, func(a, b change) int { return cmp.Compare(a.at, b.at) })
 	return out
 }
-
-// healthy checks that no living node is tainted.
-func (o *ours) healthy() (wrong []string) {
-	for _, name := range o.line.names {
-		for _, e := range o.film[nodeIs(name, evicts)] {
-			lives := o.line.is(name, e.at-happens) == alive && o.line.is(name, e.at-time.Second) == alive
-			if lives && e.value != "" && e.value != gone && !o.line.happened(removed, "Node/"+name, 0, e.at) {
-				wrong = append(wrong, name+" is tainted at "+e.at.String()+", and lives")
-			}
-		}
-	}
-	return wrong
-}

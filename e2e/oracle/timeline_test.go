@@ -416,6 +416,15 @@ func (l *timeline) exists(name string, at time.Duration) bool {
 	return exists
 }
 
+// contacts returns when a node's kubelet was in contact, in order.
+func (l *timeline) contacts(name string) (out []time.Duration) {
+	for _, at := range slices.Concat(l.heard[name], l.renewals[name]) {
+		out = append(out, at+happens)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
 // changesAt returns the number of changes at a time: the film has only the state after the last.
 func (l *timeline) changesAt(at time.Duration) (count int) {
 	for _, c := range l.changes {

@@ -16,6 +16,7 @@
 //	ours_test.go     the cores
 //	health_test.go   the first half: why a node's conditions differ
 //	queue_test.go    the first half: why its NoExecute taint differs; zones, rates and tokens
+//	invariants_test.go rules that the core obeys, whatever upstream does
 //	deadline_test.go the second half: when pods are deleted, and why that differs
 //	oracle_test.go   the comparison
 //	score_test.go    scores of nodes, compared with the scheduler's plugins

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -141,15 +142,24 @@ func fitsNone(s *deschedule.Snapshot, p *v1.Pod, text string) bool {
 // placing returns the node on which a scheduler puts a pod's successor; empty: none.
 type placing = func(s *deschedule.Snapshot, pod string) string
 
+// placements is the number of ways to place successors that canCircle tries.
+const placements = 5
+
 // canCircle reports whether repeated cycles of the descheduler, with any result of a scheduler
 // after each, evict a pod and then its successor. The scheduler may follow this project's model, or
 // put pods on any nodes that accept them. The descheduler may be unchanged, or ignore taints
 // without effect and resources that no node has.
+//
+// The plan itself must keep the pod because of such a circle, unless the reason that it gives may be
+// of another strategy.
 func (c *comparison) canCircle(pod string) bool {
+	if len(c.steps()) == 1 && !strings.HasPrefix(c.why(pod), "eviction loop: ") {
+		return false
+	}
 	end := c.states[len(c.states)-1]
 	cycles := c.courses()
 	r := rand.New(rand.NewPCG(uint64(c.seed), 7))
-	for try := range 40 {
+	for try := range placements {
 		place := c.place
 		if try > 0 {
 			place = func(s *deschedule.Snapshot, pod string) string { return anywhere(r, s, pod) }

@@ -227,7 +227,12 @@ func (c *comparison) excuse(side int, name string, at time.Duration) string {
 	case side == there && r.perS == 1 && c.wasStopped(zone, at):
 		return byOne // upstream's limiter of 0 reports the rate 1, and stays (client-go, flowcontrol.NewFakeNeverRateLimiter)
 	}
-	gap := time.Duration(float64(time.Second)/r.perS) + c.line.config.NodeMonitorPeriod + 2*step
+	gap := time.Duration(float64(time.Second) / r.perS)
+	if side == here {
+		slack = 0 // the core is never late
+	} else {
+		gap += c.line.config.NodeMonitorPeriod + 2*step
+	}
 	if slices.ContainsFunc(c.tokens[side][zone], func(t time.Duration) bool { return t <= at && at <= t+gap }) {
 		return byQueue
 	}

@@ -143,7 +143,7 @@ func fitsNone(s *deschedule.Snapshot, p *v1.Pod, text string) bool {
 type placing = func(s *deschedule.Snapshot, pod string) string
 
 // placements is the number of ways to place successors that canCircle tries.
-const placements = 5
+const placements = 40
 
 // canCircle reports whether repeated cycles of the descheduler, with any result of a scheduler
 // after each, evict a pod and then its successor. The scheduler may follow this project's model, or

@@ -102,10 +102,14 @@ func unfitted(p *api.DeschedulerPolicy) *api.DeschedulerPolicy {
 	return out
 }
 
-// ofProfile returns a policy with one profile, or all if the name is empty.
+// ofProfile returns a policy with one profile and all nodes, or an unchanged one if the name is empty.
 func ofProfile(p *api.DeschedulerPolicy, profile string) *api.DeschedulerPolicy {
+	if profile == "" {
+		return p
+	}
 	out := p.DeepCopy()
-	out.Profiles = slices.DeleteFunc(out.Profiles, func(p api.DeschedulerProfile) bool { return profile != "" && p.Name != profile })
+	out.NodeSelector = nil
+	out.Profiles = slices.DeleteFunc(out.Profiles, func(p api.DeschedulerProfile) bool { return p.Name != profile })
 	return out
 }
 

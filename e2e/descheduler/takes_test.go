@@ -113,7 +113,12 @@ func skewed(s *deschedule.Snapshot, p *v1.Pod, k *v1.TopologySpreadConstraint, n
 	if !ok {
 		return true
 	}
-	sizes := domains(s, p, k, s.Nodes, keyOf(p))
+	nodes := slices.DeleteFunc(slices.Clone(s.Nodes), func(n *v1.Node) bool { // the scheduler requires the keys of all constraints
+		return slices.ContainsFunc(p.Spec.TopologySpreadConstraints, func(other v1.TopologySpreadConstraint) bool {
+			return other.WhenUnsatisfiable == v1.DoNotSchedule && n.Labels[other.TopologyKey] == ""
+		})
+	})
+	sizes := domains(s, p, k, nodes, keyOf(p))
 	self := 0
 	if selectorOf(k.LabelSelector).Matches(labels.Set(p.Labels)) {
 		self = 1

@@ -209,7 +209,8 @@ func (c *comparison) pod(r run, key string) string {
 		return bySilence
 	case r.ours == "False" && c.line.begun(held-c.slack(), r.from) && says(here) == "Unknown":
 		return byRestart // a pod that no side marked before
-	case r.ours == "False" && r.theirs == "True" && says(there) == "True" && c.films[here].turned(nodeIs(node, ready), held, r.from, "True", "Unknown") &&
+	case r.ours == "False" && r.theirs == "True" && says(there) == "True" &&
+		c.films[here].turned(nodeIs(node, ready), held, r.from, "True", "Unknown") &&
 		c.line.happened(removed, "Node/"+node, r.from-happens, r.from+c.slack()):
 		return byTimer // the node is deleted before upstream's look
 	case arrived && c.films[here].changed(nodeIs(node, ready), r.from-c.slack(), r.from+c.slack()):
@@ -221,7 +222,7 @@ func (c *comparison) pod(r run, key string) string {
 }
 
 // inDoubt reports whether the core did not mark a pod because the silence of its node was in doubt,
-// all the time that it differs. No program marks the pod once the node is deleted.
+// all the time that it differs. The pods of a deleted node are not marked.
 func (c *comparison) inDoubt(node string, r run) bool {
 	for at := r.from; at < r.to; at += look {
 		if at > r.from && c.films[here].is(nodeIs(node, ready), at) == gone {

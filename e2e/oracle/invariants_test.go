@@ -13,7 +13,7 @@ import (
 const settled = time.Microsecond
 
 // healthy returns which rules the core breaks, whatever upstream does: the conditions, taints and
-// marks that must be there are there, exactly when they must, and no others.
+// marks of a node follow from its state, exactly when they must, and it has no others.
 func (c *comparison) healthy() (wrong []string) {
 	fail := func(at time.Duration, format string, args ...any) {
 		wrong = append(wrong, at.String()+": "+fmt.Sprintf(format, args...))
@@ -58,8 +58,8 @@ func (c *comparison) silences(name string, fail func(time.Duration, string, ...a
 			next = contacts[i+1]
 		}
 		deadline := last + grace
-		if next <= deadline || c.line.begun(last+1, next) || slices.ContainsFunc(c.down[here], func(e frame) bool { return e.value == "no" && e.at > last && e.at <= next }) ||
-			c.line.happened(removed, "Node/"+name, 0, next) {
+		if next <= deadline || c.line.begun(last+1, next) || c.line.happened(removed, "Node/"+name, 0, next) ||
+			slices.ContainsFunc(c.down[here], func(e frame) bool { return e.value == "no" && e.at > last && e.at <= next }) {
 			continue
 		}
 		for _, probe := range []struct {
@@ -77,7 +77,8 @@ func (c *comparison) silences(name string, fail func(time.Duration, string, ...a
 func (c *comparison) taints(name string, fail func(time.Duration, string, ...any)) {
 	f := c.films[here]
 	k := func(what string) facet { return nodeIs(name, what) }
-	keys := map[v1.NodeConditionType]string{v1.NodeMemoryPressure: "memory-pressure", v1.NodeDiskPressure: "disk-pressure", v1.NodePIDPressure: "pid-pressure"}
+	keys := map[v1.NodeConditionType]string{v1.NodeMemoryPressure: "memory-pressure", v1.NodeDiskPressure: "disk-pressure",
+		v1.NodePIDPressure: "pid-pressure"}
 	for _, at := range c.instants(k(ready), k(schedules), k(evicts), k(string(v1.NodeMemoryPressure))) {
 		is, taint := f.is(k(ready), at), map[string]string{"False": "not-ready", "Unknown": "unreachable"}[f.is(k(ready), at)]
 		if is == gone {
@@ -139,8 +140,10 @@ func (c *comparison) served(zone string, fail func(time.Duration, string, ...any
 				continue
 			}
 			for _, other := range c.line.names {
-				took := c.line.zones[other] == zone && f.is(nodeIs(other, evicts), at-1) == "" && f.is(nodeIs(other, evicts), at+settled) != ""
-				if took && c.failed(name, at) < c.failed(other, at) {
+				took := c.line.zones[other] == zone && f.is(nodeIs(other, evicts), at-1) == "" &&
+					f.is(nodeIs(other, evicts), at+settled) != ""
+				// after a start, the core knows only the transition times of kubelets' clocks
+				if took && c.failed(name, at) < c.failed(other, at) && !c.line.begun(c.failed(name, at), at) {
 					fail(at, "%s gets the token of zone %s, but %s failed before", other, zone, name)
 				}
 			}

@@ -364,7 +364,7 @@ func (l *timeline) skipped(name string, at time.Duration) (until time.Duration) 
 }
 
 // unseen returns the interval in which upstream skips a node, alive or silent, because its clock was
-// set back (see skipped): the node counts in no zone. It ends at 0 if no such interval exists.
+// set back (see skipped): the node counts in no zone. Both are 0 if upstream skips it at no time.
 func (l *timeline) unseen(name string) (from, to time.Duration) {
 	first := slices.IndexFunc(l.renewals[name], func(at time.Duration) bool { return l.exists(name, at) })
 	if first < 0 {

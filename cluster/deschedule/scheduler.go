@@ -107,7 +107,7 @@ func (s schedulers) unknown(pods []*v1.Pod) (out []string) {
 	return out
 }
 
-// best returns the best of the nodes that are an improvement; nil: none is.
+// best returns the best of the nodes that are an improvement, nil if no node is.
 func (w *proposal) best(nodes []*model.Node) (best *model.Node) {
 	for _, n := range nodes {
 		if w.improves(n) && (best == nil || w.rank != nil && w.rank(n) < w.rank(best)) {

@@ -144,6 +144,9 @@ func (o *objects) add(document json.RawMessage, itemType metav1.TypeMeta, depth 
 		}
 		return o.addAll(items, itemType, depth)
 	}
+	if !bytes.HasPrefix(bytes.TrimSpace(document), []byte("{")) {
+		return noObjectsError{errors.New("not a Kubernetes object: want a mapping with kind and metadata")}
+	}
 	var r rawObject
 	if err := json.Unmarshal(document, &r); err != nil {
 		return noObjectsError{fmt.Errorf("not a Kubernetes object: %w", err)}

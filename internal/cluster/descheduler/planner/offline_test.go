@@ -149,7 +149,7 @@ func TestObjectErrors(t *testing.T) {
 		"{":             "document 1: unexpected EOF",
 		"kind: Pod\n":   "document 1: Pod : metadata.name is missing",
 		"a: [\n":        "document 1:",
-		"[3]":           "document 1: item 1: not a Kubernetes object",
+		"[3]":           "document 1: item 1: not a Kubernetes object: want a mapping",
 		`{"kind":"List","items":[{"kind":"Node","metadata":{"name":"a"}},{"kind":"Node","metadata":{"name":"a","uid":"u"}}]}`: "item 2: Node a: duplicate object: the copies differ",
 		`{"kind":"Pod","metadata":{"name":"a"}}`:                                         "no Node found",
 		`{"kind":"Pod","metadata":{"name":"a","namespace":"b"},"spec":{"priority":"x"}}`: "Pod b/a: json: cannot unmarshal string",

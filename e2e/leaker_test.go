@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -132,6 +133,7 @@ func TestPromiseARestartOfTheRuntimeIsSurvived(t *testing.T) {
 func TestTheRuntimeIsDownAndTheLeakerGoesAllTheSame(t *testing.T) {
 	n := startNode(t)
 	n.startAgent("")
+	idle := n.run(vm.NewPod("idle", "", "", "sleep"))
 	leaker := leakerBesideOthers(n)
 	if err := n.StopRuntime(n.ctx); err != nil {
 		t.Fatal(err)
@@ -145,6 +147,23 @@ func TestTheRuntimeIsDownAndTheLeakerGoesAllTheSame(t *testing.T) {
 	n.agentLogs("runtime unreachable, continuing with kernel data", 1)
 	n.agentLogs("evicted", 1)
 	n.agentLogs("runtime reachable again", 1)
+
+	// containerd sends no event for the end of a sandbox from before its restart.
+	if err := idle.Remove(n.ctx); err != nil {
+		t.Fatal(err)
+	}
+	n.untilLimit(3*time.Minute, "the agent ranks no pod that was removed", func() error {
+		outlook, err := n.API().Outlook(n.ctx)
+		if err != nil {
+			return err
+		}
+		for _, p := range outlook.Thresholds[0].Ranking {
+			if p.Pod == "default/idle" || p.Pod == "default/leaker" {
+				return fmt.Errorf("%s is ranked for %s", p.Pod, outlook.Thresholds[0].Signal)
+			}
+		}
+		return nil
+	})
 }
 
 // The agent stops promptly, and starts again.

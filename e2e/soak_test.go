@@ -44,6 +44,7 @@ func TestSoak(t *testing.T) {
 	for i := range cycles {
 		used = append(used, s.cycle())
 		s.expectVictims()
+		s.expectRanking()
 		u := &used[i]
 		tab.row(i, decimal(u.anon/1e6), decimal(u.rss/1e6), decimal(u.goroutines), decimal(u.descriptors), decimal(u.cpu),
 			fmt.Sprintf("%.3f", u.share), s.churned, s.refused, s.leaked, s.filled)
@@ -247,6 +248,23 @@ func (s *soak) churn() {
 	default:
 		s.t.Fatal(err)
 	}
+}
+
+// expectRanking asserts that the agent soon ranks no dead pod any more.
+func (s *soak) expectRanking() {
+	s.t.Helper()
+	s.untilLimit(3*time.Minute, "the agent ranks no leaker or filler", func() error {
+		outlook, err := s.API().Outlook(s.ctx)
+		if err != nil {
+			return err
+		}
+		for _, p := range outlook.Thresholds[0].Ranking {
+			if _, dead := s.expected[p.UID]; dead {
+				return fmt.Errorf("%s is ranked", p.Pod)
+			}
+		}
+		return nil
+	})
 }
 
 func (s *soak) step(by time.Duration) {

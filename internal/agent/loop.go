@@ -218,7 +218,7 @@ func (l *loop) onListed(u podlister.Update) {
 }
 
 func (l *loop) onEvents(u nri.Update) {
-	l.pods.OnEvents(u.Pods, l.gate.OnUpdate(u))
+	l.pods.OnEvents(time.Now(), u.Pods, l.gate.OnUpdate(u))
 	l.wakes.WatchSoon()
 }
 

@@ -3,6 +3,7 @@ package podlister
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"jettison/cri"
 	"jettison/cri/nri"
@@ -14,23 +15,77 @@ import (
 type runtimeEvents struct {
 	pods  nri.Pods
 	index read.Index
+	known map[string]*knownSandbox // by ID: the sandboxes of pods
 	// stopped are the IDs of sandboxes that were stopped or removed, while a list or the plugin has
 	// them. true: no process of the sandbox is left.
 	stopped map[string]bool
 }
 
+// knownSandbox is a sandbox that events have shown.
+type knownSandbox struct {
+	since   time.Time // of the first event
+	missing bool      // from the last list, which began listedAfter its first event or later
+}
+
+// listedAfter is the time after its first event from which each list contains a sandbox. Runtimes
+// announce a sandbox before they list it, and other plugins may take their time between.
+const listedAfter = time.Minute
+
 // update updates the index from the events.
-func (t *runtimeEvents) update(now nri.Pods) read.Index {
+func (t *runtimeEvents) update(at time.Time, now nri.Pods) read.Index {
 	next := make(read.Index, len(now))
+	known := make(map[string]*knownSandbox, len(t.known))
 	for uid, l := range now {
+		for i := range l.Sandboxes {
+			id := l.Sandboxes[i].ID
+			if known[id] = t.known[id]; known[id] == nil {
+				known[id] = &knownSandbox{since: at}
+			}
+		}
 		if p := t.index[uid]; p != nil && t.pods[uid] == l {
 			next[uid] = p
-		} else if p = read.NewIndex(*l)[uid]; p != nil {
+		} else if p = t.withoutMissing(known, l)[uid]; p != nil {
 			next[uid] = p
 		}
 	}
-	t.pods, t.index = now, next
+	t.pods, t.index, t.known = now, next, known
 	return next
+}
+
+// withoutMissing returns a pod without its sandboxes that lists lack.
+func (t *runtimeEvents) withoutMissing(known map[string]*knownSandbox, l *cri.Listing) read.Index {
+	here := *l
+	here.Sandboxes = slices.DeleteFunc(slices.Clone(l.Sandboxes),
+		func(s cri.PodSandbox) bool { return known[s.ID].missing })
+	return read.NewIndex(here)
+}
+
+// dropMissing removes the sandboxes that a list lacks and that are no longer new. A containerd that
+// was restarted sends no event for the end of the sandboxes from before (2.4.2 internal/nri/nri.go
+// syncPlugin restores the states of containers only), and CRI-O none for a sandbox whose start it
+// gives up.
+func (t *runtimeEvents) dropMissing(listed read.Index, began time.Time) {
+	for uid, l := range t.pods {
+		changed := false
+		for i := range l.Sandboxes {
+			id := l.Sandboxes[i].ID
+			k := t.known[id]
+			missing := began.Sub(k.since) >= listedAfter && !hasSandbox(listed[uid], id)
+			changed = changed || missing != k.missing
+			k.missing = missing
+		}
+		if !changed {
+			continue
+		}
+		delete(t.index, uid)
+		if p := t.withoutMissing(t.known, l)[uid]; p != nil {
+			t.index[uid] = p
+		}
+	}
+}
+
+func hasSandbox(p *read.Pod, id string) bool {
+	return p != nil && slices.ContainsFunc(p.Sandboxes, func(s cri.PodSandbox) bool { return s.ID == id })
 }
 
 // changedContainers returns the IDs of the containers of changed pods: listed data on them may be
@@ -170,7 +225,7 @@ func mergePod(listed, events *read.Pod) *read.Pod {
 		attempt = max(attempt, s.Attempt)
 	}
 	for _, s := range events.Sandboxes {
-		if !slices.ContainsFunc(listed.Sandboxes, func(o cri.PodSandbox) bool { return o.ID == s.ID }) {
+		if !hasSandbox(listed, s.ID) {
 			s.Attempt = attempt + 1 // events lack it; the kubelet counts up
 			sandboxes = append(sandboxes, s)
 		}

@@ -86,12 +86,12 @@ func TestUnchangedPodsAreKept(t *testing.T) {
 	}
 	same, gone := pod("same"), pod("gone")
 	var events runtimeEvents
-	first := events.update(nri.Pods{"same": same, "changed": pod("changed"), "gone": gone})
-	second := events.update(nri.Pods{"same": same, "changed": pod("changed")})
+	first := events.update(time.Now(), nri.Pods{"same": same, "changed": pod("changed"), "gone": gone})
+	second := events.update(time.Now(), nri.Pods{"same": same, "changed": pod("changed")})
 	if len(first) != 3 || len(second) != 2 || second["same"] != first["same"] || second["changed"] == first["changed"] {
 		t.Errorf("index = %v, then %v, want an unchanged entry for same", first, second)
 	}
-	if third := events.update(nil); len(third) != 0 {
+	if third := events.update(time.Now(), nil); len(third) != 0 {
 		t.Errorf("index of an empty update = %v, want none", third)
 	}
 }

@@ -27,8 +27,9 @@ const (
 
 // Update is an answer of the runtime, or its error.
 type Update struct {
-	Pods read.Index
-	Err  error
+	Began time.Time // the list contains the pods from before
+	Pods  read.Index
+	Err   error
 }
 
 // Lister lists the runtime's pods periodically and sends each answer to the loop. Only it waits for
@@ -142,7 +143,7 @@ func (l *Lister) run(ctx context.Context) {
 		if err == nil && l.listed != nil {
 			l.listed(pods)
 		}
-		l.updates <- Update{pods, err} // run is the only sender: the slot is free
+		l.updates <- Update{listing.Time, pods, err} // run is the only sender: the slot is free
 		timer := time.NewTimer(l.next(err, pods))
 		select {
 		case <-timer.C:

@@ -112,7 +112,7 @@ func TestStatusOfChangedContainers(t *testing.T) {
 		{"events return", nri.Pods{uid: resized}, 2},
 	} {
 		if c.pods != nil {
-			p.OnEvents(c.pods, true)
+			p.OnEvents(time.Now(), c.pods, true)
 		}
 		before := runtime.Calls("ContainerStatus")
 		if _, err := p.list(t.Context()); err != nil || runtime.Calls("ContainerStatus")-before != c.want {

@@ -77,6 +77,7 @@ func (p *Pods) OnListed(u Update) {
 	}
 	p.unreachable = false
 	p.fromList = u.Pods
+	p.fromEvents.dropMissing(u.Pods, u.Began)
 	p.fromEvents.forget(u.Pods)
 	p.logOversized()
 	p.placement.onListed(u.Pods)
@@ -107,7 +108,7 @@ func (p *Pods) logOversized() {
 }
 
 // OnEvents processes the runtime's events; all is false while they are incomplete.
-func (p *Pods) OnEvents(pods nri.Pods, all bool) {
+func (p *Pods) OnEvents(now time.Time, pods nri.Pods, all bool) {
 	if p.complete && !all { // pods known only from events stay until the next list
 		p.fromList = p.all
 		p.Ask()
@@ -122,7 +123,7 @@ func (p *Pods) OnEvents(pods nri.Pods, all bool) {
 	if p.placement.outside && len(changed) > 0 {
 		p.Ask() // events do not show where a container runs
 	}
-	p.fromEvents.update(pods)
+	p.fromEvents.update(now, pods)
 	p.searched = time.Time{}
 	p.merge()
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -93,11 +94,11 @@ func TestOversizedStatus(t *testing.T) {
 // When events stop, pods known only from them stay until the next list, which is requested.
 func TestEventsThatStop(t *testing.T) {
 	p, _ := newPods(t, func(read.Index) {})
-	p.OnEvents(events("a"), true)
+	p.OnEvents(time.Now(), events("a"), true)
 	if asked(p) || p.Name(stats.PodReference{UID: uid}) != "default/a" {
 		t.Errorf("a list was requested, or the pod is unknown: %v", p.All())
 	}
-	p.OnEvents(nil, false)
+	p.OnEvents(time.Now(), nil, false)
 	if !asked(p) || len(p.All()) != 1 {
 		t.Errorf("no list was requested, or the pod is forgotten: %v", p.All())
 	}
@@ -144,7 +145,7 @@ func TestSearchInterval(t *testing.T) {
 	}
 	tick(0, false, 1)
 	tick(time.Second, false, 2)
-	p.OnEvents(nil, true)
+	p.OnEvents(time.Now(), nil, true)
 	tick(2*time.Second, false, 3) // a pod started or ended
 	tick(3*time.Second, false, 3)
 	tick(4*time.Second, true, 4)
@@ -198,7 +199,7 @@ func TestEndedSinceTheList(t *testing.T) {
 		{"a sandbox that was never ready", pod(false), true, full, false, false},
 		{"and is removed", nil, true, nil, true, true},
 	} {
-		if p.OnEvents(c.pods, c.all); c.list != nil {
+		if p.OnEvents(time.Now(), c.pods, c.all); c.list != nil {
 			p.OnListed(Update{Pods: c.list})
 		}
 		if got := p.Ended(uid, "s"); got != c.ended || asked(p) != c.asked {
@@ -226,9 +227,9 @@ func TestDyingContainerOutlivesTheEvents(t *testing.T) {
 	events := func(l *cri.Listing, all bool) func() {
 		return func() {
 			if l == nil {
-				p.OnEvents(nil, all)
+				p.OnEvents(time.Now(), nil, all)
 			} else {
-				p.OnEvents(nri.Pods{uid: l}, all)
+				p.OnEvents(time.Now(), nri.Pods{uid: l}, all)
 			}
 		}
 	}
@@ -270,14 +271,14 @@ func TestContainersOutsideAreLoggedOnce(t *testing.T) {
 		return nri.Pods{uid: l}
 	}
 	p.OnListed(Update{Pods: index("a")})
-	p.OnEvents(grown("c"), true)
+	p.OnEvents(time.Now(), grown("c"), true)
 	if asked(p) || text.Len() > 0 {
 		t.Errorf("an ordinary node: a list was requested, or logged:\n%s", text)
 	}
 	for range 2 {
 		p.OnListed(Update{Pods: split()})
 	}
-	p.OnEvents(grown("d"), true)
+	p.OnEvents(time.Now(), grown("d"), true)
 	if got := strings.Count(text.String(), "containers outside their pods' cgroups"); got != 1 || !asked(p) ||
 		!strings.Contains(text.String(), "process=7") {
 		t.Errorf("logged %d times, want once, with process 7; a list must be requested\n%s", got, text)
@@ -306,6 +307,39 @@ func TestUnlocatedContainersAreLoggedOnce(t *testing.T) {
 		if got := strings.Count(text.String(), want); got != 1 || strings.Count(text.String(), "\n") != 1 ||
 			!strings.Contains(text.String(), "container=d") {
 			t.Errorf("logged %d times, want %q of container d once:\n%s", got, want, text)
+		}
+	}
+}
+
+// A sandbox may end without an event, as each one from before a restart of containerd. It is gone once
+// a list lacks it that began a minute after its first event; until then the runtime may not list it yet.
+func TestSandboxEndsWithoutEvent(t *testing.T) {
+	p, _ := newPods(t, func(read.Index) {})
+	began := time.Now()
+	listed := func(after time.Duration, l *cri.Listing) { p.OnListed(Update{Began: began.Add(after), Pods: read.NewIndex(*l)}) }
+	again := listing("a")
+	again.Sandboxes = append(again.Sandboxes, cri.PodSandbox{ID: "s2", UID: uid, Name: "a", Namespace: "default", Ready: true})
+	for _, c := range []struct {
+		what string
+		do   func()
+		want []string
+	}{
+		{"events begin", func() { p.OnEvents(began, events("a"), true) }, []string{"s ready=true"}},
+		{"a list lacks a new sandbox", func() { listed(59*time.Second, &cri.Listing{}) }, []string{"s ready=true"}},
+		{"a list lacks an old one", func() { listed(time.Minute, &cri.Listing{}) }, nil},
+		{"an event of another pod", func() { p.OnEvents(began.Add(time.Minute), events("a"), true) }, nil},
+		{"the pod starts again", func() { p.OnEvents(began.Add(time.Minute), nri.Pods{uid: again}, true) }, []string{"s2 ready=true"}},
+		{"a list has both", func() { listed(3*time.Minute, again) }, []string{"s ready=true", "s2 ready=true"}},
+		{"a list lacks the first again", func() {
+			listed(4*time.Minute, &cri.Listing{Sandboxes: again.Sandboxes[1:]})
+		}, []string{"s2 ready=true"}},
+		{"events begin anew", func() {
+			p.OnEvents(began.Add(5*time.Minute), nil, false)
+			p.OnEvents(began.Add(5*time.Minute), events("a"), true)
+		}, []string{"s ready=true", "s2 ready=true"}},
+	} {
+		if c.do(); !slices.Equal(ids(p.All())[uid], c.want) {
+			t.Errorf("%s: sandboxes %v, want %v", c.what, ids(p.All())[uid], c.want)
 		}
 	}
 }

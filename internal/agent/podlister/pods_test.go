@@ -316,7 +316,9 @@ func TestUnlocatedContainersAreLoggedOnce(t *testing.T) {
 func TestSandboxEndsWithoutEvent(t *testing.T) {
 	p, _ := newPods(t, func(read.Index) {})
 	began := time.Now()
-	listed := func(after time.Duration, l *cri.Listing) { p.OnListed(Update{Began: began.Add(after), Pods: read.NewIndex(*l)}) }
+	listed := func(after time.Duration, l *cri.Listing) {
+		p.OnListed(Update{Began: began.Add(after), Pods: read.NewIndex(*l)})
+	}
 	again := listing("a")
 	again.Sandboxes = append(again.Sandboxes, cri.PodSandbox{ID: "s2", UID: uid, Name: "a", Namespace: "default", Ready: true})
 	for _, c := range []struct {

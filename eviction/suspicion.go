@@ -67,9 +67,10 @@ func (s suspicion) idleWrote() uint16 {
 	return s.wrote
 }
 
-// serious reports whether a pod may have filled the disk: its growth is unknown, or large.
+// serious reports whether a pod may have filled the disk: its growth is unknown or large, or it wrote
+// much, perhaps to files that no measurement finds.
 func (s suspicion) serious() bool {
-	return s.part > 0 && !s.idle && !s.stale || s.part >= wholeLoss/partAlone
+	return s.part > 0 && !s.idle && !s.stale || max(s.part, s.idleWrote()) >= wholeLoss/partAlone
 }
 
 // partOf returns an amount in 1/wholeLoss of a loss.

@@ -371,3 +371,23 @@ func TestCompletedBeforeTheShortageIsIdle(t *testing.T) {
 		t.Errorf("victims = %+v, want other first: the growth of database is known", f.victims)
 	}
 }
+
+// Replicas that were not completely measured die before a pod that writes where no measurement looks.
+// The circuit breaker, which opens then, does not protect that pod.
+func TestBreakerDoesNotProtectAHiddenWriter(t *testing.T) {
+	f := newFillingDisk(t, false, false)
+	for i := range 8 {
+		f.pods = append(f.pods, &fillPod{uid: fmt.Sprint("web-", i), qos: stats.BestEffort, how: "cut", holds: 64})
+	}
+	writer := &fillPod{uid: "writer", qos: stats.Guaranteed, holds: 64}
+	f.pods = append(f.pods, writer)
+	f.measureAll()
+	f.run(40*time.Minute, func(_ time.Time, since time.Duration) {
+		if f.outside, writer.overwrites = 0, 0; since >= 60*time.Second && f.lives[writer] == nil {
+			f.outside, writer.overwrites = 200, 200
+		}
+	})
+	if len(f.victims) < 4 || f.victims[3].uid != "writer" {
+		t.Errorf("victims = %+v, want the writer after three others", f.victims)
+	}
+}

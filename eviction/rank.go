@@ -155,7 +155,7 @@ func (k *Keys) outweighs(other *Keys) bool {
 		factor = openFactor
 	}
 	return other.standing() == overRequest && k.SetAside == other.SetAside &&
-		k.suspicion == other.suspicion &&
+		k.suspicion.compare(other.suspicion) == 0 &&
 		(k.Dying && k.eases) == (other.Dying && other.eases) &&
 		k.Priority.V <= other.Priority.V && other.excess() <= k.excess()/factor
 }

@@ -391,3 +391,15 @@ func TestBreakerDoesNotProtectAHiddenWriter(t *testing.T) {
 		t.Errorf("victims = %+v, want the writer after three others", f.victims)
 	}
 }
+
+// Pods with equal suspicion are ranked by their usage over the request: a pod that holds far more,
+// without a known request, comes first, although the small growth of the two differs.
+func TestSmallGrowthDoesNotHidePods(t *testing.T) {
+	k := func(part uint16, usage uint64, request stats.Opt[stats.Range]) Keys {
+		return Keys{suspicion: suspicion{part: part, idle: true}, Requests: true, Measured: true, Usage: usage, Request: request}
+	}
+	large, small := k(3, 90<<30, stats.Opt[stats.Range]{}), k(5, 1<<20, stats.Some(stats.Range{}))
+	if !large.outweighs(&small) {
+		t.Error("90 GiB without a known request do not outweigh 1 MiB over the request, want the larger pod first")
+	}
+}

@@ -104,8 +104,8 @@ func (e *diskExplainer) changeSinceQuiet(in Input, w *watched, d *fileSystems,
 }
 
 // growthOf computes the growth of one pod, and the part of the loss that it may have caused. What it
-// wrote counts only if its usage is not completely known: a database that overwrites its files is
-// judged by its files.
+// wrote counts only if its usage is not completely known, or if it may have written to a hostPath
+// volume: a database that overwrites its files is judged by its files.
 func (e *diskExplainer) growthOf(q *quietDisk, c *Candidate, w *watched, d *fileSystems,
 	held map[string]uint64, full time.Time, toExplain uint64) (p podGrowth) {
 	uid := c.Pod.PodRef.UID
@@ -136,10 +136,14 @@ func (e *diskExplainer) growthOf(q *quietDisk, c *Candidate, w *watched, d *file
 	p.estimate = max(p.measured, wrote.V)
 	switch {
 	case complete && !unknown && fresh:
-		p.estimate, p.suspicion.part, p.suspicion.idle = p.measured, grew, true
+		if p.suspicion.idle = true; !c.writesHost() {
+			p.estimate, p.suspicion.part = p.measured, grew
+		}
 		return p
 	case complete && !unknown:
-		p.estimate, p.suspicion.stale = p.measured, true
+		if p.suspicion.stale = true; !c.writesHost() {
+			p.estimate = p.measured
+		}
 	case completed && fresh:
 		p.suspicion.idle = wrote.OK
 	}

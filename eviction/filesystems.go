@@ -147,6 +147,9 @@ func (d *fileSystems) complete(c *Candidate, w *watched) bool {
 	return !s.Cut && !atLeast(c, w) && (s.Time.IsZero() || s.UsedBytes.OK)
 }
 
+// writesHost reports whether a pod may hold files in hostPath volumes, which are not measured.
+func (c *Candidate) writesHost() bool { return c.Object != nil && c.Object.writesHost }
+
 // atLeast reports whether a pod's known disk usage is a lower bound. The ranking uses the bound as
 // the value.
 func atLeast(c *Candidate, w *watched) bool {

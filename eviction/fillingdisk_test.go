@@ -6,6 +6,10 @@ import (
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
 	"jettison/stats"
 )
 
@@ -18,6 +22,7 @@ type fillPod struct {
 	how                string // why it is not measured completely; empty: it is
 	uncounted          bool   // the kernel does not count what it writes
 	silent             bool   // another process writes what it fills
+	hostPath           bool   // it may write to a hostPath volume
 	elsewhere          uint64 // written to another disk per second
 	reads              uint64 // files read per second, which slab memory holds too
 	slab               uint64 // inodes that slab memory holds before it is reclaimed; 0: all
@@ -130,6 +135,18 @@ func (p *fillPod) stats(f *fillingDisk) stats.PodStats {
 	return s
 }
 
+// object returns the object of a pod that mounts a hostPath volume for writing, and one read-only.
+func (p *fillPod) object() *Pod {
+	return NewPod(&v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: p.uid, UID: types.UID(p.uid)},
+		Spec: v1.PodSpec{
+			Containers: []v1.Container{{Name: "c", VolumeMounts: []v1.VolumeMount{{Name: "ro", ReadOnly: true}, {Name: "rw"}}}},
+			Volumes: []v1.Volume{{Name: "ro", VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/etc"}}},
+				{Name: "rw", VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/data"}}}},
+		},
+	})
+}
+
 func (f *fillingDisk) input(now time.Time) Input {
 	s := &stats.Summary{Time: now}
 	s.Node.Layout = stats.Some(stats.Layout{})
@@ -138,12 +155,16 @@ func (f *fillingDisk) input(now time.Time) Input {
 	if !f.inodes {
 		s.Node.Fs.V.AvailableBytes = stats.Some(f.left * mib)
 	}
+	objects := map[string]*Pod{}
 	for _, p := range f.pods {
 		if p.gone.IsZero() || now.Before(p.gone) {
 			s.Pods = append(s.Pods, p.stats(f))
 		}
+		if p.hostPath {
+			objects[p.uid] = p.object()
+		}
 	}
-	return Input{Summary: s}
+	return Input{Summary: s, Pods: objects}
 }
 
 // pass lets a second pass.

@@ -1,6 +1,7 @@
 package eviction
 
 import (
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -36,6 +37,8 @@ type Pod struct {
 	storageLimit *resource.Quantity
 	emptyDirs    []emptyDir          // those with a size limit above 0, on disk or in memory
 	localVolumes map[string]struct{} // names of the volumes that count as the pod's disk usage
+	// writesHost: a container may write to a hostPath volume, which is not measured
+	writesHost bool
 
 	// unseen represents the pod in a ranking while the Summary does not contain it.
 	unseen stats.PodStats
@@ -114,10 +117,26 @@ func newPod(p *v1.Pod, manifest bool) *Pod {
 		out.containers = append(out.containers, newContainer(c, sidecar))
 	}
 	for i := range p.Spec.Volumes {
-		out.volume(&p.Spec.Volumes[i])
+		v := &p.Spec.Volumes[i]
+		out.volume(v)
+		out.writesHost = out.writesHost || v.HostPath != nil && writable(&p.Spec, v.Name)
 	}
 	out.unseen = stats.PodStats{PodRef: out.Ref, QOSClass: out.qos, Announced: true}
 	return out
+}
+
+// writable reports whether a container mounts a volume for writing.
+func writable(s *v1.PodSpec, volume string) bool {
+	for _, containers := range [][]v1.Container{s.Containers, s.InitContainers} {
+		for i := range containers {
+			if slices.ContainsFunc(containers[i].VolumeMounts, func(m v1.VolumeMount) bool {
+				return m.Name == volume && !m.ReadOnly
+			}) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // Names reports whether the object belongs to the pod that the runtime reports with the same UID. A

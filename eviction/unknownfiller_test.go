@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"jettison/stats"
 )
 
@@ -389,6 +391,54 @@ func TestBreakerDoesNotProtectAHiddenWriter(t *testing.T) {
 	})
 	if len(f.victims) < 4 || f.victims[3].uid != "writer" {
 		t.Errorf("victims = %+v, want the writer after three others", f.victims)
+	}
+}
+
+// What a pod wrote counts if it may have written to a hostPath volume, which is not measured: it comes
+// before pods that wrote nothing and are not completely measured. Without writes it does not.
+func TestHostPathWriterComesBeforeIdleUnknownPods(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		writes  bool
+		outside uint64 // something else takes per second
+		want    string
+	}{{"writes", true, 200, "host"}, {"writes little", true, 2000, "giant"}, {"no writes", false, 200, "giant"}} {
+		f := newFillingDisk(t, false, false, &fillPod{uid: "giant", qos: stats.BestEffort, how: "cut", holds: 20 << 10},
+			&fillPod{uid: "host", qos: stats.Burstable, holds: 1 << 10, hostPath: true})
+		f.measureAll()
+		f.run(10*time.Minute, func(_ time.Time, since time.Duration) {
+			f.outside, f.pods[1].overwrites = 0, 0
+			if since >= 60*time.Second && f.lives[f.pods[1]] == nil {
+				if f.outside = c.outside; c.writes {
+					f.pods[1].overwrites = 200
+				}
+			}
+		})
+		if len(f.victims) == 0 || f.victims[0].uid != c.want {
+			t.Errorf("%s: victims = %+v, want %s first", c.name, f.victims, c.want)
+		}
+	}
+}
+
+// Whether a pod may write to a hostPath volume depends on its mounts.
+func TestWritesHost(t *testing.T) {
+	host := v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/data"}}
+	for _, c := range []struct {
+		name string
+		spec v1.PodSpec
+		want bool
+	}{
+		{"read-only", v1.PodSpec{Containers: []v1.Container{{VolumeMounts: []v1.VolumeMount{{Name: "v", ReadOnly: true}}}},
+			Volumes: []v1.Volume{{Name: "v", VolumeSource: host}}}, false},
+		{"by an init container", v1.PodSpec{InitContainers: []v1.Container{{VolumeMounts: []v1.VolumeMount{{Name: "v"}}}},
+			Volumes: []v1.Volume{{Name: "v", VolumeSource: host}}}, true},
+		{"not mounted", v1.PodSpec{Containers: []v1.Container{{}}, Volumes: []v1.Volume{{Name: "v", VolumeSource: host}}}, false},
+		{"another volume", v1.PodSpec{Containers: []v1.Container{{VolumeMounts: []v1.VolumeMount{{Name: "v"}}}},
+			Volumes: []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}}}, false},
+	} {
+		if got := NewPod(&v1.Pod{Spec: c.spec}).writesHost; got != c.want {
+			t.Errorf("%s: writes to a hostPath volume = %v, want %v", c.name, got, c.want)
+		}
 	}
 }
 

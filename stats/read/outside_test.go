@@ -1,6 +1,7 @@
 package read
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -238,6 +239,44 @@ func TestProcessInASharedCgroup(t *testing.T) {
 	_ = child.Wait()
 	if p := n.looks(); p.Populated != stats.Some(false) || len(p.Outside) != 0 {
 		t.Errorf("after its end: populated %v, outside %+v, want false and none", p.Populated, p.Outside)
+	}
+}
+
+// A process that got a container's PID after the container's end is not the container's: its memory
+// does not count, and the pod does not run.
+func TestReusedPIDInASharedCgroup(t *testing.T) {
+	for _, async := range []bool{false, true} {
+		n := newSplitNode(t)
+		own := "kubepods/besteffort/pod" + uidA
+		n.group(own, 0)
+		n.group(runtimeCgroup, 300)
+		n.pod(uidA, "/"+own)
+		pid := os.Getppid()
+		n.process(pid, runtimeCgroup, "mnt:[9]", 5*time.Minute)
+		n.memory(pid, 100, 0, "")
+		n.runs(uidA, hexID("a"), pid)
+		if p := n.looks(); p.Populated != stats.Some(true) || p.Memory.UsageBytes != stats.Some(uint64(100)<<20) {
+			t.Fatalf("populated %v, usage %v, want true and 100 MiB", p.Populated, p.Memory.UsageBytes)
+		}
+		pods := podindex.New(n.listing)
+		NewOutsideFinder(filepath.Join(n.dir, "proc"), "", func() int { return n.runtime }).Find(pods)
+		n.memory(pid, 700, 0, "")
+		stat := filepath.Join(n.dir, "proc", fmt.Sprint(pid), "stat")
+		text, err := os.ReadFile(stat)
+		n.must(err)
+		n.must(os.WriteFile(stat, bytes.Replace(text, []byte(" 30000 "), []byte(" 30001 "), 1), 0o600))
+		n.reader.processes.async = async
+		var s stats.Summary
+		for end := time.Now().Add(20 * time.Second); ; { // a reading may take longer than a look waits
+			_ = n.reader.Quick(started, pods, &s)
+			if p := &s.Pods[0]; p.Populated == stats.Some(false) || time.Now().After(end) {
+				break
+			}
+		}
+		if p := &s.Pods[0]; p.Populated != stats.Some(false) || p.Memory.UsageBytes.V >= 700<<20 || len(p.Outside) > 0 {
+			t.Errorf("async %v: populated %v, usage %v, outside %v, want false and nothing of the other process", async,
+				p.Populated, p.Memory.UsageBytes, p.Outside)
+		}
 	}
 }
 

@@ -38,9 +38,13 @@ func (c *Reader) addOutside(now time.Time, k *podGroup, p *stats.PodStats, d dep
 	for i, o := range k.outside {
 		one := k.listed[i]
 		if o.Path == "" {
-			if unix.Kill(one.Process.PID, 0) != unix.ESRCH {
+			if unix.Kill(one.Process.PID, 0) == unix.ESRCH {
+				continue
+			}
+			anon, shmem, readErr := c.processes.read(one.Process, &o.memory)
+			if readErr != unix.ESRCH { // otherwise another process has its PID
 				outside = append(outside, one)
-				shared.add(c.processes.read(one.Process.PID, &o.memory))
+				shared.add(anon, shmem, readErr)
 			}
 			continue
 		}

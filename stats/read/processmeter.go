@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"jettison/stats"
 	"jettison/stats/read/procfs"
 )
 
@@ -49,9 +50,9 @@ func (m *processMeter) begin() { m.waited = 0 }
 // read returns the memory of a process and its descendants (Proc.TreeMemory). All calls of a look
 // together wait for longWait at most, and for shortWait if there are valid readings, which then
 // count.
-func (m *processMeter) read(pid int, of *processMemory) (anon, shmem uint64, err error) {
+func (m *processMeter) read(p stats.ProcessID, of *processMemory) (anon, shmem uint64, err error) {
 	if !m.async {
-		return m.proc.TreeMemory(pid)
+		return m.proc.TreeMemory(p)
 	}
 	if of.answer == nil {
 		of.answer = make(chan processReading, 1)
@@ -65,7 +66,7 @@ func (m *processMeter) read(pid int, of *processMemory) (anon, shmem uint64, err
 		of.inFlight = true
 		m.running.Go(func() {
 			r := processReading{at: time.Now()}
-			r.anon, r.shmem, r.err = m.proc.TreeMemory(pid)
+			r.anon, r.shmem, r.err = m.proc.TreeMemory(p)
 			of.answer <- r
 		})
 	}

@@ -7,7 +7,10 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"golang.org/x/sys/unix"
+
 	"jettison/cgroup"
+	"jettison/stats"
 )
 
 // Bounds of TreeMemory: its processes, and the threads of each whose children it reads.
@@ -18,9 +21,15 @@ const (
 
 // TreeMemory returns the resident anonymous memory of a process and its descendants, and the largest
 // resident shared memory of one of them: they may share it. It reads RssAnon and RssShmem of
-// PID/status. A descendant that ends meanwhile is left out.
-func (p *Proc) TreeMemory(pid int) (anon, shmem uint64, err error) {
-	tree := []int{pid}
+// PID/status. A descendant that ends meanwhile is left out. ESRCH: the process has ended, and another
+// one has its PID.
+func (p *Proc) TreeMemory(first stats.ProcessID) (anon, shmem uint64, err error) {
+	defer func() { // afterwards: then all that was read is that process's
+		if start, e := StartTicks(p.mount, first.PID); e == nil && start != first.Start {
+			anon, shmem, err = 0, 0, unix.ESRCH
+		}
+	}()
+	tree := []int{first.PID}
 	for i := 0; i < len(tree); i++ {
 		a, s, err := p.processMemory(tree[i])
 		if err != nil && i == 0 {
@@ -35,7 +44,8 @@ func (p *Proc) TreeMemory(pid int) (anon, shmem uint64, err error) {
 
 func (p *Proc) processMemory(pid int) (anon, shmem uint64, err error) {
 	name := filepath.Join(strconv.Itoa(pid), "status")
-	b, err := p.small(name, make([]byte, 8<<10))
+	// Its length has no small bound: a process may have 65,536 supplementary groups (setgroups(2)).
+	b, err := os.ReadFile(filepath.Join(p.mount, name))
 	if err != nil {
 		return 0, 0, err
 	}

@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"jettison/stats"
 )
 
 // TreeMemory adds up the anonymous memory of a process and its descendants, each thread's children
@@ -31,12 +34,14 @@ func TestTreeMemory(t *testing.T) {
 	write("20/task/20/children", "30 ")
 	write("21/status", "Name:\tzombie\n")
 	process(30, 1, 0)
+	// a process may have 65,536 supplementary groups, in a line before its memory (setgroups(2))
+	write("30/status", "Groups:\t"+strings.Repeat("100000 ", 1<<16)+"\nRssAnon:\t 1 kB\nRssShmem:\t 0 kB\n")
 	p := &Proc{mount: dir}
-	if anon, shmem, err := p.TreeMemory(10); anon != 131<<10 || shmem != 9<<10 || err != nil {
+	if anon, shmem, err := p.TreeMemory(stats.ProcessID{PID: 10}); anon != 131<<10 || shmem != 9<<10 || err != nil {
 		t.Errorf("memory of the tree = %d and %d bytes (%v), want %d and %d", anon, shmem, err, 131<<10, 9<<10)
 	}
 	for _, pid := range []int{21, 99} {
-		if anon, shmem, err := p.TreeMemory(pid); err == nil {
+		if anon, shmem, err := p.TreeMemory(stats.ProcessID{PID: pid}); err == nil {
 			t.Errorf("memory of process %d = %d and %d bytes, want an error", pid, anon, shmem)
 		}
 	}

@@ -80,7 +80,9 @@ func (v *Evictions) resumeOne(ctx context.Context, now time.Time, u *progress) b
 	case again:
 		u.killErr = u.victim.Kill()
 	case killed:
-		u.dieWithin = life.DieWithin(kill.Now())
+		if u.dieWithin = life.DieWithin(kill.Now()); !gone && !life.KillPending {
+			u.victim.SetKilled(life.Killed())
+		}
 	}
 	//log: The agent continues an eviction that the previous agent process began.
 	v.o.Log.Info("resuming eviction", append(v.fields(u), api.EventEviction.Attr(), "dead",

@@ -2,6 +2,8 @@ package evictions
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -386,5 +388,53 @@ func TestRestartDoesNotProlongTheWaitForADeath(t *testing.T) {
 	if e := f.take(); e.stage != emptied || e.err == nil || time.Since(began) > eviction.DieLimit*4/5 {
 		t.Errorf("report after %v = %+v, want an undying victim before %v\n%s", time.Since(began), e, eviction.DieLimit, f.Text())
 	}
+	f.end(cancel)
+}
+
+// A victim that uses CPU time since its kill is dying, also for the next agent process.
+func TestRestartWaitsForADyingVictim(t *testing.T) {
+	f, dir := newFixture(t, softAndHard, nil), t.TempDir()
+	f.keeping(dir)
+	f.killable()
+	ctx, cancel := context.WithCancel(t.Context())
+	if life := f.evict(ctx, time.Now(), 90); life == nil || life.Killed().Time.IsZero() {
+		t.Fatalf("eviction = %+v, want a kill\n%s", life, f.Text())
+	}
+	f.crash(cancel)
+	state, running := f.keeping(dir)
+	killed := &state.Manager.Lives[0].Killed
+	killed.Time, killed.Monotonic = killed.Time.Add(-eviction.DieLimit/2), killed.Monotonic-eviction.DieLimit/2
+	if dropped := f.m.Resume(time.Now(), state.Manager); len(dropped) > 0 {
+		t.Errorf("the manager dropped restored state: %v", dropped)
+	}
+	use := func(used int) { // of one length, so that no reader sees a part
+		file, err := os.OpenFile(filepath.Join(f.Dir, "cgroup", nodetest.Pod, "cpu.stat"), os.O_WRONLY|os.O_CREATE, 0o600)
+		if err == nil {
+			_, err = fmt.Fprintf(file, "usage_usec %09d\n", used)
+			err = errors.Join(err, file.Close())
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	use(1000)
+	ctx, cancel = context.WithCancel(t.Context())
+	began := time.Now()
+	if n := f.Resume(ctx, began, running); n != 1 {
+		t.Fatalf("%d evictions continue, want 1\n%s", n, f.Text())
+	}
+	died := make(chan struct{})
+	go func() {
+		defer close(died)
+		for used := 1001; time.Since(began) < eviction.DieLimit*4/5; used++ {
+			use(used)
+			time.Sleep(50 * time.Millisecond)
+		}
+		f.Populated(nodetest.Pod, false)
+	}()
+	if e := f.take(); e.stage != emptied || e.err != nil {
+		t.Errorf("report = %+v, want the death of a victim that needs %v\n%s", e, eviction.DieLimit*4/5, f.Text())
+	}
+	<-died
 	f.end(cancel)
 }

@@ -72,6 +72,17 @@ func (v *Victim) Since(at Stamp) { v.sandboxes.setSince(at) }
 // it, because the sandboxes were looked up when the victim was chosen.
 func (v *Victim) Settle() { v.sandboxes.settle() }
 
+// SetKilled declares that the kernel carried out a kill at that time. An eviction that is resumed
+// calls it for a victim that an earlier process killed, so that WaitEmpty knows a dying victim.
+func (v *Victim) SetKilled(at Stamp) {
+	v.progress.struck.Store(int64(at.Monotonic))
+	for _, p := range v.group.outside {
+		if one, ok := p.(*Victim); ok {
+			one.SetKilled(at)
+		}
+	}
+}
+
 // Sandboxes returns the IDs of the victim's sandboxes known so far.
 func (v *Victim) Sandboxes() []string { return v.sandboxes.ids }
 

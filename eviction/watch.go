@@ -119,12 +119,18 @@ func (ws *watchlist) evaluate(now time.Time, s *stats.Summary) {
 
 // recoveryTarget returns the amount that must be available for an eviction to be over: the
 // threshold plus the minimum reclaim, which pressure signals do not have.
-func (w *watched) recoveryTarget(capacity uint64) uint64 {
-	limit := w.Value.Of(capacity)
-	if w.MinReclaim != nil {
-		limit = stats.SaturatingAdd(limit, w.MinReclaim.Of(capacity))
+func (t *Threshold) recoveryTarget(capacity uint64) uint64 {
+	limit := t.Value.Of(capacity)
+	if t.MinReclaim != nil {
+		limit = stats.SaturatingAdd(limit, t.MinReclaim.Of(capacity))
 	}
 	return limit
+}
+
+// IgnoresPodsLimit reports whether the pods' own task limit does not count for a threshold, because
+// pods could never leave enough tasks below that limit.
+func (t *Threshold) IgnoresPodsLimit(p *stats.NodePIDStats) bool {
+	return t.Signal == stats.SignalPIDAvailable && p.PodsMax.OK && p.PodsMax.V <= t.recoveryTarget(p.Max.V)
 }
 
 // observe returns the observation of a threshold's signal. An implausible reading counts as none: a
@@ -140,9 +146,7 @@ func (ws *watchlist) observe(now time.Time, s *stats.Summary, w *watched) stats.
 		return s.ObservePressure(now, w.Signal, w.Window)
 	}
 	o := s.Observe(now, w.Signal, ws.config.MemoryAvailable)
-	if p := &s.Node.PIDs; w.Signal == stats.SignalPIDAvailable &&
-		p.PodsMax.V <= w.recoveryTarget(o.Capacity) {
-		// pods could never leave enough below such a limit of theirs: the node's tasks decide
+	if p := &s.Node.PIDs; w.IgnoresPodsLimit(p) { // the node's tasks decide
 		o.Value = o.Capacity - min(p.Current.V, o.Capacity)
 	}
 	if o.OK && (o.Capacity == 0 || o.Capacity > implausible || o.Value > implausible) ||

@@ -66,6 +66,7 @@ func (r *Result) inspect(ctx context.Context, o observe.Options) error {
 	failed := r.addSources(look.Time, s, look, o.Config.EndpointFrom)
 	ladderErr := r.selfTest(ctx, s)
 	r.addSignals(look.Time, &look.Summary, o)
+	r.notePodsLimit(&look.Summary.Node.PIDs, o)
 	r.addPressure(look.Time, &look.Summary.Node.Pressure, o)
 	r.countUnknown(ctx, look, s.Reader.Self(), o)
 	if n := statusRefused(look.Summary.Pods); n > 0 {

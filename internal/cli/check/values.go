@@ -33,6 +33,16 @@ func (r *Result) addSignals(now time.Time, s *stats.Summary, o observe.Options) 
 	}
 }
 
+// notePodsLimit notes each threshold for which the pods' own task limit does not count.
+func (r *Result) notePodsLimit(p *stats.NodePIDStats, o observe.Options) {
+	for i := range o.Config.Thresholds {
+		if t := &o.Config.Thresholds[i]; t.IgnoresPodsLimit(p) {
+			r.note("pods may have %d tasks, which is not above the threshold %v: the agent evicts no pod "+
+				"for this limit of theirs; lower the threshold or the reservation of PIDs", p.PodsMax.V, t)
+		}
+	}
+}
+
 // thresholds formats the hard and soft thresholds of a signal, as in "<100Mi, <1Gi for 30s".
 func thresholds(o observe.Options, signal stats.Signal) string {
 	var all []string

@@ -11,6 +11,7 @@ import (
 
 	"jettison/api"
 	"jettison/cri"
+	"jettison/eviction"
 	"jettison/internal/agent/objects/podstore"
 	"jettison/internal/agent/serve/socket"
 	"jettison/internal/node/config"
@@ -47,6 +48,24 @@ func TestSignals(t *testing.T) {
 	}
 	if n := len(r.Signals); n != len(stats.Signals) || r.Signals[4].Available != "absent" || r.Signals[4].Threshold != "<10%" {
 		t.Errorf("got %d signals, want %d with the 5th absent and threshold <10%%: %+v", n, len(stats.Signals), r.Signals)
+	}
+}
+
+// A threshold that the pods' own task limit could never satisfy is noted: it ignores that limit.
+func TestPodsTaskLimitBelowAThreshold(t *testing.T) {
+	o := options()
+	parsed, _, errs := eviction.Settings{EvictionHard: map[string]string{"pid.available": "1k", "memory.available": "20Gi"},
+		EvictionSoft: map[string]string{"pid.available": "20k"}, EvictionSoftGracePeriod: map[string]string{"pid.available": "1m"}}.Parse()
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	o.Config.Thresholds = parsed
+	for limit, want := range map[uint64]string{12768: "pid.available<20k", 31000: ""} {
+		var r Result
+		r.notePodsLimit(&stats.NodePIDStats{Max: stats.Some(uint64(32768)), PodsMax: stats.Some(limit)}, o)
+		if text := strings.Join(r.Notes, "\n"); len(r.Notes) > 1 || (want != "") != strings.Contains(text, "pid.available<20k") {
+			t.Errorf("notes for %d tasks of pods = %q, want one on %q", limit, text, want)
+		}
 	}
 }
 

@@ -24,7 +24,7 @@ func Command(stdout *terminal.Screen, stderr io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "events",
 		Short: "Print the events of the agent: what it observes, decides and does",
-		Long: `events prints the last 512 events of the agent on this node, oldest first. Events are the lines of
+		Long: `events prints the last 128 events of the agent on this node, oldest first. Events are the lines of
 its log of level info and higher. With -f it continues with new events; after a restart of the
 agent it reconnects and continues after the last event that it printed.
 

@@ -12,8 +12,8 @@ import (
 
 // Bounds of a Ring. An ordinary event has 400 bytes, an eviction with its ranking 3 KiB.
 const (
-	maxEvents = 512
-	maxBytes  = 256 << 10
+	maxEvents = 128
+	maxBytes  = 64 << 10
 	maxLine   = 16 << 10 // of one event; a longer one is kept without its fields
 )
 

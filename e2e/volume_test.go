@@ -56,7 +56,7 @@ func TestPodsHaveEmptyDirs(t *testing.T) {
 func TestAVolumeInMemoryBesideAKubeletIsAwaited(t *testing.T) {
 	n := startNode(t)
 	n.shell("cp /usr/local/bin/workload /run/kubelet")
-	if _, err := n.Start(n.ctx, "/var/log/kubelet.log", "/run/kubelet", "sleep"); err != nil {
+	if _, err := n.Start(n.ctx, "/var/log/kubelet.log", "/run/kubelet", "sleep", "--container-runtime-endpoint=unix://"+n.Runtime.Socket); err != nil {
 		t.Fatal(err)
 	}
 	n.startAgent("")

@@ -17,8 +17,9 @@ func TestWorkloadsDoWhatTheySay(t *testing.T) {
 	for _, c := range []struct {
 		behaviour string
 		limit     string
-		// evidence is a line of shell that prints a number. $CG is the pod's cgroup, $PID its main
-		// process, $BEAT the folder that the container sees as /beat, $LOG its log.
+		// evidence is a line of shell that prints a number. $CG is the pod's cgroup, $CC its
+		// container's, which has no pause process and no conmon. $PID is its main process, $BEAT the
+		// folder that the container sees as /beat, $LOG its log.
 		evidence string
 		least    int64
 	}{
@@ -27,23 +28,23 @@ func TestWorkloadsDoWhatTheySay(t *testing.T) {
 		{"fill -size 8Mi /file", "", "wc -c < /proc/$PID/root/file", 8 * mib},
 		{"fill -allocate -size 8Mi /file", "", "du -k /proc/$PID/root/file | awk '{print $1*1024}'", 8 * mib},
 		{"inodes -count 50 /beat", "", "ls $BEAT | grep -c ^f", 50},
-		{"processes -count 12", "", "cat $CG/*/cgroup.procs | wc -l", 14},
+		{"processes -count 12", "", "wc -l < $CC/cgroup.procs", 13},
 		{"threads -count 20", "", "sed -n 's/^Threads:\t//p' /proc/$PID/status", 21},
-		{"bomb -generations 9", "", "cat $CG/*/cgroup.procs | wc -l", 513},
+		{"bomb -generations 9", "", "wc -l < $CC/cgroup.procs", 512},
 		{"burst -size 8Mi", "", "sed -n 's/^anon //p' $CG/memory.stat", 8 * mib},
-		{"herd -count 40 -each 256Ki", "", "cat $CG/*/cgroup.procs | wc -l", 42},
+		{"herd -count 40 -each 256Ki", "", "wc -l < $CC/cgroup.procs", 41},
 		{"herd -count 40 -each 256Ki", "", "sed -n 's/^anon //p' $CG/memory.stat", 10 * mib},
 		{"stamp", "", "wc -l < $LOG", 50},
 		{"spin", "", "sed -n 's/^usage_usec //p' $CG/cpu.stat", 1_000_000},
 		{"log -rate 64Ki", "", "wc -c < $LOG", 64 << 10},
 		{"leak /beat/go", "", "[ -e $BEAT/told ] || echo 100Mi > $BEAT/go; : > $BEAT/told; sed -n 's/^anon //p' $CG/memory.stat", 32 * mib},
-		{"again alloc -size 8Mi", "", "[ -e $BEAT/told ] || for f in $CG/*/cgroup.procs; do ! grep -q ^$PID\\$ $f || kill -9 $(grep -v ^$PID\\$ $f) || exit; done; : > $BEAT/told; sed -n 's/^anon //p' $CG/memory.stat", 8 * mib},
+		{"again alloc -size 8Mi", "", "[ -e $BEAT/told ] || kill -9 $(grep -v ^$PID\\$ $CC/cgroup.procs) || exit; : > $BEAT/told; sed -n 's/^anon //p' $CG/memory.stat", 8 * mib},
 		{"thrash -size 64Mi /file", "40Mi", "sed -n 's/^workingset_refault_file //p' $CG/memory.stat", 100},
 	} {
 		name := "does-" + strings.ReplaceAll(strings.Fields(c.behaviour)[0], "/", "")
 		pod := n.run(vm.NewPod(name, "", c.limit, c.behaviour))
 		pid := n.mainProcess(pod)
-		line := strings.NewReplacer("$CG", "/sys/fs/cgroup/"+pod.Cgroup, "$PID", pid, "$BEAT", "/run/beats/"+string(pod.Object.UID), "$LOG", pod.LogPath("main")).Replace(c.evidence)
+		line := strings.NewReplacer("$CG", "/sys/fs/cgroup/"+pod.Cgroup, "$CC", "/sys/fs/cgroup/"+pod.ContainerCgroup(pod.Containers[0]), "$PID", pid, "$BEAT", "/run/beats/"+string(pod.Object.UID), "$LOG", pod.LogPath("main")).Replace(c.evidence)
 		n.until(c.behaviour, func() error {
 			out, err := n.Shell(n.ctx, line)
 			if err != nil {

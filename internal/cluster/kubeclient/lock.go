@@ -52,16 +52,19 @@ type lock struct {
 	deadline    time.Duration // the work ends at this time after the last renewal
 	minRenewAge time.Duration // minimum time between renewals
 	stop        func()        // ends the work and waits for it
+	lost        bool          // the Lease names another holder, as last read
 }
 
 // Get reads the Lease. If it names another holder, this replica no longer leads: the Lease was
 // deleted or overwritten.
 func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := l.Interface.Get(ctx)
-	if err == nil && record.HolderIdentity != "" && record.HolderIdentity != l.Identity() &&
-		l.hold.left() > 0 {
-		l.hold.renew(time.Time{})
-		l.stop()
+	if err == nil {
+		l.lost = record.HolderIdentity != "" && record.HolderIdentity != l.Identity()
+		if l.lost && l.hold.left() > 0 {
+			l.hold.renew(time.Time{})
+			l.stop()
+		}
 	}
 	return record, raw, err
 }
@@ -80,6 +83,11 @@ func (l *lock) write(record *resourcelock.LeaderElectionRecord, write func() err
 	if record.HolderIdentity != l.Identity() {
 		l.hold.renew(time.Time{})
 		l.stop()
+		if l.lost {
+			// After a stop of the process client-go releases by the holder that it saw before, in the
+			// version that it has just read (leaderelection.go tryRelease, 0.37.2).
+			return nil
+		}
 		return write()
 	}
 	if l.hold.left() > l.deadline-l.minRenewAge {
@@ -88,6 +96,7 @@ func (l *lock) write(record *resourcelock.LeaderElectionRecord, write func() err
 	began := time.Now()
 	err := write()
 	if err == nil {
+		l.lost = false
 		l.hold.renew(began.Add(l.deadline))
 	}
 	return err

@@ -75,3 +75,32 @@ func TestLeaderWithLostLeaseStops(t *testing.T) {
 		}
 	}
 }
+
+// A process that was stopped while another replica took over does not release the Lease, which is
+// the other's. client-go's election would: it looks at the holder that it saw before the stop.
+func TestLeaderWithLostLeaseReleasesNothing(t *testing.T) {
+	for holder, want := range map[string]int{"me": 2, "another": 1, "": 2} {
+		api := &fakeLock{holder: "another"} // until it expired
+		l := &lock{Interface: api, hold: newHold(), deadline: 10 * time.Second, stop: func() {}}
+		read := func() {
+			t.Helper()
+			if _, _, err := l.Get(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		write := func(holder string) {
+			t.Helper()
+			if err := l.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: holder}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		read()
+		write("me")
+		api.holder = holder
+		read()
+		write("")
+		if api.updates != want || l.hold.left() > 0 {
+			t.Errorf("Lease held by %q is released: %d writes, %v left, want %d and 0s", holder, api.updates, l.hold.left(), want)
+		}
+	}
+}

@@ -22,8 +22,8 @@ import (
 	"jettison/e2e/build"
 )
 
-// trialsOfMoments is the number of pods evicted at each moment without JETTISON_TRIALS.
-const trialsOfMoments = 3
+// fewTrials is the number of trials without JETTISON_TRIALS.
+const fewTrials = 3
 
 // eventsOf returns how long the events of so many evictions may take: each has two or three, and a
 // bridge sends one a second.
@@ -153,16 +153,16 @@ func refusals(log string) string {
 	return fmt.Sprintf("%d times, of %d pods; most: %d times, of %s", sum, len(times), most, pod)
 }
 
-// trialsEach returns the number of pods that JETTISON_TRIALS sets for each moment.
+// trialsEach returns the number of trials that JETTISON_TRIALS sets: pods for each moment, or stops.
 func trialsEach(t *testing.T) int {
 	t.Helper()
 	text := os.Getenv("JETTISON_TRIALS")
 	if text == "" {
-		return trialsOfMoments
+		return fewTrials
 	}
 	trials, err := strconv.Atoi(text)
 	if err != nil || trials <= 0 {
-		t.Fatalf("JETTISON_TRIALS %q: want a number of pods", text)
+		t.Fatalf("JETTISON_TRIALS %q: want a number above 0", text)
 	}
 	return trials
 }

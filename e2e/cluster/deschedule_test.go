@@ -50,13 +50,21 @@ func startDescheduling(t testing.TB, nodes ...string) *descheduling {
 	}
 }
 
-// policy writes a policy of one strategy for the pods with a label app, or for all pods.
+// policy writes a policy of one strategy for the pods with a label app, or for all pods. The
+// scheduler of HighNodeUtilization is that of packNodes.
 func (d *descheduling) policy(strategy, args, app string) (path string) {
 	d.t.Helper()
-	point, selector, scheduler := "deschedule", "", ""
-	if strategy == "HighNodeUtilization" { // as packNodes configures it
+	scheduler := ""
+	if strategy == "HighNodeUtilization" {
 		scheduler = "schedulerProfiles: [{scoringStrategy: MostAllocated, weights: {NodeResourcesBalancedAllocation: 0, PodTopologySpread: 0}}]\n"
 	}
+	return d.policyFor(scheduler, strategy, args, app)
+}
+
+// policyFor writes such a policy for a scheduler; empty: the default one.
+func (d *descheduling) policyFor(scheduler, strategy, args, app string) (path string) {
+	d.t.Helper()
+	point, selector := "deschedule", ""
 	if slices.Contains([]string{"RemoveDuplicates", "LowNodeUtilization", "HighNodeUtilization", "RemovePodsViolatingTopologySpreadConstraint"}, strategy) {
 		point = "balance"
 	}
@@ -328,7 +336,7 @@ func TestStrategiesEvict(t *testing.T) {
 			lies: func(on map[string]int) bool { return on["b"] == 2 },
 		},
 	} {
-		t.Run(s.app, func(t *testing.T) { d.runCase(t, &s) })
+		t.Run(s.app, func(t *testing.T) { d.with(t, func() { d.runCase(t, &s) }) })
 	}
 	if refusals := withPrefix(d.log.wrote(deschedulerAccount), "create pods/eviction"); slices.ContainsFunc(refusals, func(s string) bool {
 		return !strings.HasSuffix(s, " 201")
@@ -369,11 +377,16 @@ profiles:
 	}
 }
 
+// with runs f for a subtest.
+func (d *descheduling) with(t *testing.T, f func()) {
+	defer func(was testing.TB) { d.t, d.Cluster.t = was, was }(d.t)
+	d.t, d.Cluster.t = t, t
+	f()
+}
+
 // runCase runs a case. Node a is the only one until its pods run.
 func (d *descheduling) runCase(t *testing.T, s *strategyCase) {
 	app := s.app
-	defer func(was testing.TB) { d.t, d.Cluster.t = was, was }(d.t)
-	d.t, d.Cluster.t = t, t
 	d.kubectl("label", "node", "a", "disk=ssd", "--overwrite")
 	d.kubectl("cordon", "b", "c")
 	noisy := d.place("noisy", "a", 0, 0)

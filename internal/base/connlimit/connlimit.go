@@ -4,6 +4,7 @@
 package connlimit
 
 import (
+	"cmp"
 	"io"
 	"net/http"
 	"sync"
@@ -44,6 +45,7 @@ type Places struct {
 type Place struct {
 	places    *Places
 	key       Key
+	size      func() int // connections of its client
 	closeConn func()
 	released  chan struct{} // closed when the place is released, or is about to be
 
@@ -56,8 +58,8 @@ type Place struct {
 	waitingSince time.Time
 }
 
-// claim orders connections by how well they keep their place. Of two with the same claim, the one
-// that has had it for longer is replaced.
+// claim orders the connections of a client, and of clients of the same size, by how well they keep
+// their place. Of two with the same claim, the one that has had it for longer is replaced.
 type claim int
 
 const (
@@ -84,7 +86,15 @@ func (p *Place) claim(now time.Time) (claim, time.Time) {
 // closeConn closes the connection and makes its server call Release soon. A later Acquire calls it
 // at most once.
 func (p *Places) Acquire(key Key, limit int, closeConn func()) *Place {
-	n, closing, replaceable := p.survey(key)
+	return p.AcquireFor(func() int { return 0 }, key, limit, closeConn)
+}
+
+// AcquireFor is Acquire for a client that is known: size returns how many connections it has, with
+// this one. The connection replaces none of a client with fewer, and first one of the client with
+// the most. Otherwise a client that connects all the time would close the connections of others
+// before they have sent their request. size must not call Places.
+func (p *Places) AcquireFor(size func() int, key Key, limit int, closeConn func()) *Place {
+	n, closing, replaceable := p.survey(key, size())
 	if n >= limit && replaceable != nil {
 		replaceable.closeConn()
 		if retry.Await(replaceable.released, releaseTimeout) {
@@ -99,7 +109,7 @@ func (p *Places) Acquire(key Key, limit int, closeConn func()) *Place {
 	if p.all == nil {
 		p.all = map[*Place]struct{}{}
 	}
-	place := &Place{places: p, key: key, closeConn: sync.OnceFunc(closeConn),
+	place := &Place{places: p, key: key, size: size, closeConn: sync.OnceFunc(closeConn),
 		released: make(chan struct{}), since: time.Now()}
 	p.all[place] = struct{}{}
 	return place
@@ -107,16 +117,16 @@ func (p *Places) Acquire(key Key, limit int, closeConn func()) *Place {
 
 // Count returns the number of used places of a key.
 func (p *Places) Count(key Key) int {
-	n, _, _ := p.survey(key)
+	n, _, _ := p.survey(key, 0)
 	return n
 }
 
 // survey counts the places of a key and the closing connections of all keys. It returns the place
-// of the key that is replaced first; nil: all are active.
-func (p *Places) survey(key Key) (n, closing int, replaceable *Place) {
+// of the key that a client with size connections replaces first; nil: none.
+func (p *Places) survey(key Key, size int) (n, closing int, replaceable *Place) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now, weakest, since := time.Now(), active, time.Time{}
+	now, largest, weakest, since := time.Now(), 0, active, time.Time{}
 	for place := range p.all {
 		switch {
 		case place.closing:
@@ -126,9 +136,10 @@ func (p *Places) survey(key Key) (n, closing int, replaceable *Place) {
 			continue
 		}
 		n++
-		if c, from := place.claim(now); c < weakest || c == weakest && replaceable != nil &&
-			from.Before(since) {
-			replaceable, weakest, since = place, c, from
+		c, from := place.claim(now)
+		if its := place.size(); c < active && its >= size && (replaceable == nil || cmp.Or(
+			cmp.Compare(largest, its), cmp.Compare(c, weakest), from.Compare(since)) < 0) {
+			replaceable, largest, weakest, since = place, its, c, from
 		}
 	}
 	return n, closing, replaceable

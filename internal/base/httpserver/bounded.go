@@ -56,7 +56,7 @@ func (b *bounded) Accept() (net.Conn, error) {
 		address := peerOf(c.RemoteAddr())
 		from, cut := b.join(address), func() { _ = c.Close() }
 		if own := from.places.Acquire(allClients, b.each, cut); own != nil {
-			if place := b.places.Acquire(allClients, b.total, cut); place != nil {
+			if place := b.places.AcquireFor(b.sizeOf(from), allClients, b.total, cut); place != nil {
 				return &conn{Conn: c, place: place, own: own,
 					forget: sync.OnceFunc(func() { b.leave(address) })}, nil
 			}
@@ -78,6 +78,15 @@ func (b *bounded) join(address netip.Prefix) *peer {
 	}
 	p.conns++
 	return p
+}
+
+// sizeOf returns the number of connections of an address.
+func (b *bounded) sizeOf(p *peer) func() int {
+	return func() int {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return p.conns
+	}
 }
 
 func (b *bounded) leave(address netip.Prefix) {

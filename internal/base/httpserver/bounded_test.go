@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -133,4 +134,64 @@ func TestHeldConnectionsOfOneAddressAreReplaced(t *testing.T) {
 	if err := s.Err(); err != nil && !errors.Is(err, net.ErrClosed) && !errors.Is(err, context.Canceled) {
 		t.Errorf("Err after Cut = %v, want that of a closed listener", err)
 	}
+}
+
+// fromList is a listener whose connections come from a list of addresses, in order.
+type fromList struct {
+	*pipes
+	addresses []string
+}
+
+func (l *fromList) Accept() (net.Conn, error) {
+	c, err := l.pipes.Accept()
+	if err != nil {
+		return nil, err
+	}
+	address := netip.MustParseAddr(l.addresses[0])
+	l.addresses = l.addresses[1:]
+	return piped{c, address}, nil
+}
+
+// A client with many connections takes no place from one with fewer, although that one has not sent
+// its request yet, and loses its own places first.
+func TestClientWithManyConnectionsTakesNoPlace(t *testing.T) {
+	const many, probe, third = "192.0.2.1", "192.0.2.2", "192.0.2.3"
+	synctest.Test(t, func(t *testing.T) {
+		p, release := newPipes(), make(chan struct{})
+		s := Start(t.Context(), &fromList{p, []string{many, many, many, probe, many, third}}, Options{
+			MaxConnections: 4, MaxPerAddress: 4, AnswerTimeout: time.Hour,
+			Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if host, _, _ := net.SplitHostPort(r.RemoteAddr); host == many {
+					<-release
+				}
+				_, _ = io.WriteString(w, "ok")
+			})})
+		held := []net.Conn{p.dial(), p.dial(), p.dial()}
+		kubelet, there := net.Pipe()
+		p.conns <- there
+		synctest.Wait()
+		fourth := p.dial()
+		synctest.Wait()
+		close(release)
+		if got := status(t, fourth); got != 0 {
+			t.Errorf("status of a fourth request of a client = %d, want 0: the connection is closed", got)
+		}
+		for _, c := range held {
+			if got := status(t, c); got != http.StatusOK {
+				t.Errorf("status of a request in progress = %d, want 200", got)
+			}
+		}
+		synctest.Wait() // all of them are idle, for a shorter time than the probe's
+		if got := status(t, p.dial()); got != http.StatusOK {
+			t.Errorf("status of a request of a third client = %d, want 200", got)
+		}
+		go func() { _, _ = io.WriteString(kubelet, "GET / HTTP/1.1\r\nHost: x\r\n\r\n") }()
+		if got := status(t, kubelet); got != http.StatusOK {
+			t.Errorf("status of the probe = %d, want 200", got)
+		}
+		s.Cut(time.Second)
+		for _, c := range append(held, kubelet, fourth) {
+			_ = c.Close()
+		}
+	})
 }

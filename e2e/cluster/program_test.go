@@ -125,6 +125,12 @@ type replica struct {
 // replica starts a replica as an account, and returns when it is ready.
 func (c *Cluster) replica(program, name string, as account, args ...string) *replica {
 	c.t.Helper()
+	return c.replicaOn("127.0.0.1", program, name, as, args...)
+}
+
+// replicaOn starts such a replica, which serves on an address; empty: on all.
+func (c *Cluster) replicaOn(host, program, name string, as account, args ...string) *replica {
+	c.t.Helper()
 	c.requireOwnCluster()
 	ports, err := freePorts(name)
 	if err != nil {
@@ -144,7 +150,7 @@ func (c *Cluster) replica(program, name string, as account, args ...string) *rep
 			}
 			return nil
 		},
-		argv: slices.Concat([]string{program}, args, []string{"--kubeconfig=" + c.tokenFile(name, token), "--address=" + r.address}),
+		argv: slices.Concat([]string{program}, args, []string{"--kubeconfig=" + c.tokenFile(name, token), fmt.Sprintf("--address=%s:%d", host, ports[name])}),
 	})
 	if err != nil {
 		c.t.Fatal(err)

@@ -225,7 +225,7 @@ type plan struct {
 	edit     func(*Policy, *Snapshot)
 }
 
-func (c *plan) policy(t *testing.T) *Policy {
+func (c *plan) policy(t testing.TB) *Policy {
 	t.Helper()
 	profile := Profile{Name: "p"}
 	if c.evictor != nil {

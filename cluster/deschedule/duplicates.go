@@ -181,14 +181,15 @@ func (r *run) countTargets(g *group) int {
 			continue
 		}
 		for _, p := range g.byNode[n] {
-			terms := placementTerms(p.Pod)
+			tolerated := r.cluster.Tolerated(p)
+			terms := placementTerms(p.Pod, &tolerated)
 			if checked[terms] {
 				continue
 			}
 			checked[terms] = true
 			accepting = accepting[:0]
 			for i, to := range r.nodes {
-				if p.MatchesNodeAffinity(to) && model.Untolerated(to.Node, p.Spec.Tolerations, model.HardTaint) == nil {
+				if p.MatchesNodeAffinity(to) && to.Untolerated(&tolerated, model.HardTaint) == nil {
 					accepting = append(accepting, i)
 				}
 			}
@@ -208,12 +209,12 @@ func (r *run) countTargets(g *group) int {
 	return count
 }
 
-// placementTerms returns a text that is equal for pods with equal tolerations, node selector and
-// required node affinity.
-func placementTerms(p *v1.Pod) string {
+// placementTerms returns a text that is equal for pods with equal tolerated taints, node selector
+// and required node affinity.
+func placementTerms(p *v1.Pod, tolerated *model.ToleratedTaints) string {
 	var required *v1.NodeSelector
 	if a := p.Spec.Affinity; a != nil && a.NodeAffinity != nil {
 		required = a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 	}
-	return fmt.Sprint(p.Spec.Tolerations, p.Spec.NodeSelector, required)
+	return fmt.Sprint(tolerated.Key(), " ", p.Spec.NodeSelector, required)
 }

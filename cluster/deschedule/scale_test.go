@@ -75,3 +75,15 @@ func TestPlanAllocatesLittlePerPod(t *testing.T) {
 		t.Errorf("passes: %.1f allocations for each pod, want at most 1", each)
 	}
 }
+
+// BenchmarkManyTolerations plans for pods with 100 tolerations on nodes with 500 taints.
+func BenchmarkManyTolerations(b *testing.B) {
+	p := manyTolerations(100, 100)
+	policy := p.policy(b)
+	s := &Snapshot{Objects: model.Objects{Nodes: p.nodes, Pods: p.pods}}
+	for b.Loop() {
+		if _, err := Plan(policy, s, t0); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -20,7 +20,8 @@ nodes:
 			continue
 		}
 		for _, p := range candidatesOn(n, func(p *model.Pod) bool { return !p.Ended && selects(p) }) {
-			t := model.Untolerated(n.Node, p.Spec.Tolerations, a.counts)
+			tolerated := r.cluster.Tolerated(p)
+			t := n.Untolerated(&tolerated, a.counts)
 			if t == nil || !r.evictable(p) || !r.preEvictable(p) {
 				continue
 			}
@@ -28,11 +29,11 @@ nodes:
 				continue
 			}
 			w := &proposal{pod: p, reason: "does not tolerate taint " + t.ToString() + " of " + n.Name}
-			if model.Untolerated(n.Node, p.Spec.Tolerations, func(t *v1.Taint) bool {
+			if n.Untolerated(&tolerated, func(t *v1.Taint) bool {
 				return a.counts(t) && model.HardTaint(t)
 			}) == nil {
 				w.improves = func(to *model.Node) bool {
-					return model.Untolerated(to.Node, p.Spec.Tolerations, a.counts) == nil
+					return to.Untolerated(&tolerated, a.counts) == nil
 				}
 				w.noGain = "other nodes have such a taint, too"
 			}

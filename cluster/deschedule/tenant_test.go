@@ -192,6 +192,40 @@ func TestManyOwnersTakeLinearTime(t *testing.T) {
 	}
 }
 
+// manyTolerations has nodes with 500 taints and pods with 100 tolerations, which tolerate all taints
+// but the last one.
+func manyTolerations(nodes, pods int) plan {
+	p := plan{strategy: NodeTaints, args: &NodeTaintsArgs{}, evictor: &DefaultEvictorArgs{NodeFit: true}}
+	var tolerations []v1.Toleration
+	for i := range 99 {
+		tolerations = append(tolerations, v1.Toleration{Key: fmt.Sprint("other", i), Operator: v1.TolerationOpExists})
+	}
+	tolerations = append(tolerations, v1.Toleration{Key: "dedicated", Operator: v1.TolerationOpExists})
+	for i := range nodes {
+		n := sized(fmt.Sprintf("n%03d", i), 100_000, 100_000, int64(pods))
+		for j := range 499 {
+			taint("dedicated", fmt.Sprint(j), v1.TaintEffectNoSchedule)(n)
+		}
+		taint("last", "", v1.TaintEffectNoSchedule)(n)
+		p.nodes = append(p.nodes, n)
+	}
+	p.pods = podsNamed(pods, "p", "n000", func(p *v1.Pod) { p.Spec.Tolerations = tolerations })
+	return p
+}
+
+// Tolerations are compared with each taint of the cluster once, not for each node.
+func TestManyTolerationsAndTaints(t *testing.T) {
+	p := manyTolerations(200, 200)
+	began := cpuTime(t)
+	r := p.run(t)
+	if took := cpuTime(t) - began; took > timeLimit() {
+		t.Errorf("plan took %v of CPU time, want at most %v", took, timeLimit())
+	}
+	if why := skipReason(r, "p0"); !strings.HasSuffix(why, "taint last:NoSchedule is not tolerated") {
+		t.Errorf("skip reason = %q, want the taint that is not tolerated", why)
+	}
+}
+
 // A pod without creation time, as in hand-written files, does not count as one of the year 1.
 func TestPodWithoutCreationTimeStays(t *testing.T) {
 	ageless := func(p *v1.Pod) { p.CreationTimestamp = metav1.Time{} }

@@ -346,8 +346,9 @@ func (d *drain) allows(r *run, p *model.Pod) bool {
 		r.skip(p, "namespace is excluded by evictableNamespaces")
 		return false
 	}
+	tolerated := r.cluster.Tolerated(p)
 	if !slices.ContainsFunc(d.to, func(n *model.Node) bool {
-		return model.Untolerated(n.Node, p.Spec.Tolerations, model.HardTaint) == nil
+		return n.Untolerated(&tolerated, model.HardTaint) == nil
 	}) {
 		r.skip(p, "pod tolerates the taints of no destination node")
 		return false

@@ -32,6 +32,8 @@ type Cluster struct {
 	volumes         map[string]*v1.PersistentVolume
 
 	templates *Templates
+	taints    *taintIndex
+	zones     int // number of values of the zone label
 	index     index
 	scratch   scratch
 	moves     []move
@@ -44,7 +46,9 @@ type Node struct {
 	*v1.Node
 	Pods []*Pod // including ended pods, sorted by namespace and name, later ones appended
 
-	allocatable amounts // for pods
+	taints      []int32     // numbers of Spec.Taints in index
+	index       *taintIndex // of the cluster
+	allocatable amounts     // for pods
 	requested   amounts
 	whole       pair // allocatable cpu and memory
 	scored      pair // requested cpu and memory as NodeResourcesFit counts them
@@ -86,11 +90,12 @@ func New(o *Objects, templates *Templates) *Cluster {
 		antiAffinity: podsByTarget{}, attraction: podsByTarget{},
 		claims:    map[string]*v1.PersistentVolumeClaim{},
 		volumes:   map[string]*v1.PersistentVolume{},
-		templates: templates, layouts: map[string]*domainLayout{},
+		templates: templates, taints: newTaintIndex(), layouts: map[string]*domainLayout{},
 	}
 	for _, n := range o.Nodes {
 		if c.byName[n.Name] == nil {
-			node := &Node{Node: n, allocatable: allocatableOf(n), ready: readyCondition(n)}
+			node := &Node{Node: n, allocatable: allocatableOf(n), ready: readyCondition(n),
+				taints: c.taints.add(n), index: c.taints}
 			node.whole = node.allocatable.pair()
 			c.byName[n.Name], c.Nodes = node, append(c.Nodes, node)
 		}

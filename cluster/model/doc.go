@@ -15,6 +15,7 @@
 //	index.go     index of pods by labels and owners
 //	terms.go     inter-pod affinity and anti-affinity
 //	spread.go    topology spread constraints
+//	taints.go    taints of nodes that a pod tolerates
 //	volumes.go   nodes that reach the volumes of a pod
 //	fit.go       feasibility: whether a pod fits on a node, and why not
 //	place.go     the nodes that a scheduler likely chooses

@@ -6,8 +6,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/component-helpers/scheduling/corev1"
-	"k8s.io/klog/v2"
 )
 
 // FitCheck checks on which nodes a pod fits. It is prepared once for all nodes and valid until
@@ -27,6 +25,9 @@ type FitCheck struct {
 	spread         []spreadCount
 	claims         []*v1.PersistentVolumeClaim
 	ports          []v1.ContainerPort
+	tolerated      ToleratedTaints
+	// the check of the pod itself, which has the same result for all other nodes; nil: there is none
+	shared *FitCheck
 }
 
 // spreadCount is a hard constraint with the number of pods in its domains.
@@ -45,7 +46,8 @@ func (c *Cluster) FitCheck(p *Pod) *FitCheck { return c.fitCheck(p, false) }
 func (c *Cluster) SuccessorCheck(p *Pod) *FitCheck { return c.fitCheck(p, true) }
 
 func (c *Cluster) fitCheck(p *Pod, terminating bool) *FitCheck {
-	q := &FitCheck{c: c, pod: p, terminating: terminating, ports: hostPorts(p.Pod)}
+	q := &FitCheck{c: c, pod: p, terminating: terminating, ports: hostPorts(p.Pod),
+		tolerated: c.Tolerated(p)}
 	q.claims, _ = c.Claims(p.Pod)
 	c.antiAffinity.visit(p, q.addRepellersFrom)
 	for i := range p.antiAffinity {
@@ -199,7 +201,7 @@ func (q *FitCheck) check(n *Node) failure {
 	if !q.pod.MatchesNodeAffinity(n) {
 		return failure{format: reasonNodeAffinity}
 	}
-	if t := untolerated(n.Node, q.pod.Spec.Tolerations); t != nil {
+	if t := n.Untolerated(&q.tolerated, HardTaint); t != nil {
 		return failure{format: reasonTaint, taint: t}
 	}
 	if name := q.missingResource(n); name != "" {
@@ -306,28 +308,6 @@ func portsConflict(a, b *v1.ContainerPort) bool {
 	}
 	return a.HostPort == b.HostPort && protocol(a.Protocol) == protocol(b.Protocol) &&
 		(a.HostIP == b.HostIP || all(a.HostIP) || all(b.HostIP))
-}
-
-// HardTaint reports whether a taint keeps new pods off a node.
-func HardTaint(t *v1.Taint) bool {
-	return t.Effect == v1.TaintEffectNoSchedule || t.Effect == v1.TaintEffectNoExecute
-}
-
-// untolerated returns the first hard taint of a node that is not tolerated; nil: none.
-func untolerated(n *v1.Node, tolerations []v1.Toleration) *v1.Taint {
-	return Untolerated(n, tolerations, HardTaint)
-}
-
-// Untolerated returns the first taint of a node that counts selects and that is not tolerated;
-// nil: none.
-func Untolerated(n *v1.Node, tolerations []v1.Toleration, counts func(*v1.Taint) bool) *v1.Taint {
-	for i := range n.Spec.Taints {
-		if t := &n.Spec.Taints[i]; counts(t) && !corev1.TolerationsTolerateTaint(klog.Logger{},
-			tolerations, t, true) {
-			return t
-		}
-	}
-	return nil
 }
 
 // MatchesNodeAffinity reports whether a node matches the pod's node selector and required node

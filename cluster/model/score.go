@@ -6,8 +6,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/component-helpers/scheduling/corev1"
-	"k8s.io/klog/v2"
 )
 
 // The scores are those of the plugins under pkg/scheduler/framework/plugins (v1.37.2), in the
@@ -86,10 +84,8 @@ func zeroed(from *[]int64, count int) []int64 {
 // (tainttoleration/taint_toleration.go).
 func (q *FitCheck) scoreTaints(nodes []*Node, part []int64) {
 	for i, n := range nodes {
-		for j := range n.Spec.Taints {
-			t := &n.Spec.Taints[j]
-			if t.Effect == v1.TaintEffectPreferNoSchedule &&
-				!corev1.TolerationsTolerateTaint(klog.Logger{}, q.pod.Spec.Tolerations, t, true) {
+		for j, number := range n.taints {
+			if n.Spec.Taints[j].Effect == v1.TaintEffectPreferNoSchedule && !q.tolerated.has(number) {
 				part[i]++
 			}
 		}

@@ -27,7 +27,6 @@ type Constraint struct {
 	template       *template // of the pods with this constraint
 	honorsAffinity bool      // nodes that do not match the pod's node affinity do not count
 	honorsTaints   bool      // nodes with taints that the pod does not tolerate do not count
-	tolerations    []v1.Toleration
 }
 
 // keySet is a set of topology keys.
@@ -107,7 +106,7 @@ func constraint(p *v1.Pod, t *template, in *v1.TopologySpreadConstraint, s *node
 	c := &Constraint{
 		Key: in.TopologyKey, MaxSkew: int(in.MaxSkew), Hard: in.WhenUnsatisfiable != v1.ScheduleAnyway,
 		Selector: selector, indexed: newIndexedSelector(selector),
-		template: t, tolerations: p.Spec.Tolerations,
+		template:       t,
 		honorsAffinity: in.NodeAffinityPolicy == nil || *in.NodeAffinityPolicy == v1.NodeInclusionPolicyHonor,
 		honorsTaints:   in.NodeTaintsPolicy != nil && *in.NodeTaintsPolicy == v1.NodeInclusionPolicyHonor,
 	}
@@ -138,7 +137,7 @@ func (k *Constraint) Domain(n *Node) (string, bool) {
 	if k.honorsAffinity && !k.template.matchesNode(n) {
 		return "", false
 	}
-	if k.honorsTaints && untolerated(n.Node, k.tolerations) != nil {
+	if k.honorsTaints && !k.template.toleratesNode(n) {
 		return "", false
 	}
 	return value, true

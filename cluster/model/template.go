@@ -21,10 +21,13 @@ type template struct {
 	restrictsNodes bool // required may exclude nodes
 	// by Node.ordinal, one bit each: whether required was checked, and matches
 	known, matching []uint64
-	preferred       *nodeaffinity.PreferredSchedulingTerms // nil: no preference
-	antiAffinity    []term
-	targets         []termTarget // targets of antiAffinity without duplicates
-	affinity        []term
+	// the same for the hard taints, and those that the tolerations match; nil: not computed
+	taintsKnown, taintsTolerated []uint64
+	tolerated                    *ToleratedTaints
+	preferred                    *nodeaffinity.PreferredSchedulingTerms // nil: no preference
+	antiAffinity                 []term
+	targets                      []termTarget // targets of antiAffinity without duplicates
+	affinity                     []term
 	// terms that scores count, and their targets without duplicates
 	attraction        []attractionTerm
 	attractionTargets []termTarget
@@ -205,6 +208,17 @@ func (t *template) matchesNode(n *Node) bool {
 	return memoize(&t.known, &t.matching, n, func() bool {
 		match, err := t.required.Match(n.Node)
 		return err == nil && match
+	})
+}
+
+// toleratesNode reports whether the tolerations match all hard taints of a node. A pod may have
+// many constraints that ask, so the result is kept.
+func (t *template) toleratesNode(n *Node) bool {
+	return memoize(&t.taintsKnown, &t.taintsTolerated, n, func() bool {
+		if t.tolerated == nil {
+			t.tolerated = new(n.index.tolerated(t.source.Spec.Tolerations))
+		}
+		return n.Untolerated(t.tolerated, HardTaint) == nil
 	})
 }
 

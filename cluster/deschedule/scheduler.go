@@ -138,7 +138,7 @@ func (r *run) moveTarget(w *proposal) (to *model.Node, reason string) {
 	}
 	profile, checks := r.schedulers.of(pod.Pod), []*model.FitCheck{gone}
 	if !w.hard {
-		checks = []*model.FitCheck{r.cluster.SuccessorCheck(pod), gone}
+		checks = []*model.FitCheck{gone.Successor(), gone}
 	}
 	for _, check := range checks {
 		top := check.TopNodes(profile)

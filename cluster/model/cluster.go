@@ -50,13 +50,18 @@ type Node struct {
 	index       *taintIndex // of the cluster
 	allocatable amounts     // for pods
 	requested   amounts
-	whole       pair // allocatable cpu and memory
-	scored      pair // requested cpu and memory as NodeResourcesFit counts them
-	running     int  // number of pods that have not ended
-	ready       bool
-	ordinal     int // index in Cluster.Nodes
-	changed     int // Cluster.Changes after the last change of the node
-	siblings    int // pods of the owner, while defaultSpreadSums counts them; otherwise 0
+	// requested cpu and memory
+	requestedPair pair
+	whole         pair // allocatable cpu and memory
+	scored        pair // requested cpu and memory as NodeResourcesFit counts them
+	running       int  // number of pods that have not ended
+	ready         bool
+	hasHostname   bool
+	hasZone       bool
+	zone          int // number of the value of the zone label, also of nodes without it
+	ordinal       int // index in Cluster.Nodes
+	changed       int // Cluster.Changes after the last change of the node
+	siblings      int // pods of the owner, while defaultSpreadSums counts them; otherwise 0
 }
 
 // Pod is a pod, its node, and its scheduling terms.
@@ -101,9 +106,18 @@ func New(o *Objects, templates *Templates) *Cluster {
 		}
 	}
 	slices.SortFunc(c.Nodes, func(a, b *Node) int { return strings.Compare(a.Name, b.Name) })
+	zones := map[string]int{}
 	for i, n := range c.Nodes {
 		n.ordinal = i
+		zone := ""
+		_, n.hasHostname = n.Labels[v1.LabelHostname]
+		zone, n.hasZone = n.Labels[v1.LabelTopologyZone]
+		if _, known := zones[zone]; !known {
+			zones[zone] = len(zones)
+		}
+		n.zone = zones[zone]
 	}
+	c.zones = len(zones)
 	for _, ns := range o.Namespaces {
 		c.namespaceLabels[ns.Name] = ns.Labels
 	}
@@ -293,6 +307,7 @@ func (n *Node) account(p *Pod, sign int64) {
 	}
 	n.running += int(sign)
 	n.requested.add(p.requests.amounts, sign)
+	n.requestedPair = n.requestedPair.plus(p.requests.pair, sign)
 	n.scored = n.scored.plus(p.requests.scored, sign)
 }
 

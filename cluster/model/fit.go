@@ -41,9 +41,17 @@ type spreadCount struct {
 // FitCheck prepares checks of a pod as if it were on no node.
 func (c *Cluster) FitCheck(p *Pod) *FitCheck { return c.fitCheck(p, false) }
 
-// SuccessorCheck prepares checks of the replacement of a pod while the pod is still being deleted:
-// its resources, ports and affinity count, but spread constraints ignore it.
-func (c *Cluster) SuccessorCheck(p *Pod) *FitCheck { return c.fitCheck(p, true) }
+// Successor returns checks of the replacement of the pod while the pod is still being deleted: its
+// resources, ports and affinity count, but spread constraints ignore it.
+func (q *FitCheck) Successor() *FitCheck {
+	p := q.pod
+	if len(p.antiAffinity)+len(p.affinity)+len(p.attraction) > 0 {
+		return q.c.fitCheck(p, true) // terms may match the pod itself
+	}
+	out := *q
+	out.terminating, out.shared = true, q
+	return &out
+}
 
 func (c *Cluster) fitCheck(p *Pod, terminating bool) *FitCheck {
 	q := &FitCheck{c: c, pod: p, terminating: terminating, ports: hostPorts(p.Pod),

@@ -86,13 +86,26 @@ func (q *FitCheck) feasible() []*Node {
 	if own != nil && q.fits(own) {
 		fit = append(fit, own)
 	}
-	for i := 0; i < len(c.Nodes) && len(fit) < enough; i++ {
-		if n := c.Nodes[(from+i)%len(c.Nodes)]; n != own && q.fits(n) {
-			fit = append(fit, n)
-		}
-	}
+	others := q.otherFeasible(from, enough)
+	fit = append(fit, others[:min(len(others), enough-len(fit))]...)
 	c.scratch.feasible = fit
 	return fit
+}
+
+// otherFeasible returns up to enough nodes, other than the pod's own, that the pod fits on. A check
+// and its Successor share them.
+func (q *FitCheck) otherFeasible(from, enough int) []*Node {
+	s, of := &q.c.scratch, cmp.Or(q.shared, q)
+	if s.othersOf == of {
+		return s.others
+	}
+	s.others, s.othersOf = s.others[:0], of
+	for i := 0; i < len(q.c.Nodes) && len(s.others) < enough; i++ {
+		if n := q.c.Nodes[(from+i)%len(q.c.Nodes)]; n != q.pod.Node && q.fits(n) {
+			s.others = append(s.others, n)
+		}
+	}
+	return s.others
 }
 
 // FitsAny reports whether the pod fits on any of the nodes that wanted selects.

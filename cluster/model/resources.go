@@ -94,7 +94,7 @@ func (a amounts) pair() (out pair) {
 // podRequests are the requests of a pod.
 type podRequests struct {
 	amounts
-	scored pair
+	pair, scored pair
 }
 
 // Requests of a container without one, for scores (pkg/scheduler/util/pod_resources.go, v1.37.2).

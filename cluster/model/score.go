@@ -63,18 +63,25 @@ func (q *FitCheck) Scores(profile *SchedulerProfile) map[string]int64 {
 // scratch holds buffers that searches reuse.
 type scratch struct {
 	feasible     []*Node
+	others       []*Node   // other feasible nodes of the check othersOf
+	othersOf     *FitCheck // nil: none
 	scores, part []int64
+	sums         []float64 // of spread constraints
+	ignored      []bool    // nodes that lack a key of a spread constraint
 	nodes        []bool
+	zones        []zoneCount // by Node.zone
+}
+
+// zoneCount is the number of pods in a zone; scored: one of the scored nodes is in the zone.
+type zoneCount struct {
+	pods   int
+	scored bool
 }
 
 // nodeSet returns a slice of false for each node.
-func (r *scratch) nodeSet(nodes int) []bool {
-	r.nodes = slices.Grow(r.nodes[:0], nodes)[:nodes]
-	clear(r.nodes)
-	return r.nodes
-}
+func (r *scratch) nodeSet(nodes int) []bool { return zeroed(&r.nodes, nodes) }
 
-func zeroed(from *[]int64, count int) []int64 {
+func zeroed[T any](from *[]T, count int) []T {
 	*from = slices.Grow((*from)[:0], count)[:count]
 	clear(*from)
 	return *from
@@ -149,12 +156,12 @@ func (q *FitCheck) scoreAllocation(nodes []*Node, part []int64, packing Packing)
 // scoreBalance scores how much the pod balances the used parts of cpu and memory. A pod that
 // requests neither has no score (noderesources/balanced_allocation.go).
 func (q *FitCheck) scoreBalance(nodes []*Node, part []int64) {
-	pod := q.pod.requests.pair()
+	pod := q.pod.requests.pair
 	if pod == (pair{}) {
 		return
 	}
 	for i, n := range nodes {
-		before := n.requested.pair()
+		before := n.requestedPair
 		if q.vacates(n) {
 			before = before.plus(pod, -1)
 		}
@@ -208,15 +215,16 @@ func (q *FitCheck) scoreSpread(nodes []*Node, part []int64) {
 // spreadSums returns the sums of the constraints for each node, and which nodes lack a topology key
 // of the pod's own constraints; nil: there is no constraint.
 func (q *FitCheck) spreadSums(nodes []*Node) (sums []float64, ignored []bool) {
-	p := q.pod
+	p, s := q.pod, &q.c.scratch
+	ignored = zeroed(&s.ignored, len(nodes))
 	if len(p.spread) == 0 {
-		return q.defaultSpreadSums(nodes), make([]bool, len(nodes))
+		return q.defaultSpreadSums(nodes), ignored
 	}
 	soft := p.soft
 	if len(soft.list) == 0 {
 		return nil, nil
 	}
-	sums, ignored = make([]float64, len(nodes)), make([]bool, len(nodes))
+	sums = zeroed(&s.sums, len(nodes))
 	scored := 0
 	for i, n := range nodes {
 		if ignored[i] = !soft.keys.has(n); !ignored[i] {
@@ -235,13 +243,14 @@ func (q *FitCheck) spreadSums(nodes []*Node) (sums []float64, ignored []bool) {
 			}
 			domains = len(distinct)
 		}
+		weight := spreadWeight(domains)
 		for i, n := range nodes {
 			if !ignored[i] {
 				place := n.Labels[k.Key]
 				if k.Key == v1.LabelHostname {
 					place = n.Name
 				}
-				sums[i] += spreadScore(counts[place], k.MaxSkew, domains)
+				sums[i] += spreadScore(counts[place], k.MaxSkew, weight)
 			}
 		}
 	}
@@ -284,9 +293,12 @@ func (q *FitCheck) defaultSpreadSums(nodes []*Node) []float64 {
 	default:
 		return nil
 	}
-	zones, zoned := map[string]int{}, map[string]bool{}
+	zones, scoredZones := zeroed(&q.c.scratch.zones, q.c.zones), 0
 	for _, n := range nodes {
-		zoned[n.Labels[v1.LabelTopologyZone]] = true
+		if zone := &zones[n.zone]; !zone.scored {
+			zone.scored = true
+			scoredZones++
+		}
 	}
 	siblings := q.c.ownedBy(q.pod.Namespace, owner)
 	count := func(other *Pod) bool {
@@ -297,17 +309,18 @@ func (q *FitCheck) defaultSpreadSums(nodes []*Node) []float64 {
 		if count(other) {
 			other.Node.siblings++
 			if q.pod.MatchesNodeAffinity(other.Node) {
-				zones[other.Node.Labels[v1.LabelTopologyZone]]++
+				zones[other.Node.zone].pods++
 			}
 		}
 	}
-	sums := make([]float64, len(nodes))
+	sums := zeroed(&q.c.scratch.sums, len(nodes))
+	hostWeight, zoneWeight := spreadWeight(len(nodes)), spreadWeight(scoredZones)
 	for i, n := range nodes {
-		if _, ok := n.Labels[v1.LabelHostname]; ok {
-			sums[i] += spreadScore(n.siblings, defaultHostSkew, len(nodes))
+		if n.hasHostname {
+			sums[i] += spreadScore(n.siblings, defaultHostSkew, hostWeight)
 		}
-		if zone, ok := n.Labels[v1.LabelTopologyZone]; ok {
-			sums[i] += spreadScore(zones[zone], defaultZoneSkew, len(zoned))
+		if n.hasZone {
+			sums[i] += spreadScore(zones[n.zone].pods, defaultZoneSkew, zoneWeight)
 		}
 	}
 	for _, other := range siblings {
@@ -318,10 +331,13 @@ func (q *FitCheck) defaultSpreadSums(nodes []*Node) []float64 {
 	return sums
 }
 
-// spreadScore returns the score of count pods in a domain, which grows with the number of domains.
-func spreadScore(count, maxSkew, domains int) float64 {
-	return float64(count)*math.Log(float64(domains+2)) + float64(maxSkew-1)
+// spreadScore returns the score of count pods in a domain.
+func spreadScore(count, maxSkew int, weight float64) float64 {
+	return float64(count)*weight + float64(maxSkew-1)
 }
+
+// spreadWeight returns the weight of a pod in a domain, which grows with the number of domains.
+func spreadWeight(domains int) float64 { return math.Log(float64(domains + 2)) }
 
 // scorePodAffinity scores preferred affinity and anti-affinity of the pod and of the pods that run
 // (interpodaffinity/scoring.go). Required affinity of running pods attracts with a weight of 1.

@@ -131,7 +131,7 @@ func TestScoreCases(t *testing.T) {
 
 // The replacement of a pod is scored while the pod is still being deleted: its requests and its
 // affinity count, but spread constraints ignore it.
-func TestSuccessorCheck(t *testing.T) {
+func TestSuccessor(t *testing.T) {
 	const spec = "affinity: {podAntiAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 5, podAffinityTerm: {topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: a}}}}]}}"
 	n1, n2 := scoreNode(t, "n1", "4", "8Gi", "kubernetes.io/hostname: n1", ""), scoreNode(t, "n2", "4", "8Gi", "kubernetes.io/hostname: n2", "")
 	p := read[v1.Pod](t, "metadata: {name: p, namespace: x, labels: {app: a}, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: r, uid: r, controller: true}]}\n"+
@@ -146,7 +146,7 @@ func TestSuccessorCheck(t *testing.T) {
 		"affinity":  {SchedulerProfile{InterPodAffinity: 1}, map[string]int64{"n1": 0, "n2": 100}, map[string]int64{"n1": 0, "n2": 0}},
 		"spread":    {SchedulerProfile{PodTopologySpread: 1}, map[string]int64{"n1": 100, "n2": 100}, map[string]int64{"n1": 100, "n2": 100}},
 	} {
-		if got := c.SuccessorCheck(pod).Scores(&one.profile); !maps.Equal(got, one.terminating) {
+		if got := c.FitCheck(pod).Successor().Scores(&one.profile); !maps.Equal(got, one.terminating) {
 			t.Errorf("%s, while the pod is being deleted: scores = %v, want %v", name, got, one.terminating)
 		}
 		if got := c.FitCheck(pod).Scores(&one.profile); !maps.Equal(got, one.gone) {
@@ -155,7 +155,7 @@ func TestSuccessorCheck(t *testing.T) {
 	}
 	n1.Status.Allocatable["cpu"] = resource.MustParse("3")
 	c = New(&Objects{Nodes: []*v1.Node{n1}, Pods: []*v1.Pod{p}}, nil)
-	if got := c.SuccessorCheck(c.Pods()[0]).FailureReason(c.Nodes[0]); got != "insufficient cpu" {
+	if got := c.FitCheck(c.Pods()[0]).Successor().FailureReason(c.Nodes[0]); got != "insufficient cpu" {
 		t.Errorf("while the pod is being deleted: failure reason = %q, want insufficient cpu", got)
 	}
 }

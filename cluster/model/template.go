@@ -96,7 +96,7 @@ func (t *Templates) requested(p *v1.Pod) *podRequests {
 	}
 	known := t.requests[string(t.text)]
 	if known == nil {
-		known = &podRequests{slices.Clone(t.buffer), scored}
+		known = &podRequests{slices.Clone(t.buffer), t.buffer.pair(), scored}
 		t.requests[string(t.text)] = known
 	}
 	return known

@@ -473,7 +473,8 @@ func (c *comparison) tops(s *deschedule.Snapshot, pod string) (out [][]*model.No
 	cluster := model.New(&s.Objects, nil)
 	pods := cluster.Pods()
 	p := pods[slices.IndexFunc(pods, func(other *model.Pod) bool { return other.Key() == pod })]
-	for _, check := range []*model.FitCheck{cluster.SuccessorCheck(p), cluster.FitCheck(p)} {
+	gone := cluster.FitCheck(p)
+	for _, check := range []*model.FitCheck{gone.Successor(), gone} {
 		out = append(out, slices.Clone(check.TopNodes(c.scheduler())))
 	}
 	return out

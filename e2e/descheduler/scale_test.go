@@ -161,10 +161,20 @@ func cpuSeconds() float64 {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
 }
 
-// sides are the two measured programs.
-var sides = map[string]func(testing.TB, *deschedule.Snapshot) measured{
-	"plan": func(t testing.TB, s *deschedule.Snapshot) measured {
-		policy, _ := read(t, largePolicy())
+// utilizationPolicy returns a policy with LowNodeUtilization alone, whose moves cost most: each is
+// scored as the scheduler would.
+func utilizationPolicy() *deschedule.Policy {
+	p := largePolicy()
+	profile := &p.Profiles[0]
+	profile.Plugins.Deschedule.Enabled = nil
+	profile.Plugins.Balance.Enabled = []string{deschedule.LowNodeUtilization}
+	return p
+}
+
+// planSide measures one plan by a policy.
+func planSide(of func() *deschedule.Policy) func(testing.TB, *deschedule.Snapshot) measured {
+	return func(t testing.TB, s *deschedule.Snapshot) measured {
+		policy, _ := read(t, of())
 		return measure(func() int {
 			result, err := deschedule.Plan(policy, s, now)
 			if err != nil {
@@ -172,7 +182,13 @@ var sides = map[string]func(testing.TB, *deschedule.Snapshot) measured{
 			}
 			return len(result.Evictions)
 		})
-	},
+	}
+}
+
+// sides are the measured programs.
+var sides = map[string]func(testing.TB, *deschedule.Snapshot) measured{
+	"plan":             planSide(largePolicy),
+	"plan-utilization": planSide(utilizationPolicy),
 	"descheduler": func(t testing.TB, s *deschedule.Snapshot) measured {
 		_, policy := read(t, largePolicy())
 		c, err := newCycle(policy, nil)
@@ -223,7 +239,7 @@ func TestOneSide(t *testing.T) {
 // a program that allocates much has up to twice the memory of its live objects.
 func BenchmarkScale(b *testing.B) {
 	for _, nodes := range []int{100, 500, 1000, 2000, 5000} {
-		for _, side := range []string{"plan", "descheduler"} {
+		for _, side := range []string{"plan", "plan-utilization", "descheduler"} {
 			b.Run(fmt.Sprintf("nodes=%d/%s", nodes, side), func(b *testing.B) {
 				for b.Loop() {
 					alone(b, side, nodes)

@@ -288,7 +288,7 @@ func TestScoresAreThoseOfTheScheduler(t *testing.T) {
 				check, others := cluster.FitCheck(p), slices.Clone(pods)
 				i := slices.Index(others, p.Pod)
 				if terminating {
-					check, others[i] = cluster.SuccessorCheck(p), p.Pod.DeepCopy()
+					check, others[i] = cluster.FitCheck(p).Successor(), p.Pod.DeepCopy()
 					others[i].DeletionTimestamp = &metav1.Time{Time: start}
 				} else {
 					others = slices.Delete(others, i, i+1)

@@ -30,8 +30,8 @@ type Snapshot struct {
 	// Pending are pods with an eviction in progress in the background, which are not evicted
 	// again. true: this process requested the eviction, so it counts against limits.
 	Pending map[types.UID]bool
-	// Rejected are pods whose eviction the API server rejected recently, with the reason. They
-	// stay.
+	// Rejected are pods that stay, with the reason: the API server rejected their eviction recently,
+	// or the caller knows only part of them.
 	Rejected map[types.UID]string
 	// Evicted are earlier evictions, for OwnerPause.
 	Evicted []PastEviction

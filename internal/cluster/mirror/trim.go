@@ -11,17 +11,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"jettison/cluster/taint"
+	"jettison/internal/cluster/tolerations"
 )
 
-// maxTolerations limits the number of toleration lists that pods share, and maxListBytes the size
-// of each list that is kept. Most pods have the same few lists; rare lists must not use much memory.
-const (
-	maxTolerations = 4096
-	maxListBytes   = 2 << 10
-)
-
-// tolerationBytes is the size of a toleration without its texts.
-const tolerationBytes = 72
+// maxTolerations limits the number of toleration lists that pods share. Most pods have the same few
+// lists; rare lists must not use much memory.
+const maxTolerations = 4096
 
 // trimmer reduces objects to the fields that decisions use. Its method pod requires the mirror's
 // lock.
@@ -103,28 +98,19 @@ func (k *trimmer) pod(p *v1.Pod) *v1.Pod {
 
 // keptTolerations returns the tolerations that decide on NoExecute taints. If they are too large,
 // the pod is read again when a taint concerns it.
-func keptTolerations(all []v1.Toleration) (out []v1.Toleration) {
+func keptTolerations(all []v1.Toleration) []v1.Toleration {
 	if taint.Unread(all) {
 		return all
 	}
-	size := 0
-	for i := range all {
-		t := &all[i]
-		switch {
-		case t.Effect != "" && t.Effect != v1.TaintEffectNoExecute,
-			t.Operator != "" && t.Operator != v1.TolerationOpEqual && t.Operator != v1.TolerationOpExists,
-			slices.ContainsFunc(out, func(earlier v1.Toleration) bool {
-				return earlier.Key == t.Key && earlier.Operator == t.Operator && earlier.Value == t.Value
-			}): // the first match decides
-			continue
-		}
-		size += tolerationBytes + len(t.Key) + len(t.Value)
-		if size > maxListBytes {
-			return []v1.Toleration{taint.NotKept(all)}
-		}
-		if out = append(out, *t); t.Key == "" && t.Operator == v1.TolerationOpExists {
-			break // it matches every taint
-		}
+	out, ok := tolerations.Kept(all, func(t *v1.Toleration) bool {
+		return (t.Effect == "" || t.Effect == v1.TaintEffectNoExecute) &&
+			(t.Operator == "" || t.Operator == v1.TolerationOpEqual || t.Operator == v1.TolerationOpExists)
+	}, func(earlier, later *v1.Toleration) bool { // the first match decides
+		return earlier.Key == "" && earlier.Operator == v1.TolerationOpExists ||
+			earlier.Key == later.Key && earlier.Operator == later.Operator && earlier.Value == later.Value
+	})
+	if !ok {
+		return []v1.Toleration{taint.NotKept(all)}
 	}
 	return out
 }

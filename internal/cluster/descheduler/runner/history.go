@@ -95,8 +95,10 @@ func (m *history) addBackground(now time.Time, p *v1.Pod) { m.pending[p.UID] = n
 
 // fill adds the history to a snapshot and removes expired entries.
 func (m *history) fill(now time.Time, s *deschedule.Snapshot) {
-	s.EvictedFrom, s.Pending, s.Rejected = map[string]time.Time{}, map[types.UID]bool{},
-		map[types.UID]string{}
+	s.EvictedFrom, s.Pending = map[string]time.Time{}, map[types.UID]bool{}
+	if s.Rejected == nil {
+		s.Rejected = map[types.UID]string{}
+	}
 	present := make(map[types.UID]bool, len(s.Pods))
 	for i, p := range s.Pods {
 		present[p.UID] = true

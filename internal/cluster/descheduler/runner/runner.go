@@ -10,6 +10,7 @@
 //	history.go     state that a cycle leaves for the next ones
 //	source.go      the objects of the cluster, from informers
 //	trim.go        removal of object fields that no plan reads
+//	bounds.go      limits of what is kept of one pod
 //	usage.go       measured usage: metrics API, Prometheus, jettison agents
 //	events.go      events about pods
 //	metrics.go     metrics, and the server for metrics and health

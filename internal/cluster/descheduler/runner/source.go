@@ -131,7 +131,7 @@ func (s *source) snapshot() *deschedule.Snapshot {
 		list[v1.Namespace](s, "namespaces")
 	out.Claims, out.Volumes = list[v1.PersistentVolumeClaim](s, "persistentvolumeclaims"),
 		list[v1.PersistentVolume](s, "persistentvolumes")
-	out.Evicted = planner.PastEvictions(out.Pods)
+	out.Evicted, out.Rejected = planner.PastEvictions(out.Pods), incomplete(out.Pods)
 	return out
 }
 

@@ -4,34 +4,47 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// isPlanAnnotation reports whether plans read an annotation.
-func isPlanAnnotation(key string) bool {
-	return strings.HasPrefix(key, "descheduler.alpha.kubernetes.io/") ||
-		strings.HasPrefix(key, "kubernetes.io/config.") ||
-		strings.HasPrefix(key, "volume.kubernetes.io/")
+// planAnnotations are the annotations that plans read.
+var planAnnotations = []string{
+	"descheduler.alpha.kubernetes.io/evict", "descheduler.alpha.kubernetes.io/prefer-no-eviction",
+	requestOnly, inProgress, "kubernetes.io/config.source", v1.MirrorPodAnnotationKey,
+	"volume.kubernetes.io/selected-node",
 }
+
+// maxAnnotation limits values of annotations. Plans compare them with node names and shorter texts.
+const maxAnnotation = 256
 
 // trim removes fields that no plan reads before an informer caches an object: most of a pod.
 func trim(in any) (any, error) {
 	if o, ok := in.(metav1.Object); ok {
 		o.SetManagedFields(nil)
-		kept := map[string]string{}
-		for key, value := range o.GetAnnotations() {
-			if isPlanAnnotation(key) {
-				kept[key] = value
+		var kept map[string]string
+		for _, key := range planAnnotations {
+			if value, ok := o.GetAnnotations()[key]; ok {
+				if kept == nil {
+					kept = map[string]string{}
+				}
+				kept[key] = strings.Clone(value[:min(len(value), maxAnnotation)])
 			}
-		}
-		if len(kept) == 0 {
-			kept = nil
 		}
 		o.SetAnnotations(kept)
 	}
 	switch o := in.(type) {
 	case *v1.Pod:
 		o.GenerateName, o.Spec, o.Status = "", trimSpec(o), trimStatus(&o.Status)
+		bound(o)
+	case *v1.PersistentVolumeClaim:
+		o.Labels, o.OwnerReferences, o.Finalizers = nil, nil, nil
+		o.Spec = v1.PersistentVolumeClaimSpec{StorageClassName: o.Spec.StorageClassName,
+			VolumeName: o.Spec.VolumeName}
+		o.Status = v1.PersistentVolumeClaimStatus{}
+	case *policyv1.PodDisruptionBudget:
+		o.Labels, o.OwnerReferences, o.Finalizers, o.Status.DisruptedPods = nil, nil, nil, nil
+		boundSelector(o)
 	case *v1.Node:
 		o.Status.Images, o.Status.VolumesAttached, o.Status.VolumesInUse = nil, nil, nil
 	}
@@ -44,7 +57,7 @@ func trimSpec(p *v1.Pod) v1.PodSpec {
 	return v1.PodSpec{
 		NodeName: s.NodeName, SchedulerName: s.SchedulerName, PriorityClassName: s.PriorityClassName, Priority: s.Priority,
 		NodeSelector: s.NodeSelector, Affinity: s.Affinity,
-		Tolerations:               filtered(s.Tolerations, nil),
+		Tolerations:               s.Tolerations, // bound copies them
 		TopologySpreadConstraints: filtered(s.TopologySpreadConstraints, nil),
 		ResourceClaims:            s.ResourceClaims, Overhead: s.Overhead, Resources: s.Resources,
 		Containers: trimContainers(p, s.Containers), InitContainers: trimContainers(p, s.InitContainers),

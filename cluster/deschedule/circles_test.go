@@ -246,7 +246,7 @@ func TestMoveWithoutEffectIsRemembered(t *testing.T) {
 		if len(r.Evictions) > c.want || c.want > 0 && len(r.Evictions) == 0 {
 			t.Errorf("%s: evictions = %v, want at most %d; skipped %v", name, names(r), c.want, r.Skipped)
 		}
-		if c.want == 0 && !strings.Contains(skipReason(r, "gate1"), "an earlier move of a pod of this owner had no effect") {
+		if c.want == 0 && !strings.Contains(skipReason(r, "gate1"), "an earlier move of a pod of ReplicaSet gate had no effect") {
 			t.Errorf("%s: skipped %v, want gate1 because of the move without effect", name, r.Skipped)
 		}
 	}

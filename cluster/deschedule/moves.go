@@ -1,6 +1,7 @@
 package deschedule
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -81,15 +82,16 @@ func (r *run) movedWithoutEffect(p *model.Pod) string {
 	if len(r.moves.past) == 0 || isReplacement(p) {
 		return ""
 	}
-	for _, o := range ownersOf(p) {
+	for i := range p.OwnerReferences {
+		o := ownerOf(p, i)
 		for _, past := range r.moves.past[o] {
 			if _, known := r.moves.ineffective[o]; !known && past.madeReplacement(p) {
 				r.moves.ineffective[o] = ineffectiveMove{past.At, len(r.marks) - 1}
 			}
 		}
 		if ineffective, ok := r.moves.ineffective[o]; ok {
-			return "an earlier move of a pod of this owner had no effect (" +
-				ineffective.at.UTC().Format(time.RFC3339) + ")"
+			return fmt.Sprintf("an earlier move of a pod of %s %s had no effect (%s)", p.OwnerReferences[i].Kind,
+				p.OwnerReferences[i].Name, ineffective.at.UTC().Format(time.RFC3339))
 		}
 	}
 	return ""

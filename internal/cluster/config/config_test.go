@@ -111,3 +111,12 @@ func TestHandover(t *testing.T) {
 		}
 	}
 }
+
+// Doubt delays marks of pods as well as taints.
+func TestHelpOfDoubt(t *testing.T) {
+	set := pflag.NewFlagSet("nodes", pflag.ContinueOnError)
+	AddFlags(set)
+	if got, want := set.Lookup("doubt").Usage, "no taints or pod marks while silence is in doubt"; got != want {
+		t.Errorf("help of --doubt = %q, want %q", got, want)
+	}
+}

@@ -34,7 +34,7 @@ func AddFlags(set *pflag.FlagSet) *Flags {
 		"zones with more nodes are large")
 	set.Float32Var(&c.UnhealthyZoneThreshold, "unhealthy-zone-threshold", c.UnhealthyZoneThreshold,
 		"partial disruption from this share")
-	set.BoolVar(&c.Doubt, "doubt", c.Doubt, "no taints while silence is in doubt")
+	set.BoolVar(&c.Doubt, "doubt", c.Doubt, "no taints or pod marks while silence is in doubt")
 	set.StringVar(&c.PressureTaint, "pressure-taint", c.PressureTaint,
 		"prefer, hard or off")
 	set.StringVar(&c.ExcludedNodes, "excluded-nodes", c.ExcludedNodes,

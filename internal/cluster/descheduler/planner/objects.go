@@ -365,7 +365,7 @@ func (o *objects) complete() error {
 	}
 	o.Evicted = PastEvictions(o.Pods)
 	if len(o.Nodes) == 0 {
-		return errors.New("objects: no Node found: want the output of \"kubectl get " +
+		return errors.New("no Node found: want the output of \"kubectl get " +
 			"nodes,pods,namespaces,pdb,pc,pv,pvc -A -o json\"")
 	}
 	return nil

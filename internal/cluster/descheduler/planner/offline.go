@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"jettison/cluster/deschedule"
@@ -106,7 +107,7 @@ func (o *Offline) snapshot(stderr io.Writer) (*deschedule.Snapshot, error) {
 		}
 	}
 	if err := all.complete(); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("objects %s: %w", o.sources(), err)
 	}
 	if ignored := all.unusedKinds(); ignored != "" {
 		notice(stderr, "ignored objects of unused kinds: %s", ignored)
@@ -116,7 +117,7 @@ func (o *Offline) snapshot(stderr io.Writer) (*deschedule.Snapshot, error) {
 			output.Count(all.differing, "object"), all.firstDiffering)
 	}
 	if len(all.Pods) == 0 {
-		notice(stderr, "the objects include no Pod")
+		notice(stderr, "objects %s: no Pod found", o.sources())
 	}
 	if count, first := all.podsOnUnknownNodes(); count > 0 {
 		notice(stderr, "ignored %s on nodes that are not among the objects, for example %s/%s on %s",
@@ -124,6 +125,17 @@ func (o *Offline) snapshot(stderr io.Writer) (*deschedule.Snapshot, error) {
 			first.Spec.NodeName)
 	}
 	return &all.Snapshot, nil
+}
+
+// sources names the files and folders with objects.
+func (o *Offline) sources() string {
+	names := slices.Clone(o.From)
+	for i := range names {
+		if names[i] == "-" {
+			names[i] = "stdin"
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 func (o *Offline) addFile(path string, all *objects, _ io.Writer) error {

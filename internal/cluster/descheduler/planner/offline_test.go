@@ -162,6 +162,32 @@ func TestObjectErrors(t *testing.T) {
 	}
 }
 
+// Errors and notices about missing objects name the files and folders that were read.
+func TestMissingObjectsNameTheirSource(t *testing.T) {
+	folder := t.TempDir()
+	file := filepath.Join(folder, "nodes.json")
+	_, _, err := run(t, func(o *Offline) { o.From = []string{folder} })
+	if want := "objects " + folder + ": no Node found: want the output of"; err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("Run() with an empty folder = %v, want %s", err, want)
+	}
+	if err := os.WriteFile(file, []byte(`{"kind":"Pod","metadata":{"name":"a"}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = run(t, func(o *Offline) {
+		o.From, o.Stdin = []string{file, "-"}, strings.NewReader(`{"kind":"Pod","metadata":{"name":"b"}}`)
+	})
+	if want := "objects " + file + ", stdin: no Node found"; err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("Run() with a file and standard input = %v, want %s", err, want)
+	}
+	if err := os.WriteFile(file, []byte(`{"kind":"Node","metadata":{"name":"a"}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, stderr, err := run(t, func(o *Offline) { o.From = []string{folder} })
+	if want := "objects " + folder + ": no Pod found"; err != nil || !strings.Contains(stderr, want) {
+		t.Errorf("Run() with a node = %v, stderr %q, want %s", err, stderr, want)
+	}
+}
+
 func TestPriorityClasses(t *testing.T) {
 	all := newObjects()
 	text := `{"kind":"Node","metadata":{"name":"n"}}{"kind":"PriorityClass","metadata":{"name":"mine"},"value":7}
@@ -267,7 +293,7 @@ func TestNotesAreOneLine(t *testing.T) {
 
 // A notice explains a plan without evictions if the input is likely wrong.
 func TestNoticesOfPlans(t *testing.T) {
-	if text := stderrOf(t, `{"kind":"Node","metadata":{"name":"n"}}`); !strings.Contains(text, "the objects include no Pod") {
+	if text := stderrOf(t, `{"kind":"Node","metadata":{"name":"n"}}`); !strings.Contains(text, "no Pod found") {
 		t.Errorf("stderr = %q, want a notice about missing pods", text)
 	}
 	if text := stderrOf(t, `{"kind":"Node","metadata":{"name":"n"}}{"kind":"Pod","metadata":{"name":"p"},"spec":{"nodeName":"N"}}`); !strings.Contains(text,

@@ -90,8 +90,9 @@ func (r *run) movedWithoutEffect(p *model.Pod) string {
 			}
 		}
 		if ineffective, ok := r.moves.ineffective[o]; ok {
-			return fmt.Sprintf("an earlier move of a pod of %s %s had no effect (%s)", p.OwnerReferences[i].Kind,
-				p.OwnerReferences[i].Name, ineffective.at.UTC().Format(time.RFC3339))
+			return fmt.Sprintf("an earlier move of a pod of %s %s had no effect (%s)",
+				p.OwnerReferences[i].Kind, p.OwnerReferences[i].Name,
+				ineffective.at.UTC().Format(time.RFC3339))
 		}
 	}
 	return ""

@@ -16,8 +16,8 @@ const maxBytes = 2 << 10
 // tolerationBytes is the size of a toleration without its texts.
 const tolerationBytes = 72
 
-// Kept returns the tolerations that decides selects, without those that an earlier one covers. ok is
-// false if they are too large to keep.
+// Kept returns the tolerations that decides selects, without those that an earlier one covers. ok
+// is false if they are too large to keep.
 func Kept(all []v1.Toleration, decides func(*v1.Toleration) bool,
 	covers func(earlier, later *v1.Toleration) bool) (out []v1.Toleration, ok bool) {
 	size := 0

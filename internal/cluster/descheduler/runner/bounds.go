@@ -24,8 +24,8 @@ const (
 )
 
 // incompleteReason is the reason to keep an incomplete pod.
-const incompleteReason = "pod has more than 16 KiB of labels, owners, tolerations, scheduling terms, " +
-	"volumes and containers, or 2 KiB of tolerations: too large to plan for"
+const incompleteReason = "pod has more than 16 KiB of labels, owners, scheduling terms, volumes " +
+	"and containers, or 2 KiB of tolerations: too large to plan for"
 
 func cost(p *v1.Pod) int {
 	s, status := &p.Spec, &p.Status
@@ -98,8 +98,8 @@ func makeIncomplete(p *v1.Pod) {
 		StartTime: p.Status.StartTime}
 }
 
-// limitResources removes requests of other resources than those that each node has if a pod requests
-// more than maxResources. The time to sum them up could grow with their square.
+// limitResources removes requests of other resources than those that each node has if a pod
+// requests more than maxResources. The time to sum them up could grow with their square.
 func limitResources(p *v1.Pod) {
 	lists := []v1.ResourceList{p.Spec.Overhead}
 	if p.Spec.Resources != nil {

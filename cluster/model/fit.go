@@ -26,7 +26,7 @@ type FitCheck struct {
 	claims         []*v1.PersistentVolumeClaim
 	ports          []v1.ContainerPort
 	tolerated      ToleratedTaints
-	// the check of the pod itself, which has the same result for all other nodes; nil: there is none
+	// the check of the pod itself, which has the same result for other nodes; nil: it may differ
 	shared *FitCheck
 }
 

@@ -94,7 +94,7 @@ func (w *Writer) Node(ctx context.Context, n *Node) (out NodeResult) {
 // patch cannot replace this: a renewal does not change the node. It sends a list request, because
 // the role for the watch includes that permission.
 func (w *Writer) renewedLease(ctx context.Context, n *Node) (*coordination.Lease, error) {
-	ctx, cancel := withTimeout(ctx)
+	ctx, cancel := withReadTimeout(ctx)
 	defer cancel()
 	all, err := w.reader.CoordinationV1().Leases(v1.NamespaceNodeLease).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("metadata.name", n.Node.Name).String(),
@@ -114,7 +114,7 @@ func (w *Writer) renewedLease(ctx context.Context, n *Node) (*coordination.Lease
 
 func (w *Writer) patchNode(ctx context.Context, name string, kind types.PatchType, body *object,
 	part ...string) (*v1.Node, error) {
-	ctx, cancel := withTimeout(ctx)
+	ctx, cancel := withWriteTimeout(ctx)
 	defer cancel()
 	node := &v1.Node{}
 	err := withoutRetries(w.client.CoreV1().RESTClient().Patch(kind)).Resource("nodes").Name(name).SubResource(

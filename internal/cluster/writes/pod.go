@@ -124,7 +124,7 @@ func preconditions(p *v1.Pod) *metav1.Preconditions {
 // Tolerations reads a pod and returns those of its tolerations that decide on the taints.
 func (w *Writer) Tolerations(ctx context.Context, r *taint.Read) (PodResult, []v1.Toleration,
 	error) {
-	ctx, cancel := withTimeout(ctx)
+	ctx, cancel := withReadTimeout(ctx)
 	defer cancel()
 	p, err := w.reader.CoreV1().Pods(r.Namespace).Get(ctx, r.Name, metav1.GetOptions{})
 	switch {
@@ -137,7 +137,7 @@ func (w *Writer) Tolerations(ctx context.Context, r *taint.Read) (PodResult, []v
 }
 
 func (w *Writer) node(ctx context.Context, name string) (*v1.Node, error) {
-	ctx, cancel := withTimeout(ctx)
+	ctx, cancel := withReadTimeout(ctx)
 	defer cancel()
 	n, err := w.reader.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
@@ -161,7 +161,7 @@ func sameTaint(a, b v1.Taint) bool {
 // patchCondition writes one condition of a pod.
 func (w *Writer) patchCondition(ctx context.Context, p *v1.Pod, c map[string]any) (PodResult,
 	error) {
-	limited, cancel := withTimeout(ctx)
+	limited, cancel := withWriteTimeout(ctx)
 	defer cancel()
 	body := object{Metadata: metadata{p.UID, p.ResourceVersion, nil},
 		Status: map[string]any{"conditions": []any{c}}}
@@ -184,7 +184,7 @@ func (w *Writer) checkGone(ctx context.Context, p *v1.Pod, err error) (PodResult
 	if !apierrors.IsConflict(err) {
 		return PodResult{}, err
 	}
-	ctx, cancel := withTimeout(ctx)
+	ctx, cancel := withReadTimeout(ctx)
 	defer cancel()
 	pod, getErr := w.reader.CoreV1().Pods(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
 	switch {
@@ -198,7 +198,7 @@ func (w *Writer) checkGone(ctx context.Context, p *v1.Pod, err error) (PodResult
 
 // delete deletes a pod with its own grace period.
 func (w *Writer) delete(ctx context.Context, p *v1.Pod) (PodResult, error) {
-	limited, cancel := withTimeout(ctx)
+	limited, cancel := withWriteTimeout(ctx)
 	defer cancel()
 	o := metav1.DeleteOptions{Preconditions: preconditions(p)}
 	response, err := withoutRetries(w.client.CoreV1().RESTClient().Delete()).Namespace(p.Namespace).Resource(
@@ -215,7 +215,7 @@ func (w *Writer) delete(ctx context.Context, p *v1.Pod) (PodResult, error) {
 
 // evict creates an Eviction of a pod.
 func (w *Writer) evict(ctx context.Context, p *v1.Pod) (PodResult, error) {
-	limited, cancel := withTimeout(ctx)
+	limited, cancel := withWriteTimeout(ctx)
 	defer cancel()
 	err := kubeclient.Evict(limited, w.client, &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name},

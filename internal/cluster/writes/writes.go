@@ -22,8 +22,14 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// requestTimeout bounds a request, including its wait for the client's rate limit.
-const requestTimeout = 10 * time.Second
+// Limits of requests, including the wait for the client's rate limit.
+const (
+	readTimeout = 10 * time.Second
+	// A webhook may delay a write for 30 s (pkg/apis/admissionregistration/validation, 1.37.2), for
+	// example because its backend was on the silent node. The API server drops the write of a client
+	// that gives up earlier, even if it would ignore the webhook.
+	writeTimeout = 40 * time.Second
+)
 
 // Writer sends the writes. It is safe for concurrent use.
 type Writer struct {
@@ -90,6 +96,10 @@ func IsBudgetError(err error) bool {
 // by then.
 func withoutRetries(r *rest.Request) *rest.Request { return r.MaxRetries(0) }
 
-func withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, requestTimeout)
+func withReadTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, readTimeout)
+}
+
+func withWriteTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, writeTimeout)
 }

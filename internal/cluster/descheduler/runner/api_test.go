@@ -31,6 +31,9 @@ type api struct {
 	evictions []policyv1.Eviction
 	events    []map[string]any
 	raw       map[string]string // raw responses, by path
+	// status code and text of a proxy's response to each eviction; 0: no proxy
+	proxyCode int
+	proxyText string
 }
 
 func newAPI(t *testing.T) *api {
@@ -101,8 +104,14 @@ func (a *api) evict(w http.ResponseWriter, r *http.Request, pod string) {
 	}
 	a.mu.Lock()
 	a.evictions = append(a.evictions, e)
-	script := a.answers[pod]
+	script, code, text := a.answers[pod], a.proxyCode, a.proxyText
 	a.mu.Unlock()
+	if code != 0 {
+		w.Header().Set("Content-Type", "text/plain")
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, text)
+		return
+	}
 	if script != nil {
 		if s := script(); s.Code != 0 {
 			a.answer(w, s)

@@ -67,7 +67,8 @@ func (d *descheduler) evict(ctx context.Context, e *deschedule.Eviction) (outcom
 		//  annotation descheduler.alpha.kubernetes.io/request-evict-only requests.
 		d.o.Log.Info("pod eviction continues in background", fields...)
 		return outcomeBackground, nil
-	case (apierrors.IsNotFound(err) || apierrors.IsConflict(err)) && !deniedByPolicy(err):
+	case (apierrors.IsNotFound(err) || apierrors.IsConflict(err)) && !deniedByPolicy(err) &&
+		!apierrors.IsUnexpectedServerError(err):
 		//log: The pod was deleted or replaced after the plan was made. Nothing is evicted.
 		d.o.Log.Info("pod gone before eviction", fields...)
 		return outcomeGone, nil
@@ -129,10 +130,11 @@ func lacksPermission(err error) bool {
 }
 
 // rejectsPod reports whether an error is about this pod only: a budget, a webhook or a policy
-// rejected its eviction.
+// rejected its eviction. The response of a proxy in front of the API server, such as the sidecar of
+// a service mesh, is about all pods.
 func rejectsPod(err error) bool {
 	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
+	if !errors.As(err, &status) || apierrors.IsUnexpectedServerError(err) {
 		return false
 	}
 	if deniedByPolicy(err) {

@@ -159,6 +159,30 @@ func TestCycleStopsWhenAPIServerIsUnavailable(t *testing.T) {
 	}
 }
 
+// A proxy in front of the API server, such as the sidecar of a service mesh, knows no pods: its
+// answers reject no pod, and show no pod gone. The cycle ends, and the next one tries the pods again.
+func TestProxyAnswersForAPIServer(t *testing.T) {
+	for _, c := range []struct {
+		code int
+		text string
+	}{{http.StatusForbidden, "RBAC: access denied"}, {http.StatusNotFound, "default backend - 404"}, {http.StatusConflict, "conflict"},
+		{http.StatusBadRequest, "Client sent an HTTP request to an HTTPS server."}, {http.StatusBadGateway, "upstream connect error"}} {
+		a := apiWithPods(t, pod("a", "n1"), pod("b", "n1"), pod("c", "n1"), pod("d", "n1"))
+		a.proxyCode, a.proxyText = c.code, c.text
+		d, now := newDescheduler(t, a, lifeTimePolicy())
+		if err := d.cycle(t.Context()); err == nil || !strings.Contains(err.Error(), "3 consecutive evictions failed, 0 of 4 done") {
+			t.Errorf("%d %s: cycle() = %v, want an error after three evictions", c.code, c.text, err)
+		}
+		a.mu.Lock()
+		a.proxyCode, a.evictions = 0, nil
+		a.mu.Unlock()
+		*now = now.Add(time.Second)
+		if err := d.cycle(t.Context()); err != nil || len(a.requestedPods()) != 4 {
+			t.Errorf("%d %s: next cycle() = %v, evictions requested for %v, want all four", c.code, c.text, err, a.requestedPods())
+		}
+	}
+}
+
 // A response with Retry-After is not retried: waiting would delay all other evictions.
 func TestRetryAfterIsIgnored(t *testing.T) {
 	a := apiWithPods(t, pod("a", "n1"))

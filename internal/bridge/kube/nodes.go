@@ -96,7 +96,7 @@ func (c *Client) PatchLease(ctx context.Context, namespace, name string, body []
 
 // CreateLease creates a Lease.
 func (c *Client) CreateLease(ctx context.Context, l *coordinationv1.Lease) error {
-	return c.do(ctx, "create leases "+l.Namespace+"/"+l.Name,
+	return c.do(WithWebhookTimeout(ctx), "create leases "+l.Namespace+"/"+l.Name,
 		c.coordination.Post().Namespace(l.Namespace).Resource("leases").Body(l), nil)
 }
 

@@ -35,13 +35,11 @@ func (c *Client) Pod(ctx context.Context, namespace, name string) (*v1.Pod, erro
 }
 
 // PatchPodStatus applies a strategic merge patch to a pod's status and returns the resulting pod.
-// It has the timeout of WithWebhookTimeout.
 func (c *Client) PatchPodStatus(ctx context.Context, namespace, name string, body []byte) (*v1.Pod,
 	error) {
 	var out v1.Pod
 	o := object{"pods", namespace, name, "status"}
-	if err := c.patch(WithWebhookTimeout(ctx), c.core, types.StrategicMergePatchType, o, body,
-		&out); err != nil {
+	if err := c.patch(ctx, c.core, types.StrategicMergePatchType, o, body, &out); err != nil {
 		return nil, err
 	}
 	return &out, nil
@@ -79,7 +77,7 @@ func (c *Client) Minor(ctx context.Context) (int, error) {
 
 // webhookTimeout is the timeout of requests that webhooks may delay. A webhook may take 30 s
 // (pkg/apis/admissionregistration/validation, v1.36.3), and with a shorter timeout the request
-// would never succeed.
+// would never succeed. Patches and new Leases have it, and other requests with WithWebhookTimeout.
 const webhookTimeout = 40 * time.Second
 
 type webhookTimeoutKey struct{}
@@ -132,7 +130,7 @@ func (c *Client) patch(
 	if o.subresource != "" {
 		request = request.SubResource(o.subresource)
 	}
-	return c.do(ctx, "patch "+o.String(), request, into)
+	return c.do(WithWebhookTimeout(ctx), "patch "+o.String(), request, into)
 }
 
 // object identifies an object of the API, or its subresource.

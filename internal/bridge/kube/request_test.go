@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 )
@@ -15,7 +16,7 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// A write of a pod's status has the webhook timeout, an event only on request.
+// Writes have the webhook timeout, an event only on request.
 func TestTimeouts(t *testing.T) {
 	var left time.Duration
 	c, err := New(&rest.Config{Host: "http://127.0.0.1:1", Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
@@ -28,11 +29,15 @@ func TestTimeouts(t *testing.T) {
 	}
 	event := &v1.Event{}
 	event.Namespace, event.Name = "a", "b"
+	lease := coordinationv1.Lease{ObjectMeta: event.ObjectMeta}
 	for name, each := range map[string]struct {
 		request func() error
 		want    time.Duration
 	}{
 		"patch a status":           {func() error { _, err := c.PatchPodStatus(t.Context(), "a", "b", []byte("{}")); return err }, webhookTimeout},
+		"patch a node":             {func() error { _, err := c.PatchNodeStatus(t.Context(), "a", []byte("{}")); return err }, webhookTimeout},
+		"patch a lease":            {func() error { return c.PatchLease(t.Context(), "a", "b", []byte("{}")) }, webhookTimeout},
+		"create a lease":           {func() error { return c.CreateLease(t.Context(), &lease) }, webhookTimeout},
 		"get a pod":                {func() error { _, err := c.Pod(t.Context(), "a", "b"); return err }, requestTimeout},
 		"create an event":          {func() error { return c.CreateEvent(t.Context(), event) }, requestTimeout},
 		"create an event, patient": {func() error { return c.CreateEvent(WithWebhookTimeout(t.Context()), event) }, webhookTimeout},

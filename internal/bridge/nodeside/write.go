@@ -189,7 +189,7 @@ func (s *Reporter) sendEvents(ctx context.Context, now time.Time) error {
 		if _, sent := s.sent[key]; sent {
 			continue
 		}
-		switch err := s.o.API.CreateEvent(ctx, e); kube.Classify(err) {
+		switch err := s.o.API.CreateEvent(kube.WithWebhookTimeout(ctx), e); kube.Classify(err) {
 		case kube.None, kube.NotFound: // not found: its namespace is being deleted
 			s.sent[key] = now
 		case kube.Unreachable:

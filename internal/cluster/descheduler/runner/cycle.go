@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"jettison/cluster/deschedule"
 	"jettison/internal/cluster/descheduler/planner"
 )
@@ -16,6 +18,9 @@ import (
 const (
 	maxFailures    = 3
 	maxWebhookTime = 5 * time.Minute
+	// After a webhook failed and took this long, the other pods of the owner wait for the next cycle:
+	// their labels are the same, so it probably applies to them too.
+	slowWebhook = time.Second
 )
 
 // cycle makes a plan and carries it out. The error is the reason for an early end.
@@ -67,7 +72,7 @@ func (d *descheduler) cycle(ctx context.Context) error {
 }
 
 // carryOut requests the evictions of a plan and counts their outcomes. Evictions in namespaces with
-// a broken webhook come last.
+// a broken webhook come last. Those that wait for a slow webhook of their owner count as failed.
 func (d *descheduler) carryOut(ctx context.Context, plan *deschedule.Result,
 	spent durations) (count map[outcome]int, err error) {
 	count = map[outcome]int{}
@@ -86,9 +91,14 @@ func (d *descheduler) carryOut(ctx context.Context, plan *deschedule.Result,
 				len(plan.Evictions), context.Cause(ctx))
 		}
 		if err == nil && result == outcomeFailed {
+			took := d.now().Sub(began)
 			webhookFailures++
-			webhookTime += d.now().Sub(began)
-			rest = namespaceLast(rest, e.Namespace)
+			webhookTime += took
+			if rest = namespaceLast(rest, e.Namespace); took >= slowWebhook {
+				all := len(rest)
+				rest = slices.DeleteFunc(rest, func(other deschedule.Eviction) bool { return sameOwner(e, &other) })
+				count[outcomeFailed] += all - len(rest)
+			}
 		}
 		if webhookTime >= maxWebhookTime {
 			return nil, fmt.Errorf("deschedule: webhooks failed for %d evictions after %v, %d of %d done",
@@ -120,6 +130,16 @@ func (d *descheduler) plan(ctx context.Context, now time.Time, spent durations) 
 		return nil, fmt.Errorf("deschedule: plan: %w", err)
 	}
 	return plan, nil
+}
+
+// sameOwner reports whether the pods of two evictions have an owner in common.
+func sameOwner(a, b *deschedule.Eviction) bool {
+	return a.Namespace == b.Namespace &&
+		slices.ContainsFunc(a.Pod.OwnerReferences, func(of metav1.OwnerReference) bool {
+			return slices.ContainsFunc(b.Pod.OwnerReferences, func(o metav1.OwnerReference) bool {
+				return o.UID == of.UID
+			})
+		})
 }
 
 // namespaceLast returns evictions in their order, but those of a namespace last.

@@ -55,8 +55,11 @@ type Options struct {
 }
 
 const (
-	// requestTimeout limits each request except those of informers.
+	// requestTimeout limits each request except those of informers and evictions.
 	requestTimeout = 30 * time.Second
+	// evictionTimeout limits an eviction. A webhook may delay it for 30 s
+	// (pkg/apis/admissionregistration/validation, 1.37.2), and only the API server's answer names it.
+	evictionTimeout = 40 * time.Second
 	// syncTimeout limits the initial list of all objects.
 	syncTimeout = 2 * time.Minute
 	// After a failed cycle the next one is delayed by a backoff between these bounds.
@@ -96,7 +99,7 @@ func Run(ctx context.Context, o Options) error {
 		}
 		api = kubeclient.Guarded(o.API, leader.Holds)
 	}
-	if d.write, err = kubeclient.New(api, "deschedule", requestTimeout); err != nil {
+	if d.write, err = kubeclient.New(api, "deschedule", evictionTimeout); err != nil {
 		return err
 	}
 	query, err := kubeclient.New(o.API, "query", requestTimeout)

@@ -1,23 +1,32 @@
 package runner
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
-// webhookPods returns an API server with count pods behind a broken webhook, and a younger pod that
-// can be evicted.
+// webhookPods returns an API server with count pods behind a broken webhook, each of its own owner,
+// and a younger pod that can be evicted.
 func webhookPods(t *testing.T, count int) *api {
 	a := apiWithPods(t, pod("other", "n1"))
 	for i := range count {
-		p := pod(fmt.Sprint("w", i), "n1", func(p *v1.Pod) { p.CreationTimestamp.Time = p.CreationTimestamp.Add(-time.Hour) })
+		p := pod(fmt.Sprint("w", i), "n1", func(p *v1.Pod) {
+			p.CreationTimestamp.Time = p.CreationTimestamp.Add(-time.Hour)
+			p.OwnerReferences[0].UID = types.UID(fmt.Sprint("rs", i))
+		})
 		a.objects["pods"] = append(a.objects["pods"], p)
 		a.answers[p.Name] = failure(http.StatusInternalServerError, metav1.StatusReasonInternalError,
 			`Internal error occurred: failed calling webhook "w": failed to call webhook: Post "https://w/": dial tcp: connection refused`)
@@ -74,6 +83,28 @@ func TestManyPodsBehindSlowWebhookEndCycle(t *testing.T) {
 	}
 }
 
+// Many pods of one owner behind a slow webhook delay the others for one call of it.
+func TestSlowWebhookIsCalledOncePerOwner(t *testing.T) {
+	a := webhookPods(t, 30)
+	var waited atomic.Int64
+	for _, p := range a.objects["pods"][1:] {
+		p := p.(*v1.Pod)
+		p.OwnerReferences[0].UID = "slow"
+		answer := a.answers[p.Name]
+		a.answers[p.Name] = func() metav1.Status {
+			waited.Add(int64(10 * time.Second))
+			return answer()
+		}
+	}
+	d, now := newDescheduler(t, a, lifeTimePolicy())
+	d.now = func() time.Time { return now.Add(time.Duration(waited.Load())) }
+	for _, want := range [][]string{{"w0", "other"}, {"w0", "other", "w1"}} {
+		if err := d.cycle(t.Context()); err != nil || !slices.Equal(a.requestedPods()[:len(want)], want) || len(a.requestedPods()) > len(want)+1 {
+			t.Errorf("cycle() = %v, evictions requested for %v, want %v", err, a.requestedPods(), want)
+		}
+	}
+}
+
 // Pods behind a webhook that fails immediately end no cycle: a CronJob remembers nothing, and would never
 // come to the other pods.
 func TestFastBrokenWebhookEndsNoCycle(t *testing.T) {
@@ -85,4 +116,48 @@ func TestFastBrokenWebhookEndsNoCycle(t *testing.T) {
 			t.Errorf("cycle() = %v, evictions requested for %v, want all and other last", err, got)
 		}
 	}
+}
+
+// patientAPI answers requests without a network. Evictions of the pods in slow take as long as a
+// webhook may.
+type patientAPI struct {
+	api  *api
+	slow []string
+}
+
+func (p patientAPI) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Query().Get("watch") != "" && r.URL.Query().Get("sendInitialEvents") == "" {
+		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: silence{r.Context()}}, nil
+	}
+	if slices.ContainsFunc(p.slow, func(name string) bool { return strings.Contains(r.URL.Path, "/"+name+"/eviction") }) {
+		select {
+		case <-r.Context().Done():
+			return nil, r.Context().Err()
+		case <-time.After(30*time.Second + time.Millisecond):
+		}
+	}
+	w := httptest.NewRecorder()
+	p.api.ServeHTTP(w, r)
+	return w.Result(), nil
+}
+
+// silence is a response that never sends anything.
+type silence struct{ ctx context.Context }
+
+func (s silence) Read([]byte) (int, error) { <-s.ctx.Done(); return 0, io.EOF }
+func (s silence) Close() error             { return nil }
+
+// A webhook may take 30 s. The API server's answer after that time names the webhook: its pods stop
+// no eviction of others.
+func TestEvictionsWaitForWebhooks(t *testing.T) {
+	a := webhookPods(t, 3)
+	for _, p := range a.objects["pods"] {
+		p.(*v1.Pod).CreationTimestamp.Time = p.(*v1.Pod).CreationTimestamp.AddDate(-50, 0, 0) // the test begins in 2000
+	}
+	synctest.Test(t, func(t *testing.T) {
+		_, log, err := run(t, a, lifeTimePolicy(), func(o *Options) { o.API.Transport = patientAPI{a, []string{"w0", "w1", "w2"}} })
+		if got := a.requestedPods(); err != nil || !slices.Contains(got, "other") {
+			t.Errorf("Run() = %v, evictions requested for %v, want no error and other\n%s", err, got, log)
+		}
+	})
 }

@@ -1,16 +1,22 @@
 package runner
 
 import (
+	"encoding/pem"
 	"errors"
 	"io"
+	"log"
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"k8s.io/client-go/rest"
 
 	"jettison/cluster/deschedule"
 )
@@ -25,7 +31,7 @@ func prometheusReader(t *testing.T, url string, withToken bool) *usageReader {
 	if withToken {
 		p.AuthToken = &deschedule.AuthToken{SecretReference: &deschedule.SecretReference{Namespace: "ns", Name: "s"}}
 	}
-	f := newUsageReader(client(t, a), &deschedule.Policy{MetricsProviders: []deschedule.MetricsProvider{
+	f := newUsageReader(client(t, a), &rest.TLSClientConfig{}, &deschedule.Policy{MetricsProviders: []deschedule.MetricsProvider{
 		{Source: deschedule.PrometheusMetrics, Prometheus: p}}}, "jettison-system")
 	f.queries = []string{"q"}
 	return f
@@ -69,6 +75,28 @@ func TestPrometheusToken(t *testing.T) {
 		}
 		if !maps.EqualFunc(tokens, c.want, slices.Equal) {
 			t.Errorf("with token %t: headers = %q, want %q", c.withToken, tokens, c.want)
+		}
+	}
+}
+
+// A Prometheus server with a certificate of the cluster's authority is trusted, as by 0.36.0.
+func TestPrometheusOfClusterAuthority(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, emptyVector)
+	}))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	defer server.Close()
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	file := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(file, authority, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for what, api := range map[string]*rest.TLSClientConfig{"data": {CAData: authority}, "file": {CAFile: file}, "none": {}} {
+		f := prometheusReader(t, server.URL, true)
+		f.http.Transport = prometheusTransport(api)
+		if errs := f.fill(t.Context(), time.Now(), &deschedule.Snapshot{}); (len(errs) == 0) != (what != "none") {
+			t.Errorf("fill() with the authority from %s = %v, want an error only without", what, errs)
 		}
 	}
 }

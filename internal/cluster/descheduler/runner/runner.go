@@ -122,7 +122,7 @@ func Run(ctx context.Context, o Options) error {
 		//do: Enable strategies under profiles[].plugins of the policy.
 		o.Log.Warn("policy enables no strategy")
 	}
-	d.usage = newUsageReader(query, o.Policy, o.LeaseNamespace)
+	d.usage = newUsageReader(query, &o.API.TLSClientConfig, o.Policy, o.LeaseNamespace)
 	d.source = newSource(read, o.Log)
 	defer d.source.close(cancel)
 	if err := d.source.sync(ctx); err != nil {

@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 
 	"jettison/cluster/deschedule"
 	"jettison/internal/base/output"
@@ -219,7 +220,7 @@ func newDescheduler(t *testing.T, a *api, policy *deschedule.Policy) (*deschedul
 	ctx, cancel := context.WithCancel(t.Context())
 	read := client(t, a)
 	d.write, d.source = read, newSource(read, d.o.Log)
-	d.usage = newUsageReader(read, policy, "jettison-system")
+	d.usage = newUsageReader(read, &rest.TLSClientConfig{}, policy, "jettison-system")
 	t.Cleanup(func() { d.source.close(cancel) })
 	if err := d.source.sync(ctx); err != nil {
 		t.Fatal(err)
@@ -382,7 +383,7 @@ func TestUsageReader(t *testing.T) {
 	if err := policy.Complete(); err != nil {
 		t.Fatal(err)
 	}
-	f, s := newUsageReader(client(t, a), policy, "jettison-system"), &deschedule.Snapshot{}
+	f, s := newUsageReader(client(t, a), &rest.TLSClientConfig{}, policy, "jettison-system"), &deschedule.Snapshot{}
 	errs := f.fill(t.Context(), time.Now(), s)
 	if len(errs) != 1 || !strings.Contains(errs[0].Error(), "load of node n2: annotation jettison/load: ") {
 		t.Errorf("fill() = %v, want one error about node n2", errs)

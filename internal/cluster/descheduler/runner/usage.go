@@ -2,11 +2,14 @@ package runner
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -14,6 +17,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	agentapi "jettison/api"
 	"jettison/cluster/deschedule"
@@ -37,9 +41,11 @@ type usageReader struct {
 	http             *http.Client
 }
 
-// newUsageReader returns a reader of the usage that a policy needs.
-func newUsageReader(client kubernetes.Interface, p *deschedule.Policy, namespace string) *usageReader {
-	f := &usageReader{client: client, namespace: namespace, http: &http.Client{Timeout: requestTimeout}}
+// newUsageReader returns a reader of the usage that a policy needs. api is the API server's.
+func newUsageReader(client kubernetes.Interface, api *rest.TLSClientConfig, p *deschedule.Policy,
+	namespace string) *usageReader {
+	f := &usageReader{client: client, namespace: namespace,
+		http: &http.Client{Timeout: requestTimeout, Transport: prometheusTransport(api)}}
 	for i := range p.MetricsProviders {
 		if m := &p.MetricsProviders[i]; m.Source == deschedule.PrometheusMetrics {
 			f.prometheusConfig = m.Prometheus
@@ -48,6 +54,23 @@ func newUsageReader(client kubernetes.Interface, p *deschedule.Policy, namespace
 	used := p.RequiredMetrics()
 	f.metricsAPI, f.agents, f.queries = used.MetricsAPI, used.Agents, used.Queries
 	return f
+}
+
+// prometheusTransport returns a transport that trusts the certificate authorities of the system and
+// that of the API server, as 0.36.0 does (pkg/descheduler/client/client.go). The image has no certificates.
+func prometheusTransport(api *rest.TLSClientConfig) *http.Transport {
+	out := http.DefaultTransport.(*http.Transport).Clone()
+	trusted, err := x509.SystemCertPool()
+	if err != nil {
+		trusted = x509.NewCertPool()
+	}
+	authority := api.CAData
+	if len(authority) == 0 && api.CAFile != "" {
+		authority, _ = os.ReadFile(api.CAFile) // the client of the API server reports its errors
+	}
+	trusted.AppendCertsFromPEM(authority)
+	out.TLSClientConfig = &tls.Config{RootCAs: trusted, MinVersion: tls.VersionTLS12}
+	return out
 }
 
 // fill adds measured usage to a snapshot. Unavailable usage is absent, and the errors explain

@@ -64,9 +64,13 @@ func (d *descheduler) cycle(ctx context.Context) error {
 		"evicted", count[outcomeEvicted], "background", count[outcomeBackground],
 		"rejected", count[outcomeRejected]+count[outcomeForbidden], "gone", count[outcomeGone],
 		"failed", count[outcomeFailed], "skipped", len(plan.Skipped), "took", d.now().Sub(began))
-	if count[outcomeForbidden] > 0 && count[outcomeForbidden] == len(plan.Evictions) {
+	switch all := len(plan.Evictions); {
+	case all > 0 && count[outcomeForbidden] == all:
 		return fmt.Errorf("deschedule: all %d evictions are forbidden: grant the permission to create "+
-			"pods/eviction", count[outcomeForbidden])
+			"pods/eviction", all)
+	case d.o.Interval == 0 && all > 0 && count[outcomeFailed] == all: // no later cycle tries them
+		return fmt.Errorf("deschedule: all %d evictions failed: check the webhooks and errors in the log",
+			all)
 	}
 	return nil
 }
@@ -96,7 +100,9 @@ func (d *descheduler) carryOut(ctx context.Context, plan *deschedule.Result,
 			webhookTime += took
 			if rest = namespaceLast(rest, e.Namespace); took >= slowWebhook {
 				all := len(rest)
-				rest = slices.DeleteFunc(rest, func(other deschedule.Eviction) bool { return sameOwner(e, &other) })
+				rest = slices.DeleteFunc(rest, func(other deschedule.Eviction) bool {
+					return sameOwner(e, &other)
+				})
 				count[outcomeFailed] += all - len(rest)
 			}
 		}

@@ -213,7 +213,7 @@ func newDescheduler(t *testing.T, a *api, policy *deschedule.Policy) (*deschedul
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	d := &descheduler{o: Options{Policy: policy, Log: slog.New(slog.DiscardHandler), Format: output.AsJSON, Stdout: terminal.Fixed(&out, 80)},
+	d := &descheduler{o: Options{Policy: policy, Interval: time.Minute, Log: slog.New(slog.DiscardHandler), Format: output.AsJSON, Stdout: terminal.Fixed(&out, 80)},
 		history: newHistory(), metrics: newMetrics("t")}
 	now := time.Now()
 	d.now = func() time.Time { return now }

@@ -57,7 +57,8 @@ func newUsageReader(client kubernetes.Interface, api *rest.TLSClientConfig, p *d
 }
 
 // prometheusTransport returns a transport that trusts the certificate authorities of the system and
-// that of the API server, as 0.36.0 does (pkg/descheduler/client/client.go). The image has no certificates.
+// that of the API server, as 0.36.0 does (pkg/descheduler/client/client.go). The image has no
+// certificates.
 func prometheusTransport(api *rest.TLSClientConfig) *http.Transport {
 	out := http.DefaultTransport.(*http.Transport).Clone()
 	trusted, err := x509.SystemCertPool()

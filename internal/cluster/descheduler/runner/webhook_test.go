@@ -83,6 +83,16 @@ func TestManyPodsBehindSlowWebhookEndCycle(t *testing.T) {
 	}
 }
 
+// A single run in which each eviction failed fails: otherwise a CronJob would succeed without effect,
+// as long as a webhook for all evictions is broken.
+func TestRunFailsIfAllEvictionsFail(t *testing.T) {
+	a := webhookPods(t, 2)
+	a.objects["pods"] = a.objects["pods"][1:] // without the pod that can be evicted
+	if _, log, err := run(t, a, lifeTimePolicy()); err == nil || !strings.Contains(err.Error(), "all 2 evictions failed") || len(a.requestedPods()) != 2 {
+		t.Errorf("Run() = %v, evictions requested for %v, want an error after both\n%s", err, a.requestedPods(), log)
+	}
+}
+
 // Many pods of one owner behind a slow webhook delay the others for one call of it.
 func TestSlowWebhookIsCalledOncePerOwner(t *testing.T) {
 	a := webhookPods(t, 30)

@@ -22,7 +22,7 @@ nodes/status, and to list and delete leases.`,
 		Example: "  jettison-bridge cleanup --kubeconfig ~/.kube/config",
 		Args:    commandline.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := kube.Config(kubeconfig)
+			c, err := kube.ConfigOfUser(kubeconfig)
 			if err != nil {
 				return commandline.Usage(err)
 			}
@@ -37,7 +37,7 @@ nodes/status, and to list and delete leases.`,
 		},
 	}
 	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "",
-		"path of the kubeconfig (default: the pod's service account)")
+		"path of the kubeconfig (default: $KUBECONFIG, in-cluster, ~/.kube/config)")
 	cmd.Flags().StringVar(&namespace, "lease-namespace", kube.DefaultLeaseNamespace,
 		"namespace of the Leases with the nodes' load")
 	return cmd

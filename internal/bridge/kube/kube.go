@@ -24,7 +24,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
+
+	"jettison/internal/kube/kubeconfig"
 )
 
 // Rate limits of requests, watches excluded. They protect the cluster from a defect in the bridge.
@@ -33,10 +34,11 @@ const (
 	burst             = 60
 )
 
-// Config returns the client configuration: the current context of a kubeconfig or, if its path is
-// empty, the pod's service account.
-func Config(kubeconfig string) (*rest.Config, error) {
-	if kubeconfig == "" {
+// Config returns the client configuration: the current context of the kubeconfig at path or, if path
+// is empty, the pod's service account. A bridge does not search for other credentials, because its
+// own are bound to its node.
+func Config(path string) (*rest.Config, error) {
+	if path == "" {
 		c, err := rest.InClusterConfig()
 		if err != nil {
 			return nil, fmt.Errorf("find the API server: %w: outside a pod use --kubeconfig",
@@ -44,17 +46,36 @@ func Config(kubeconfig string) (*rest.Config, error) {
 		}
 		return c, nil
 	}
-	c, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	c, err := find(path)
+	if err != nil {
+		return nil, fmt.Errorf("find the API server in %s: %w", path, err)
+	}
+	return c, nil
+}
+
+// ConfigOfUser returns the client configuration for a command that an operator runs: see
+// kubeconfig.Load.
+func ConfigOfUser(path string) (*rest.Config, error) {
+	c, err := find(path)
+	if err != nil && path != "" {
+		return nil, fmt.Errorf("find the API server in %s: %w", path, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find the API server: %w", err)
+	}
+	return c, nil
+}
+
+// find returns a valid client configuration.
+func find(path string) (*rest.Config, error) {
+	c, err := kubeconfig.Load(path)
 	if err == nil {
 		_, err = rest.TLSConfigFor(c)
 	}
 	if err == nil {
 		_, _, err = rest.DefaultServerUrlFor(c)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("find the API server in %s: %w", kubeconfig, err)
-	}
-	return c, nil
+	return c, err
 }
 
 // TokenNode returns the node that the configuration's token is bound to, from a claim that the API

@@ -20,32 +20,27 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
+
+	"jettison/internal/kube/kubeconfig"
 )
 
 // Options configures Config.
 type Options struct {
-	Kubeconfig string  // empty: the pod's service account
+	Kubeconfig string  // empty: see kubeconfig.Load
 	QPS        float32 // requests per second, without watches; below 0: no limit
 	Burst      int
 	// UserAgent is "PROGRAM/VERSION". managedFields names the program by the part before the slash.
 	UserAgent string
 }
 
+// KubeconfigUsage describes the flag --kubeconfig.
+const KubeconfigUsage = "kubeconfig `file` (default: $KUBECONFIG, in-cluster, ~/.kube/config)"
+
 // Config returns the client configuration. It does not connect.
 func Config(o Options) (*rest.Config, error) {
-	var c *rest.Config
-	var err error
-	switch o.Kubeconfig {
-	case "":
-		if c, err = rest.InClusterConfig(); err != nil {
-			return nil, fmt.Errorf("configure the API client: %w: outside a cluster, pass --kubeconfig",
-				err)
-		}
-	default:
-		if c, err = clientcmd.BuildConfigFromFlags("", o.Kubeconfig); err != nil {
-			return nil, fmt.Errorf("configure the API client from %s: %w", o.Kubeconfig, err)
-		}
+	c, err := kubeconfig.Load(o.Kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("configure the API client: %w", err)
 	}
 	c.QPS, c.Burst, c.UserAgent = o.QPS, o.Burst, o.UserAgent
 	return c, nil

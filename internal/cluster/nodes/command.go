@@ -68,6 +68,9 @@ docs/operate/node-lifecycle.md describes the modes and the format of frames.`,
 			if o.status && o.frames != "" {
 				return commandline.Usage(errors.New("nodes: --status and --replay cannot be combined"))
 			}
+			if _, err := o.format.Format(); err != nil {
+				return err
+			}
 			c, err := config.Load(cmd.Context(), o.path)
 			if err == nil {
 				err = o.over.Apply(c)
@@ -91,7 +94,7 @@ docs/operate/node-lifecycle.md describes the modes and the format of frames.`,
 		"print all nodes' state from --address")
 	o.format.Add(f, "status: ")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "",
-		"kubeconfig file (default the pod's service account)")
+		kubeclient.KubeconfigUsage)
 	o.log.Add(f)
 	o.over = config.AddFlags(f)
 	nested := report.Command(stdout)

@@ -44,8 +44,7 @@ const gcPercent = 40
 
 func (l *liveFlags) add(f *pflag.FlagSet) {
 	own := pflag.NewFlagSet("", pflag.ContinueOnError)
-	own.StringVar(&l.kubeconfig, "kubeconfig", "",
-		"kubeconfig file (default: in-cluster)")
+	own.StringVar(&l.kubeconfig, "kubeconfig", "", kubeclient.KubeconfigUsage)
 	own.Float32Var(&l.qps, "client-connection-qps", 50, "API requests per second")
 	own.IntVar(&l.burst, "client-connection-burst", 100, "burst of API requests")
 	own.DurationVar(&l.interval, "descheduling-interval", 0,

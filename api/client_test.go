@@ -9,9 +9,11 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/user"
 	"path/filepath"
 	"reflect"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -151,7 +153,7 @@ func TestClientErrors(t *testing.T) {
 	}{
 		"no socket":               {New(Options{Socket: socketPath(t)}), os.ErrNotExist, "socket does not exist: start the agent"},
 		"no listener":             {New(Options{Socket: stale}), syscall.ECONNREFUSED, "no process listens on the socket: start the agent"},
-		"no permission":           {refusing, os.ErrPermission, "only root and the members of socketGroup may use the socket"},
+		"no permission":           {refusing, os.ErrPermission, "permission denied, run as root or join socketGroup: "},
 		"no answer":               {serveRaw(t, soon, "", drain), context.DeadlineExceeded, "no answer within 100ms: see the log of the agent"},
 		"half a header":           {serveRaw(t, soon, "HTTP/1.1 200 OK\r\nContent-", drain), context.DeadlineExceeded, "no answer within 100ms"},
 		"half a body":             {serveRaw(t, soon, "HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{", drain), context.DeadlineExceeded, "no answer within 100ms"},
@@ -286,4 +288,39 @@ func FuzzRefusal(f *testing.F) {
 			t.Errorf("refused() = %q, want one short line", got)
 		}
 	})
+}
+
+// A user without access to the socket learns which group has it.
+func TestErrorNamesGroupOfSocket(t *testing.T) {
+	path := socketPath(t)
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	gid := os.Getgid()
+	if os.Getuid() == 0 {
+		gid = 54321
+	}
+	if err := os.Chown(path, -1, gid); err != nil {
+		t.Fatal(err)
+	}
+	name := strconv.Itoa(gid)
+	if g, err := user.LookupGroupId(name); err == nil {
+		name = g.Name
+	}
+	c := New(Options{Socket: path, Dial: func(context.Context) (net.Conn, error) {
+		return nil, &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.EACCES)}
+	}})
+	for mode, want := range map[os.FileMode]string{
+		0o660: "permission denied, run as root or join group " + name + ": ",
+		0o600: "permission denied, run as root, or set socketGroup in the agent's configuration and join it: ",
+	} {
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Health(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error with a socket of mode %o = %v, want %q", mode, err, want)
+		}
+	}
 }

@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"os"
+	"os/user"
+	"strconv"
 	"strings"
 	"syscall"
 	"unicode"
@@ -56,12 +59,29 @@ func (c *Client) explain(ctx context.Context, err error) error {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("no process listens on the socket: start the agent: %w", err)
 	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
-		return fmt.Errorf("only root and the members of socketGroup may use the socket: %w", err)
+		return fmt.Errorf("permission denied, %s: %w", c.admission(), err)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
 		errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
 		return fmt.Errorf("the agent closed the connection: it has too many connections or has exited: try again: %w", err)
 	}
 	return fmt.Errorf("no answer: %w", err)
+}
+
+// admission returns how a user gets access to the socket.
+func (c *Client) admission() string {
+	info, err := os.Stat(c.socket)
+	if err != nil { // a directory above is closed to this user
+		return "run as root or join socketGroup"
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || owner.Gid == 0 || info.Mode()&0o020 == 0 {
+		return "run as root, or set socketGroup in the agent's configuration and join it"
+	}
+	group := strconv.FormatUint(uint64(owner.Gid), 10)
+	if g, err := user.LookupGroupId(group); err == nil {
+		group = g.Name
+	}
+	return "run as root or join group " + group
 }
 
 // refused returns the error for an answer with a status other than 2xx.

@@ -31,7 +31,7 @@ func TestPromiseTheSocketSaysWhoIsAdmitted(t *testing.T) {
 		{"a member wants others killed", "client", critical, "--preempt", 1, "", "status 403: forbidden: only root may preempt"},
 		{"root does, for a pod that nobody knows", "root", critical, "--preempt", 1, "",
 			`status 404: metadata.uid: neither the runtime nor a static manifest has a pod with the uid "nobody-knows"`},
-		{"a stranger asks", "nobody", small, "", 1, "", "only root and the members of socketGroup may"},
+		{"a stranger asks", "nobody", small, "", 1, "", "permission denied, run as root or join "},
 		{"a malformed pod", "root", pod + "metadata: {name: a}\nspec: {overhead: {cpu: much}}\n", "", 1, "", `line 4: spec.overhead.cpu: want a quantity, got "much"`},
 	} {
 		if err := n.WriteFile(n.ctx, "/tmp/pod.yaml", []byte(c.pod)); err != nil {

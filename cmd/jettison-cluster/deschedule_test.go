@@ -62,7 +62,7 @@ func TestDeschedule(t *testing.T) {
 		{[]string{"--from", "x"}, "", exitUsage, "", "--policy is required"},
 		{[]string{"--policy", "x", "--now", "2026-11-23T12:00:00Z"}, "", exitUsage, "", "require --from"},
 		{[]string{"--policy", "x"}, "", exitUsage, "", "policy: open x: no such file"},
-		{[]string{"--policy", dir + "policy.yaml", "--kubeconfig", "/nowhere"}, "", exitFailed, "", "configure the API client from /nowhere"},
+		{[]string{"--policy", dir + "policy.yaml", "--kubeconfig", "/nowhere"}, "", exitFailed, "", "configure the API client: stat /nowhere: no such file"},
 		{[]string{"--policy", "x", "--from", "y", "--dry-run"}, "", exitUsage, "", "--dry-run applies to a cluster and cannot be combined with --from"},
 		{[]string{"--policy", dir + "policy.yaml", "--leader-elect"}, "", exitUsage, "", "--leader-elect requires --descheduling-interval"},
 		{[]string{"--policy", dir + "policy.yaml", "--descheduling-interval", "-1s"}, "", exitUsage, "", "--descheduling-interval -1s"},

@@ -7,12 +7,14 @@ import (
 
 // Errors in a command line of nodes or explain are one line.
 func TestNodesCommandLine(t *testing.T) {
+	t.Setenv("KUBECONFIG", "")
+	t.Setenv("HOME", t.TempDir())
 	for _, c := range []struct {
 		args []string
 		code int
 		want string
 	}{
-		{[]string{"nodes"}, exitUsage, "outside a cluster, pass --kubeconfig"},
+		{[]string{"nodes"}, exitUsage, "not in a pod, and no kubeconfig: pass --kubeconfig, set $KUBECONFIG or create "},
 		{[]string{"nodes", "--mode", "fence"}, exitUsage, "fence needs a check"},
 		{[]string{"nodes", "--mode", "act"}, exitUsage, "want observe, fence or replace"},
 		{[]string{"nodes", "--status", "--replay", "-"}, exitUsage, "cannot be combined"},

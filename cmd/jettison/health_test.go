@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"jettison/api"
 	"jettison/internal/node/socketpath"
 )
 
@@ -23,6 +24,8 @@ func TestHealth(t *testing.T) {
 		text    string
 	}{
 		"alive":          {map[string]int{"/healthz": 200}, nil, exitOK, "ok\n"},
+		"another server": {map[string]int{"/healthz": 201}, nil, exitFailed, "malformed answer, not from an agent"},
+		"a page":         {map[string]int{"/healthz": 202}, nil, exitFailed, "malformed answer, not from an agent"},
 		"hanging":        {map[string]int{"/healthz": 503, "/v1/state": 200}, nil, exitFailed, "status 503: no"},
 		"not ready":      {map[string]int{"/healthz": 200, "/readyz": 503}, []string{"--ready"}, exitFailed, "status 503: no"},
 		"older, alive":   {map[string]int{"/healthz": 404, "/v1/state": 200}, nil, exitOK, "ok\n"},
@@ -40,9 +43,19 @@ func TestHealth(t *testing.T) {
 		}
 		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			switch status := c.answers[r.URL.Path]; {
+			case status == http.StatusCreated: // as many servers do
+				fmt.Fprintln(w, "ok")
+			case status == http.StatusAccepted:
+				w.Header().Set(api.HeaderMinor, "1")
+				fmt.Fprintln(w, "<html>")
+			case status == 0 && c.answers["/healthz"] == http.StatusCreated:
+				http.NotFound(w, r)
 			case status != http.StatusOK:
 				w.WriteHeader(status)
 				fmt.Fprintln(w, `{"error": "no"}`)
+			case r.URL.Path == "/healthz":
+				w.Header().Set(api.HeaderMinor, "1")
+				fmt.Fprintln(w, "ok")
 			default:
 				fmt.Fprintln(w, `{"pods": {"clients": 0}}`)
 			}
@@ -81,7 +94,10 @@ func TestHealthWithInvalidConfiguration(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "{}") })}
+		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set(api.HeaderMinor, "1")
+			fmt.Fprintln(w, "ok")
+		})}
 		go func() { _ = server.Serve(l) }()
 		out.Reset()
 		errs.Reset()
@@ -141,7 +157,8 @@ func listen(t *testing.T) (dir, path string) {
 			fmt.Fprintln(w, `{"version":"v9","pods":{"clients":0}}`)
 			return
 		}
-		fmt.Fprintln(w, "{}")
+		w.Header().Set(api.HeaderMinor, "1")
+		fmt.Fprintln(w, "ok")
 	})}
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(func() {

@@ -19,7 +19,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"jettison/internal/base/commandline"
-	"jettison/internal/base/output"
 	"jettison/internal/base/printable"
 	"jettison/internal/base/terminal"
 	"jettison/internal/cli/admit"
@@ -28,6 +27,7 @@ import (
 	"jettison/internal/cli/deschedule"
 	"jettison/internal/cli/events"
 	"jettison/internal/cli/explain"
+	"jettison/internal/cli/flags"
 	"jettison/internal/cli/gc"
 	"jettison/internal/cli/health"
 	"jettison/internal/cli/records"
@@ -83,7 +83,7 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case errors.Is(err, status.ErrUnhealthy): // the report was printed
 		return exitFailed
 	}
-	if text := output.OneLine(err.Error()); logsJSON(args) {
+	if text := flags.Reason(err); logsJSON(args) {
 		//log: The program ends because of an error.
 		//do: Fix the error and start the program again.
 		slog.New(slog.NewJSONHandler(stderr, nil)).Error("program failed", "error", text)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -56,10 +57,33 @@ func Root(root *cobra.Command, version string, stdout, stderr io.Writer) {
 // Execute runs one command line.
 func Execute(ctx context.Context, root *cobra.Command, args []string) error {
 	root.SetArgs(args)
-	if err := UnknownCommand(root, args); err != nil {
+	if err := UnknownCommand(root, args); err != nil { // adds the commands help and completion
 		return Usage(err)
 	}
+	checkArguments(root)
 	return root.ExecuteContext(ctx)
+}
+
+// checkArguments makes errors of arguments usage errors, for a command and all below it. An empty
+// argument is one: it usually comes from an unset variable of a script.
+func checkArguments(cmd *cobra.Command) {
+	check := cmd.Args
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if i := slices.Index(args, ""); i >= 0 {
+			return Usage(fmt.Errorf("%s: argument %d is empty: see %s --help", cmd.Name(), i+1,
+				cmd.CommandPath()))
+		}
+		if check == nil {
+			return nil
+		}
+		if err := check(cmd, args); err != nil {
+			return Usage(err)
+		}
+		return nil
+	}
+	for _, below := range cmd.Commands() {
+		checkArguments(below)
+	}
 }
 
 // NoArguments is the Args function of a command without arguments.

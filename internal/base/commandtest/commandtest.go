@@ -1,4 +1,7 @@
-// Package commandtest documents the commands of a program.
+// Package commandtest documents the commands of a program and runs them with bad values.
+//
+//	commandtest.go  Document: the page of the commands
+//	badvalues.go    BadValues: empty and unreadable arguments
 package commandtest
 
 import (

@@ -20,6 +20,7 @@ import (
 	"jettison/internal/base/nearest"
 	"jettison/internal/base/output"
 	"jettison/internal/base/terminal"
+	"jettison/internal/cli/flags"
 	"jettison/internal/node/apiconvert"
 	"jettison/internal/node/observe"
 	"jettison/internal/node/sources"
@@ -39,9 +40,9 @@ type options struct {
 func run(ctx context.Context, o options, out *terminal.Screen, stderr io.Writer) error {
 	answer, err := o.queryAgent(ctx)
 	if err != nil && ctx.Err() == nil {
-		fmt.Fprintf(stderr, "jettison: explain: the agent does not answer (%s): ranking without pod "+
+		fmt.Fprintf(stderr, "jettison: explain: no ranking from the agent (%s): ranking without pod "+
 			"objects of clients, evictions in progress and circuit breaker\n",
-			output.OneLine(err.Error()))
+			flags.Reason(err))
 		answer, err = o.rank(ctx)
 	}
 	if err != nil {

@@ -1,11 +1,12 @@
 // Package flags defines the flags that several jettison commands share, and reads the
 // configuration that they name.
 //
-//	look.go      Look: flags of a command that reads the node
-//	socket.go    Socket: flags of a command that only queries the agent
-//	places.go    flags for the configuration files and the node's mounts
-//	salvage.go   reading a partly invalid configuration
-//	since.go     the value of --since
+//	look.go        Look: flags of a command that reads the node
+//	socket.go      Socket: flags of a command that only queries the agent
+//	permission.go  Reason: the text of an error, with advice for users without permissions
+//	places.go      flags for the configuration files and the node's mounts
+//	salvage.go     reading a partly invalid configuration
+//	since.go       the value of --since
 package flags
 
 import (

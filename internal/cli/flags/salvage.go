@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"jettison/internal/base/commandline"
-	"jettison/internal/base/output"
 	"jettison/internal/node/config"
 )
 
@@ -42,6 +41,6 @@ func loadOrSalvage(ctx context.Context, path string) (c *config.Loaded, configEr
 func warn(cmd *cobra.Command, stderr io.Writer, configErr error) {
 	if configErr != nil {
 		fmt.Fprintf(stderr, "jettison: %s: invalid configuration, using the fields that can be read: %s\n",
-			cmd.Name(), output.OneLine(configErr.Error()))
+			cmd.Name(), Reason(configErr))
 	}
 }

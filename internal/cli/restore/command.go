@@ -38,7 +38,8 @@ Exit code 1: a setting could not be restored; the error names it. You can run re
 				return err
 			}
 			if configErr != nil {
-				fmt.Fprintln(stdout, "invalid configuration, using the fields that can be read:", configErr)
+				fmt.Fprintln(stdout, "invalid configuration, using the fields that can be read:",
+					flags.Reason(configErr))
 			}
 			o := look.Options.Options
 			o.Act = true

@@ -36,7 +36,7 @@ configuration values that may be secrets. FILE must not exist; it is readable by
 			"/jettison snapshot - > node1.tar.gz\n" +
 			"  tar -xzOf node1.tar.gz jettison/state.json",
 		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 || args[0] == "" {
+			if len(args) != 1 {
 				return commandline.Usage(
 					fmt.Errorf("snapshot takes one file, or - for standard output, got %d: see %s --help",
 						len(args), cmd.CommandPath()))

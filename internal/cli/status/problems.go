@@ -13,6 +13,7 @@ import (
 	"jettison/api"
 	"jettison/eviction"
 	"jettison/internal/base/output"
+	"jettison/internal/cli/flags"
 	"jettison/stats"
 )
 
@@ -28,12 +29,13 @@ type Problem struct {
 // nodeErr the error of reading the node without it; nil: none.
 func (r *Report) findProblems(agentErr, nodeErr error) {
 	add := func(what, do string) { r.Problems = append(r.Problems, Problem{What: what, Do: do}) }
+	r.forbidden = errors.Is(agentErr, os.ErrPermission)
 	if agentErr != nil {
 		what := "the agent does not answer, jettison evicts no pod on this node: "
 		if !notListening(agentErr) {
 			what = "the state of the agent is unknown: "
 		}
-		add(what+output.OneLine(agentErr.Error()), agentAction(agentErr))
+		add(what+flags.Reason(agentErr), agentAction(agentErr))
 	}
 	if nodeErr != nil {
 		do := runCheck
@@ -84,7 +86,7 @@ func (r *Report) addConfigProblem(configErr error) {
 		return
 	}
 	r.Problems = append(r.Problems, Problem{What: "the configuration is invalid: " +
-		output.OneLine(configErr.Error()), Do: fixConfig})
+		flags.Reason(configErr), Do: fixConfig})
 	r.Healthy = false
 }
 

@@ -53,8 +53,11 @@ func (r *Report) head(width int) []terminal.Line {
 		health = terminal.Span{Text: "NOT HEALTHY", Style: terminal.Bad}
 	}
 	agent := "agent not answering"
-	if r.Agent != "" {
+	switch {
+	case r.Agent != "":
 		agent = "jettison " + r.Agent
+	case r.forbidden:
+		agent = "no permission to query the agent"
 	}
 	out := []terminal.Line{{{Text: "node " + r.Node + ": ", Style: terminal.Bold}, health,
 		{Text: ", " + agent}}}

@@ -47,6 +47,8 @@ type Report struct {
 	Slopes   []Slope   `json:"slopes"`
 	// State comes from the agent, or from the node if the agent does not answer; null: unknown.
 	State *api.State `json:"state"`
+
+	forbidden bool // this user may not query the agent
 }
 
 // Slope is the rate of change of a signal.

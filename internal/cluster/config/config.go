@@ -166,6 +166,12 @@ func (c *Cluster) check() *strict.FieldError {
 
 // checkProgram validates the fields that a replay ignores.
 func (c *Cluster) checkProgram() *strict.FieldError {
+	if c.LeaderElectResourceName == "" {
+		return strict.NewFieldError("leaderElectResourceName", "empty: want the name of a Lease")
+	}
+	if c.LeaderElectResourceNamespace == "" {
+		return strict.NewFieldError("leaderElectResourceNamespace", "empty: want the Lease's namespace")
+	}
 	election := c.Election()
 	err := election.Check()
 	fenced := len(c.FenceCommand) > 0 || c.FenceURL != ""

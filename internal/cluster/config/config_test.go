@@ -72,7 +72,7 @@ func TestFlagsOverrideFile(t *testing.T) {
 	if err := set.Parse([]string{"--unhealthy-zone-threshold=2"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := flags.Apply(c); err == nil || !strings.Contains(err.Error(), "unhealthyZoneThreshold") {
+	if err := flags.Apply(c); err == nil || !strings.HasPrefix(err.Error(), "--unhealthy-zone-threshold: ") {
 		t.Errorf("error of --unhealthy-zone-threshold=2 = %v, want the field", err)
 	}
 	if _, err := Load(t.Context(), path+"x"); err == nil {

@@ -117,7 +117,7 @@ func (f *Flags) Apply(c *Cluster) error {
 		}
 	}
 	if fault := c.check(); fault != nil {
-		return fmt.Errorf("flags: %w", fault)
+		return fmt.Errorf("--%s: %w", flagName(fault.Field), fault.Err)
 	}
 	return nil
 }

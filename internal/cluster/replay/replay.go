@@ -49,6 +49,9 @@ func Run(ctx context.Context, o Options, stdout io.Writer) (err error) {
 			return fmt.Errorf("replay: %w", err)
 		}
 		defer func() { _ = file.Close() }()
+		if info, err := file.Stat(); err == nil && info.Mode()&os.ModeDevice != 0 {
+			return fmt.Errorf("replay: %s is a device, want a file of frames", o.Path)
+		}
 		in, name = file, o.Path
 	}
 	r := newReader(in, name)

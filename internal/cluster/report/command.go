@@ -22,7 +22,7 @@ tolerations, and the time by which the pod must leave. A pod is NAMESPACE/NAME, 
 namespace default. It queries the jettison-cluster nodes at --address.`,
 		Example: "  jettison-cluster explain node-1\n  jettison-cluster explain shop/web-0 -o json",
 		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 || args[0] == "" {
+			if len(args) != 1 {
 				return commandline.Usage(
 					fmt.Errorf("explain takes one node or pod, got %d arguments: see %s --help", len(args),
 						cmd.CommandPath()))

@@ -9,6 +9,7 @@
 //	guard.go   clients that send only while this replica leads
 //	leader.go  Leader: one replica acts, and stops before another one starts
 //	lock.go    the Lease of the election
+//	reach.go   Reach: whether the API server answers
 package kubeclient
 
 import (

@@ -109,7 +109,6 @@ func (o *flags) run(ctx context.Context, c *config.Cluster, stderr io.Writer) er
 	if err != nil {
 		return err
 	}
-	klog.SetSlogLogger(log) // logs of client-go
 	if os.Getenv("GOMAXPROCS") == "" {
 		// Watch events pass from goroutine to goroutine. Waking another processor for each costs
 		// more than the work: 500 Leases per second take 3.7 % of a core with two processors, 2.0 %
@@ -126,6 +125,7 @@ func (o *flags) run(ctx context.Context, c *config.Cluster, stderr io.Writer) er
 	if err != nil {
 		return commandline.Usage(err)
 	}
+	klog.SetSlogLogger(kubeclient.NewReach(api, log).Quiet(log)) // logs of client-go
 	return Run(ctx, Options{Config: c, API: api, Version: o.version, Log: log})
 }
 

@@ -119,7 +119,8 @@ func (l *liveFlags) run(ctx context.Context, o *planner.Offline, stdout *termina
 	if l.json {
 		run.Log = slog.New(slog.NewJSONHandler(stderr, nil))
 	}
-	klog.SetSlogLogger(run.Log) // log of client-go
+	run.Reach = kubeclient.NewReach(api, run.Log)
+	klog.SetSlogLogger(run.Reach.Quiet(run.Log)) // log of client-go
 	if l.elect {
 		run.Election = &l.election
 	}

@@ -25,7 +25,6 @@ import (
 	"net"
 	"time"
 
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -40,6 +39,7 @@ import (
 // Options are the options of Run.
 type Options struct {
 	API    *rest.Config
+	Reach  *kubeclient.Reach  // of API; nil: Run makes one
 	Policy *deschedule.Policy // validated by Policy.Complete
 	// Interval is the time from the start of one cycle to the next; 0: a single cycle.
 	Interval time.Duration
@@ -60,6 +60,8 @@ const (
 	// evictionTimeout limits an eviction. A webhook may delay it for 30 s
 	// (pkg/apis/admissionregistration/validation, 1.37.2), and only the API server's answer names it.
 	evictionTimeout = 40 * time.Second
+	// reachTimeout limits the wait for the API server's first answer.
+	reachTimeout = 30 * time.Second
 	// syncTimeout limits the initial list of all objects.
 	syncTimeout = 2 * time.Minute
 	// After a failed cycle the next one is delayed by a backoff between these bounds.
@@ -83,6 +85,10 @@ type descheduler struct {
 func Run(ctx context.Context, o Options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if o.Reach == nil {
+		o.API = rest.CopyConfig(o.API)
+		o.Reach = kubeclient.NewReach(o.API, o.Log)
+	}
 	d := &descheduler{o: o, history: newHistory(), metrics: newMetrics(o.Version), now: time.Now}
 	if o.Address != "" {
 		l, err := new(net.ListenConfig).Listen(ctx, "tcp", o.Address)
@@ -106,12 +112,11 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	if err := checkVersion(ctx, discovery.ToServerVersionInterfaceWithContext(
-		query.Discovery())); err != nil && ctx.Err() == nil {
-		//log: The API server is more than three minor versions apart from the client library, or its
-		//  version cannot be read. Descheduling continues.
-		//do: Use a release of jettison that matches the cluster's version.
-		o.Log.Warn("API server version may be unsupported", "error", err)
+	if err := d.awaitAPI(ctx, query, reachTimeout); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
 	}
 	read, err := kubeclient.New(o.API, "read", 0)
 	if err != nil {
@@ -123,7 +128,7 @@ func Run(ctx context.Context, o Options) error {
 		o.Log.Warn("policy enables no strategy")
 	}
 	d.usage = newUsageReader(query, &o.API.TLSClientConfig, o.Policy, o.LeaseNamespace)
-	d.source = newSource(read, o.Log)
+	d.source = newSource(read, o.Reach.Quiet(o.Log))
 	defer d.source.close(cancel)
 	if err := d.source.sync(ctx); err != nil {
 		if ctx.Err() != nil {

@@ -1,11 +1,16 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes"
+
+	"jettison/internal/base/retry"
 )
 
 const (
@@ -16,6 +21,32 @@ const (
 	// (pkg/descheduler/runner.go, 0.36.0).
 	maxVersionSkew = 3
 )
+
+// awaitAPI waits for the first answer of the API server, at most limit, and logs a version that may
+// be unsupported.
+func (d *descheduler) awaitAPI(ctx context.Context, query kubernetes.Interface,
+	limit time.Duration) error {
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	api := discovery.ToServerVersionInterfaceWithContext(query.Discovery())
+	for {
+		err := checkVersion(limited, api)
+		unreachable := d.o.Reach.Err()
+		if err == nil {
+			return nil
+		}
+		if unreachable == nil && limited.Err() == nil {
+			//log: The API server is more than three minor versions apart from the client library, or its
+			//  version cannot be read. Descheduling continues.
+			//do: Use a release of jettison that matches the cluster's version.
+			d.o.Log.Warn("API server version may be unsupported", "error", err)
+			return nil
+		}
+		if !retry.Sleep(limited, time.Second) {
+			return fmt.Errorf("deschedule: no answer for %v: %w", limit, cmp.Or(unreachable, err))
+		}
+	}
+}
 
 // checkVersion returns an error if the API server's version is out of range or unknown. As in the
 // descheduler, callers only log it.

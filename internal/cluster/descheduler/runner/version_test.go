@@ -2,12 +2,18 @@ package runner
 
 import (
 	"fmt"
+	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"jettison/internal/cluster/kubeclient"
 )
 
 // PO8: up to three minor versions of difference to the API server are supported. More, or an
@@ -51,5 +57,29 @@ func TestClientMinorVersionMatchesGoMod(t *testing.T) {
 	}
 	if want := fmt.Sprintf("\n\tk8s.io/client-go v0.%d.", clientMinorVersion); !strings.Contains(string(text), want) {
 		t.Errorf("go.mod has no %q: set builtWith to the minor version that is there", strings.TrimSpace(want))
+	}
+}
+
+// An API server that does not answer ends the program with its address and the cause.
+func TestUnreachableAPIEndsRun(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = l.Close()
+	var log strings.Builder
+	config := &rest.Config{Host: "http://" + l.Addr().String()}
+	d := &descheduler{o: Options{Log: slog.New(slog.NewTextHandler(&log, nil))}}
+	d.o.Reach = kubeclient.NewReach(config, d.o.Log)
+	query, err := kubeclient.New(config, "query", requestTimeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = d.awaitAPI(t.Context(), query, time.Second)
+	if err == nil || !strings.Contains(err.Error(), config.Host+" is unreachable: ") {
+		t.Errorf("awaitAPI() = %v, want an error with %s", err, config.Host)
+	}
+	if text := log.String(); strings.Count(text, "\n") != 1 {
+		t.Errorf("log = %q, want one line", text)
 	}
 }

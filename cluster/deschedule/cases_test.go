@@ -192,6 +192,8 @@ func TestAntiAffinityCases(t *testing.T) {
 			pods: podList(pod("p1", "n1", anti), pod("x", "n1", label("foo", "bar"), crit, bare))}, wantNames: []string{"p1"}},
 		{id: "AA5", plan: plan{nodes: cluster(node("n1", region), node("n5", region), free),
 			pods: podList(pod("p1", "n1", anti), pod("p11", "n5", label("foo", "bar")))}, wantNames: []string{"p1"}},
+		{id: "no topology key", plan: plan{nodes: cluster(node("n1"), free), pods: pods}, want: 0,
+			differs: "the scheduler may put them there: 3 in the descheduler"},
 	} {
 		c.strategy, c.args = InterPodAntiAffinity, &AntiAffinityArgs{}
 		c.test(t)

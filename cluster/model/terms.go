@@ -197,10 +197,13 @@ func attractionTerms(p *v1.Pod, required []term) (out []attractionTerm) {
 func (p *Pod) HasAntiAffinity() bool { return len(p.antiAffinity) > 0 }
 
 // AntiAffinityConflict returns the first pod by name that shares a topology with p although
-// required anti-affinity of p excludes it; nil: none. Pods on the same node always share a
-// topology. Only terms of p itself apply, and only to pods for which counts returns true, as in the
-// descheduler (pkg/utils/predicates.go, 0.36.0), extended by the namespaces and labels that the API
-// added later.
+// required anti-affinity of p excludes it; nil: none. Only terms of p itself apply, and only to pods
+// for which counts returns true, as in the descheduler (pkg/utils/predicates.go, 0.36.0), extended
+// by the namespaces and labels that the API added later.
+//
+// A node without the topology key violates no term, as in the scheduler
+// (interpodaffinity/filtering.go, satisfyPodAntiAffinity, v1.37.2). The descheduler would evict the
+// pods there although the scheduler may put them back.
 func (c *Cluster) AntiAffinityConflict(p *Pod, counts func(*Pod) bool) *Pod {
 	var first *Pod
 	for i := range p.antiAffinity {
@@ -220,5 +223,5 @@ func (c *Cluster) AntiAffinityConflict(p *Pod, counts func(*Pod) bool) *Pod {
 func sameTopology(a, b *Node, key string) bool {
 	x, inA := topologyOf(a, key)
 	y, inB := topologyOf(b, key)
-	return a == b || inA && inB && x == y
+	return inA && inB && x == y
 }

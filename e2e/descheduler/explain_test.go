@@ -35,6 +35,7 @@ const (
 	bySingle    = "a single node has its strategies"
 	byResource  = "a resource that no node has stops nothing"
 	byAbsent    = "a resource that a node does not have does not count for it"
+	byKey       = "a node without the topology key violates no anti-affinity"
 	byEnded     = "ended and terminating pods are no replicas, and need no node"
 	byOthers    = "follows from those that stay"
 	byLimit     = "a limit that others have used up"
@@ -56,6 +57,7 @@ var documented = map[string]string{
 	bySingle:    "A single ready node",
 	byResource:  "a resource that no node has is left out",
 	byAbsent:    "A resource that a node does not have does not count",
+	byKey:       "A node without the topology key",
 	byEnded:     "Ended pods need no other node, and count as no replicas",
 }
 
@@ -202,8 +204,10 @@ func (c *comparison) kept(w went) string {
 	switch {
 	case c.spent(w.pod):
 		return byBudget
-	case (why == "" || strings.HasPrefix(why, "maximum number")) && c.usedUp(w.pod): // the rest of a node has no reason
+	case (why == "" || strings.HasPrefix(why, "maximum number") || c.protectedElsewhere(w)) && c.usedUp(w.pod): // the rest of a node has no reason
 		return byLimit
+	case w.strategy == deschedule.InterPodAntiAffinity && !c.ask("keyed", unlimited(c.theirs), keyed(c.s), nil)[w]:
+		return byKey
 	case c.lacksReplicas(w):
 		return byEnded
 	case drains[w.strategy] && !c.ask("provided", unlimited(c.theirs), provided(c.s), nil)[w]:
@@ -331,6 +335,14 @@ func (c *comparison) spent(pod string) bool {
 		}
 	}
 	return count >= budgets[0].Status.DisruptionsAllowed
+}
+
+// protectedElsewhere reports whether the evictor of another profile protects a pod: the plan gives
+// that reason first, whatever keeps the pod for the profile that evicts it.
+func (c *comparison) protectedElsewhere(w went) bool {
+	return slices.ContainsFunc(c.ours.Profiles, func(p deschedule.Profile) bool {
+		return p.Name != c.by[w] && !c.mayIn(c.s, p.Name)[w.pod]
+	})
 }
 
 // usedUp reports whether a limit keeps a pod, used up by evictions that the descheduler does not

@@ -34,6 +34,7 @@ func (c *comparison) mendings() []mending {
 		{byTaints, usage, unlimited, tolerant},
 		{byAbsent, usage, unlimited, provided},
 		{byAbsent, usage, unlimited, func(s *deschedule.Snapshot) *deschedule.Snapshot { return provided(tolerant(s)) }},
+		{byKey, []string{deschedule.InterPodAntiAffinity}, unlimited, keyed},
 		{byFit, []string{deschedule.RemoveDuplicates}, unlimited, c.fitting},
 	}
 }

@@ -126,9 +126,6 @@ func (c *comparison) pays(profile *deschedule.Profile, i int) string {
 		return "" // spread has moves that enable others; TestStability of package deschedule plans again
 	}
 	p := find(s, e.Namespace+"/"+e.Name)
-	if e.Strategy == deschedule.InterPodAntiAffinity && e.To == e.Node && refuses(s, p, nodeOf(s, e.Node)) == "" {
-		return "" // a node without the topology's key: the strategy evicts there, as in 0.36.0
-	}
 	if e.To == "" || e.To == e.Node {
 		return "its replacement has no other node"
 	}

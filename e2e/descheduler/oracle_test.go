@@ -57,7 +57,7 @@ func TestPlansDifferFromTheDeschedulerByImprovementsOnly(t *testing.T) {
 func TestClustersThatWereUnexplained(t *testing.T) {
 	for _, seed := range []int{1006496, 1007272, 771543, 1009681, 1019897, 2001551, 38000195, 39001909,
 		40000088, 40002441, 43000670, 43005145,
-		60002670, 60004402, 60004756} {
+		60002670, 60004402, 60004756, 45002209, 60001692, 60001914} {
 		compareSeed(t, seed, map[string]*tally{})
 	}
 }

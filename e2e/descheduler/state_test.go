@@ -127,6 +127,24 @@ func provided(s *deschedule.Snapshot) *deschedule.Snapshot {
 	return &out
 }
 
+// keyed returns a snapshot in which pods have no anti-affinity by a topology key that their node
+// lacks. The descheduler evicts pods for one another on such a node, which the scheduler accepts.
+func keyed(s *deschedule.Snapshot) *deschedule.Snapshot {
+	out := *s
+	out.Pods = slices.Clone(s.Pods)
+	for i, p := range out.Pods {
+		n := nodeOf(s, p.Spec.NodeName)
+		if n == nil || p.Spec.Affinity == nil || p.Spec.Affinity.PodAntiAffinity == nil {
+			continue
+		}
+		out.Pods[i] = p.DeepCopy()
+		a := out.Pods[i].Spec.Affinity.PodAntiAffinity
+		a.RequiredDuringSchedulingIgnoredDuringExecution = slices.DeleteFunc(a.RequiredDuringSchedulingIgnoredDuringExecution,
+			func(t v1.PodAffinityTerm) bool { _, has := n.Labels[t.TopologyKey]; return !has })
+	}
+	return &out
+}
+
 // only returns a policy with one of its strategies.
 func only(p *api.DeschedulerPolicy, strategy string) *api.DeschedulerPolicy {
 	out := unlimited(p)

@@ -282,7 +282,9 @@ func deletions(line *timeline, changes []change, ours, theirs map[types.UID]time
 				break
 			}
 		}
-		d.why = improvements[first]
+		if d.why = improvements[first]; d.why == "" && min(x, y) == 0 && line.troubled(max(x, y)) {
+			d.why = byTimer // a deadline at the instant of a change that ends it: either may be first
+		}
 		out = append(out, d)
 	}
 	return out

@@ -133,8 +133,9 @@ type run struct {
 }
 
 // differences returns the intervals of all differences: first of Ready, then of the NoExecute
-// taints, because these cause others.
-func differences(ours, theirs film, end time.Duration) (out []run) {
+// taints, because these cause others. An interval ends where another object replaces its own.
+func differences(ours, theirs film, line *timeline) (out []run) {
+	end := line.end
 	all := maps.Clone(ours)
 	maps.Copy(all, theirs)
 	for k := range all {
@@ -144,13 +145,13 @@ func differences(ours, theirs film, end time.Duration) (out []run) {
 		}
 		slices.Sort(times)
 		differs, r := false, run{}
-		for _, at := range times {
+		for _, at := range slices.Compact(times) {
 			x, y := ours.is(k, at), theirs.is(k, at)
-			switch {
-			case differs && (x == y || at == end):
+			if differs && (x == y || at == end || line.happened(replaced, k.object, at-happens, at-happens)) {
 				differs, r.to = false, at
 				out = append(out, r)
-			case !differs && x != y && at < end:
+			}
+			if !differs && x != y && at < end {
 				differs, r = true, run{facet: k, from: at, ours: x, theirs: y}
 			}
 		}

@@ -56,7 +56,7 @@ type finding struct {
 func compare(t testing.TB, line *timeline, o *ours, u *theirs) *comparison {
 	c := &comparison{TB: t, line: line, films: [sides]film{o.film, u.film}, tokens: [sides]map[string][]time.Duration{o.tokens, u.tokens}}
 	c.judgeZones()
-	for _, r := range differences(o.film, u.film, line.end) {
+	for _, r := range differences(o.film, u.film, line) {
 		if r.to-r.from <= c.slack() {
 			c.short(r)
 		} else if r.object != "" && r.what != onNode && r.what != excludes {

@@ -435,6 +435,11 @@ func (l *timeline) changesAt(at time.Duration) (count int) {
 	return count
 }
 
+// troubled reports whether objects had a trouble at an instant.
+func (l *timeline) troubled(at time.Duration) bool {
+	return slices.ContainsFunc(l.troubles, func(t trouble) bool { return t.what != restarted && t.at+happens == at })
+}
+
 // happened reports whether an object had a trouble between two times.
 func (l *timeline) happened(what, object string, from, to time.Duration) bool {
 	return slices.ContainsFunc(l.troubles, func(t trouble) bool {

@@ -7,6 +7,7 @@ import (
 	coordination "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -157,5 +158,63 @@ func TestTaintFromTheFuture(t *testing.T) {
 	}
 	if set < time.Hour || set > time.Hour+time.Minute {
 		t.Errorf("the other node gets the taint after %v, want 1h (0: not within 5h)", set)
+	}
+}
+
+// A Lease that changes or is another object is a sign of life, which restarts the delay. A Lease that
+// stays the same is none.
+func TestChangedLeaseRestartsDelay(t *testing.T) {
+	lease := func(uid types.UID, renewed time.Duration) *coordination.Lease {
+		return &coordination.Lease{ObjectMeta: metav1.ObjectMeta{UID: uid},
+			Spec: coordination.LeaseSpec{RenewTime: &metav1.MicroTime{Time: start.Add(renewed)}}}
+	}
+	for name, c := range map[string]struct {
+		then    *coordination.Lease
+		checked bool
+	}{
+		"unchanged": {lease("l", 0), true}, "deleted": {nil, true}, "renewed": {lease("l", time.Second), false},
+		"made again": {lease("other", 0), false},
+	} {
+		core := New(Config{Delay: time.Minute, RetryPeriod: 30 * time.Second, Interval: time.Minute})
+		seen := node(v1.ConditionUnknown, start)
+		seen.Leases["n"] = lease("l", 0)
+		core.Step(start, seen)
+		if seen.Leases["n"] = c.then; c.then == nil {
+			delete(seen.Leases, "n")
+		}
+		if out := core.Step(start.Add(time.Minute), seen); (len(out.Check) == 1) != c.checked {
+			t.Errorf("Lease %s: Step returns %+v after the delay, want a check: %t", name, out, c.checked)
+		}
+	}
+}
+
+// A new instance continues the rate: in a zone of two nodes, one gets the taint in an hour.
+func TestRateContinuesAfterRestart(t *testing.T) {
+	c := New(Config{Delay: time.Minute, RetryPeriod: 30 * time.Second, Interval: time.Minute})
+	added := metav1.Time{Time: start.Add(-50 * time.Minute)}
+	seen := node(v1.ConditionUnknown, start)
+	other := node(v1.ConditionUnknown, start, v1.Taint{Key: v1.TaintNodeOutOfService, Value: Value, Effect: v1.TaintEffectNoExecute,
+		TimeAdded: &added}).Nodes["n"]
+	other.Name, other.UID = "o", "o"
+	seen.Nodes["o"] = other
+	c.Step(start, seen)
+	if out := c.Step(start.Add(time.Minute), seen); len(out.Check) != 0 || !out.Next.Equal(start.Add(10*time.Minute)) {
+		t.Errorf("51m after a taint in the zone: Step returns %+v, want no check and a step at 10m", out)
+	}
+	if out := c.Step(start.Add(10*time.Minute), seen); len(out.Check) != 1 {
+		t.Errorf("1h after a taint in the zone: Step returns %+v, want a check", out)
+	}
+}
+
+// A node without the condition Ready is not checked, and an answer for a node that is gone has no
+// effect.
+func TestUnknownNodeIsLeftAlone(t *testing.T) {
+	c := New(Config{Delay: time.Minute, RetryPeriod: 30 * time.Second, Interval: time.Minute})
+	seen := node(v1.ConditionUnknown, start)
+	seen.Nodes["n"].Status.Conditions = nil
+	c.Step(start, seen)
+	c.EndCheck(start, "u", true)
+	if out := c.Step(start.Add(time.Hour), seen); len(out.Check)+len(out.Set) != 0 || !out.Next.IsZero() {
+		t.Errorf("node without Ready: Step returns %+v, want nothing", out)
 	}
 }

@@ -1,11 +1,13 @@
 package taint
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -92,6 +94,7 @@ func TestReplacedTaintDeadline(t *testing.T) {
 		"5m for both":              {turned, 300, 300, began.Add(5 * time.Minute)},
 		"1m, then 2h":              {turned, 60, 7200, began.Add(2 * time.Hour)},
 		"unknown transition":       {time.Time{}, -1, 300, began.Add(5 * time.Minute)},
+		"transition now":           {start, -1, 300, start.Add(5 * time.Minute)},
 		"transition in the future": {start.Add(time.Hour), -1, 300, began.Add(5 * time.Minute)},
 	} {
 		s, n, p := fixture(&metav1.Time{Time: began})
@@ -114,6 +117,101 @@ func TestReplacedTaintDeadline(t *testing.T) {
 		n.Status.Conditions[0].LastTransitionTime.Time = began.Add(-time.Minute)
 		if why := core.Explain(start, n, p); !why[0].Deadline.Equal(began.Add(time.Duration(c.other) * time.Second)) {
 			t.Errorf("%s: taint as old as the transition: Explain returns %+v, want its own toleration period", name, why)
+		}
+	}
+}
+
+// A pod that is being deleted or has finished stays, and so do pods on nodes with taints of other
+// effects.
+func TestPodsThatStay(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit     func(*v1.Node, *v1.Pod)
+		verdicts int
+	}{
+		"being deleted": {func(_ *v1.Node, p *v1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: start} }, 1},
+		"succeeded":     {func(_ *v1.Node, p *v1.Pod) { p.Status.Phase = v1.PodSucceeded }, 1},
+		"failed":        {func(_ *v1.Node, p *v1.Pod) { p.Status.Phase = v1.PodFailed }, 1},
+		"NoSchedule":    {func(n *v1.Node, _ *v1.Pod) { n.Spec.Taints[0].Effect = v1.TaintEffectNoSchedule }, 0},
+	} {
+		core := New(Config{})
+		s, n, p := fixture(&metav1.Time{Time: start})
+		c.edit(n, p)
+		if out := core.Step(start, s); len(out.Evict)+len(out.Stamps) != 0 {
+			t.Errorf("%s: Step returns %+v, want no eviction and no stamp", name, out)
+		}
+		if why := core.Explain(start, n, p); len(why) != c.verdicts {
+			t.Errorf("%s: Explain returns %+v, want %d verdicts", name, why, c.verdicts)
+		}
+	}
+}
+
+// Of two taints that require the same, the first is the reason. A TimeAdded of now is valid.
+func TestFirstTaintIsReason(t *testing.T) {
+	c := New(Config{})
+	s, n, p := fixture(&metav1.Time{Time: start})
+	n.Spec.Taints = append(n.Spec.Taints, v1.Taint{Key: "other", Effect: v1.TaintEffectNoExecute, TimeAdded: &metav1.Time{Time: start}})
+	if out := c.Step(start, s); len(out.Evict) != 1 || out.Evict[0].Taint.Key != "k" || len(out.Stamps) != 0 {
+		t.Errorf("two taints of the same time: Step returns %+v, want an eviction because of k and no stamp", out)
+	}
+	n.Spec.Taints = []v1.Taint{{Key: "k", Effect: v1.TaintEffectNoExecute}}
+	c.Step(start, s)
+	now := start.Add(10 * time.Second)
+	n.Spec.Taints[0].TimeAdded = &metav1.Time{Time: now}
+	if why := c.Explain(now, n, p); !why[0].Taint.TimeAdded.Time.Equal(now) {
+		t.Errorf("taint stamped now: Explain returns TimeAdded %v, want %v", why[0].Taint.TimeAdded, now)
+	}
+}
+
+// PodEvictionRate limits the evictions of each zone.
+func TestEvictionsAreLimited(t *testing.T) {
+	c := New(Config{PodEvictionRate: 2})
+	s, n, _ := fixture(&metav1.Time{Time: start})
+	m := n.DeepCopy()
+	m.Name, m.UID = "m", "m"
+	pods := map[string][]*v1.Pod{}
+	for _, node := range []string{"m", "n"} {
+		for _, name := range []string{"0", "1", "2"} {
+			pods[node] = append(pods[node], &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: node + name, UID: types.UID(node + name)}})
+		}
+	}
+	s.Nodes["m"], s.Pods = m, func(node string) []*v1.Pod { return pods[node] }
+	s.Zone = func(n *v1.Node) string { return n.Name }
+	for i, now := 0, start; i < 3; i++ {
+		out := c.Step(now, s)
+		if len(out.Evict) != 2 || out.Evict[0].Node == out.Evict[1].Node {
+			t.Fatalf("after %v: evictions %+v, want one in each zone", now.Sub(start), out.Evict)
+		}
+		for _, e := range out.Evict {
+			c.End(now, e.UID, true)
+			pods[e.Node] = slices.DeleteFunc(pods[e.Node], func(p *v1.Pod) bool { return p.UID == e.UID })
+		}
+		out, next := c.Step(now, s), now.Add(500*time.Millisecond)
+		if i < 2 && (len(out.Evict) != 0 || !out.Next.Equal(next)) {
+			t.Fatalf("after %v: Step returns %+v, want no eviction and a step after 500ms", now.Sub(start), out)
+		}
+		now = next
+	}
+}
+
+// Taints of a clock that was behind count as younger, but not as newer than the correction.
+func TestTaintsOfSlowClock(t *testing.T) {
+	hour := int64(3600)
+	for name, c := range map[string]struct{ added, counts time.Duration }{
+		"long before the correction":   {-30 * time.Minute, -20 * time.Minute},
+		"just before the correction":   {-5 * time.Minute, 0},
+		"at the correction":            {0, 0},
+		"shortly after the correction": {time.Minute, time.Minute},
+	} {
+		core, now := New(Config{}), start.Add(2*time.Minute)
+		s, n, p := fixture(&metav1.Time{Time: start.Add(c.added)})
+		p.Spec.Tolerations = []v1.Toleration{{Operator: v1.TolerationOpExists, TolerationSeconds: &hour}}
+		core.SetAhead(10*time.Minute, start)
+		want := start.Add(c.counts + time.Hour)
+		if out := core.Step(now, s); !out.Next.Equal(want) {
+			t.Errorf("taint %s: deadline %v after the correction, want %v", name, out.Next.Sub(start), want.Sub(start))
+		}
+		if why := core.Explain(now, n, p); !why[0].Deadline.Equal(want) {
+			t.Errorf("taint %s: Explain returns %v after the correction, want %v", name, why[0].Deadline.Sub(start), want.Sub(start))
 		}
 	}
 }

@@ -53,8 +53,31 @@ func TestTolerationsAreRead(t *testing.T) {
 	now = start.Add(time.Minute)
 	step(0, 1)
 	n.Spec.Taints = nil
-	if step(0, 0); len(c.reads) > 0 {
+	step(0, 0)
+	if c.EndRead(now, &again, "b", nil); len(c.reads) > 0 { // an answer that nothing needs any more
 		t.Errorf("%d reads are kept without a taint, want none", len(c.reads))
+	}
+}
+
+// The value of NotKept differs for lists that differ in any field.
+func TestNotKeptIdentifiesList(t *testing.T) {
+	seconds, longer := int64(60), int64(61)
+	all := map[string]string{}
+	for name, edit := range map[string]func(*v1.Toleration){
+		"none": func(*v1.Toleration) {}, "key": func(o *v1.Toleration) { o.Key = "other" },
+		"operator": func(o *v1.Toleration) { o.Operator = v1.TolerationOpExists }, "value": func(o *v1.Toleration) { o.Value = "other" },
+		"effect": func(o *v1.Toleration) { o.Effect = "" }, "seconds": func(o *v1.Toleration) { o.TolerationSeconds = &longer },
+		"no seconds": func(o *v1.Toleration) { o.TolerationSeconds = nil },
+	} {
+		o := v1.Toleration{Key: "k", Operator: v1.TolerationOpEqual, Value: "v", Effect: v1.TaintEffectNoExecute, TolerationSeconds: &seconds}
+		edit(&o)
+		list := NotKept([]v1.Toleration{o})
+		if other, same := all[list.Value]; same {
+			t.Errorf("NotKept returns the same value with the edits %q and %q", name, other)
+		}
+		if all[list.Value] = name; !Unread([]v1.Toleration{list}) {
+			t.Errorf("NotKept returns %+v, want a toleration that is unread", list)
+		}
 	}
 }
 

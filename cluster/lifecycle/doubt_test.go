@@ -177,6 +177,73 @@ func TestDoubtDelaysMarks(t *testing.T) {
 	}
 }
 
+// Doubt begins and ends at its limits: a read older than 10s, zones that fall silent within one grace
+// period and have a tenth of all nodes, at most ten times an hour. Nodes whose kubelets report
+// NotReady are not silent, and a cluster of one node has no doubt.
+func TestLimitsOfDoubt(t *testing.T) {
+	apart := func(size int, later time.Duration) func(Config) string {
+		return func(config Config) string {
+			core, all := New(config), nodes(size, 0)
+			inZones(all, 1, 1)
+			core.Step(start, seen(all))
+			at := start.Add(later)
+			beat(all, at, 1, size)
+			core.Step(at, seen(all))
+			beat(all, at.Add(45*time.Second), 2, size)
+			return core.Step(at.Add(51*time.Second), seen(all)).Doubt
+		}
+	}
+	read := func(age time.Duration) func(Config) string {
+		return func(config Config) string {
+			s := seen(nodes(2, 0))
+			s.Read = start.Add(-age)
+			out := New(config).Step(start, s)
+			if !out.Next.After(start) {
+				t.Errorf("read %v ago: next step %v after this one, want later", age, out.Next.Sub(start))
+			}
+			return out.Doubt
+		}
+	}
+	silent := func(size int) func(Config) string {
+		return func(config Config) string {
+			core, all := New(config), nodes(size, 0)
+			core.Step(start, seen(all))
+			return core.Step(start.Add(51*time.Second), seen(all)).Doubt
+		}
+	}
+	for name, c := range map[string]struct {
+		doubt func(Config) string
+		want  bool
+	}{
+		"read 10s ago": {read(staleAfter), false}, "read over 10s ago": {read(staleAfter + 1), true},
+		"zones one grace period apart": {apart(20, 50*time.Second), true}, "zones further apart": {apart(20, 51*time.Second), false},
+		"a tenth of all nodes": {apart(20, time.Second), true}, "fewer nodes": {apart(21, time.Second), false},
+		"one silent node": {silent(1), false}, "two silent nodes": {silent(2), true},
+		"NotReady nodes": {func(config Config) string { return New(config).Step(start, seen(nodes(0, 3))).Doubt }, false},
+	} {
+		config := defaults()
+		if got := c.doubt(config); (got != "") != c.want {
+			t.Errorf("%s: doubt %q, want doubt: %t", name, got, c.want)
+		}
+		if config.Doubt = false; c.doubt(config) != "" {
+			t.Errorf("%s: doubt although it is off", name)
+		}
+	}
+	for since, want := range map[time.Duration]bool{doubtWindow: true, doubtWindow - 1: false} {
+		core, all := New(defaults()), nodes(20, 0)
+		inZones(all, 1, 1)
+		core.Step(start, seen(all))
+		now := start.Add(51 * time.Second)
+		for range maxDoubts {
+			core.doubt.raised = append(core.doubt.raised, now.Add(-since))
+		}
+		beat(all, now, 2, 20)
+		if got := core.Step(now, seen(all)).Doubt; (got != "") != want {
+			t.Errorf("%d doubts %v ago: doubt %q, want doubt: %t", maxDoubts, since, got, want)
+		}
+	}
+}
+
 // The comparison of many silent zones takes little time.
 func TestManySilentZones(t *testing.T) {
 	const count = 10_000

@@ -92,3 +92,54 @@ func TestMarksEndWithTheSilence(t *testing.T) {
 		t.Errorf("marks of a node that reports again = %+v, want none", out.Marks)
 	}
 }
+
+// A pod that is new on a ready node is not marked, and neither is an answer about a node that is gone
+// an error.
+func TestReadyNodeMarksNothing(t *testing.T) {
+	core, all := New(defaults()), nodes(3, 0)
+	core.Step(start, seen(all))
+	s := onePod(all)
+	if out := core.Step(start.Add(time.Second), s); len(out.Marks) != 0 {
+		t.Errorf("marks of a ready node = %+v, want none", out.Marks)
+	}
+	core.EndMark(start, Mark{Node: "gone", UID: "p"}, true)
+}
+
+// A mark that failed waits while the silence is in doubt. The event of a silence is added once, however
+// often the status is written.
+func TestDoubtDelaysFailedMarks(t *testing.T) {
+	core, all := New(defaults()), nodes(3, 0)
+	s := onePod(all)
+	core.Step(start, s)
+	events := 0
+	step := func(at time.Duration, read time.Duration) *Actions {
+		now := start.Add(at)
+		beat(all, now, 1, 3)
+		s.Read = now.Add(-read)
+		out := core.Step(now, s)
+		for _, e := range out.Events {
+			if e.Kind == "Node" && e.Reason == ReasonNotReady {
+				events++
+			}
+		}
+		for _, w := range out.Status {
+			core.End(now, w.Node, w.UID, WriteStatus, false)
+		}
+		for _, m := range out.Marks {
+			core.EndMark(now, m, false)
+		}
+		return out
+	}
+	if out := step(51*time.Second, 0); len(out.Marks) != 1 {
+		t.Fatalf("marks of a silent node = %+v, want one", out.Marks)
+	}
+	if out := step(71*time.Second, 11*time.Second); len(out.Marks) != 0 || out.Doubt == "" {
+		t.Errorf("in doubt: marks %+v, want none", out.Marks)
+	}
+	if out := step(140*time.Second, 0); len(out.Marks) != 1 || out.Doubt != "" {
+		t.Errorf("after the doubt: marks %+v, want one", out.Marks)
+	}
+	if events != 1 {
+		t.Errorf("%d events of one silence, want 1", events)
+	}
+}

@@ -143,7 +143,8 @@ func (c *taintChange) swap(from, to string, now time.Time) {
 		return func(t v1.Taint) bool { return t.Key == key && t.Effect == v1.TaintEffectNoExecute }
 	}
 	since := c.node.Spec.Taints[slices.IndexFunc(c.node.Spec.Taints, hasKey(from))].TimeAdded
-	if !since.IsZero() && !since.After(now) {
-		c.add[slices.IndexFunc(c.add, hasKey(to))].TimeAdded = since.DeepCopy()
+	// Upstream swaps them in two writes (SwapNodeControllerTaint): the node may have both.
+	if i := slices.IndexFunc(c.add, hasKey(to)); i >= 0 && !since.IsZero() && !since.After(now) {
+		c.add[i].TimeAdded = since.DeepCopy()
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"jettison/cluster/model"
 )
 
-// The evictor's rules hold at their limits, and each says why it keeps a pod.
+// The rules of the evictor apply from their limits on, with a reason for each pod that stays.
 func TestEvictorLimits(t *testing.T) {
 	threshold := &DefaultEvictorArgs{PriorityThreshold: &PriorityThreshold{Value: new(int32(800))}}
 	age := &DefaultEvictorArgs{MinPodAge: &metav1.Duration{Duration: time.Hour}}

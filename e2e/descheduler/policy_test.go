@@ -187,7 +187,7 @@ func (c *chooser) evictor() *deschedule.DefaultEvictorArgs {
 	case 1:
 		a.MinPodAge = &metav1.Duration{Duration: time.Duration(c.IntN(24))*time.Hour + 40*time.Minute}
 	case 2:
-		a.PriorityThreshold = &deschedule.PriorityThreshold{Value: new(int32(100 + c.IntN(200)))}
+		a.PriorityThreshold = &deschedule.PriorityThreshold{Value: new(int32(100+c.IntN(200)) / 10 * 10)}
 	case 3:
 		a.PodProtections.DefaultDisabled = []string{[]string{deschedule.PodsWithLocalStorage, deschedule.DaemonSetPods,
 			deschedule.FailedBarePods, deschedule.SystemCriticalPods}[c.IntN(4)]}

@@ -79,7 +79,11 @@ func (c *comparison) taints(name string, fail func(time.Duration, string, ...any
 	k := func(what string) facet { return nodeIs(name, what) }
 	keys := map[v1.NodeConditionType]string{v1.NodeMemoryPressure: "memory-pressure", v1.NodeDiskPressure: "disk-pressure",
 		v1.NodePIDPressure: "pid-pressure"}
-	for _, at := range c.instants(k(ready), k(schedules), k(evicts), k(string(v1.NodeMemoryPressure))) {
+	facets := []facet{k(ready), k(schedules), k(evicts)}
+	for _, pressure := range pressures {
+		facets = append(facets, k(string(pressure)))
+	}
+	for _, at := range c.instants(facets...) {
 		is, taint := f.is(k(ready), at), map[string]string{"False": "not-ready", "Unknown": "unreachable"}[f.is(k(ready), at)]
 		if is == gone {
 			continue

@@ -295,7 +295,7 @@ func post(name string, ready bool, at, skew time.Duration) func(store) {
 			switch {
 			case c.Type == v1.NodeReady && ready:
 				status = v1.ConditionTrue
-			case c.Type == v1.NodeMemoryPressure && n.Annotations["pressed"] != "":
+			case string(c.Type) == n.Annotations["pressed"]:
 				status = v1.ConditionTrue
 			}
 			if c.LastHeartbeatTime = stamp(at + skew); c.Status != status {

@@ -23,7 +23,7 @@ const (
 	remade      = "a node is made again"
 	excluded    = "a node is excluded from disruption checks"
 	cordoned    = "a node is cordoned"
-	pressed     = "a node is short of memory"
+	pressed     = "a node is under pressure"
 )
 
 func (l *timeline) note(what string, at time.Duration, object string) {
@@ -144,6 +144,7 @@ func (l *timeline) label(name string, at time.Duration) {
 		l.onNode(at, name, func(n *v1.Node) { n.Spec.Unschedulable = true })
 	case 2:
 		l.note(pressed, at, "Node/"+name)
-		l.onNode(at, name, func(n *v1.Node) { n.Annotations = map[string]string{"pressed": "yes"} })
+		what := string(pressures[l.seed%len(pressures)]) // by the seed: the random numbers stay the same
+		l.onNode(at, name, func(n *v1.Node) { n.Annotations = map[string]string{"pressed": what} })
 	}
 }

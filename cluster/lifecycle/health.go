@@ -99,7 +99,7 @@ func OfOtherNode(l *coordination.Lease, n *v1.Node) bool {
 func (s *step) silenceStart(r *record, ready *v1.NodeCondition, deadline time.Time) time.Time {
 	switch at := ready.LastTransitionTime.Time; {
 	case r.isNew && !at.IsZero():
-		return s.notAfterNow(at)
+		return s.fromServerTime(at)
 	case s.now.After(deadline):
 		return deadline
 	}
@@ -203,13 +203,13 @@ func (s *step) unknownConditions(n *v1.Node) (out []v1.NodeCondition) {
 		case c == nil:
 			out = append(out, v1.NodeCondition{
 				Type: t, Status: v1.ConditionUnknown, Reason: reasonNever, Message: messageNever,
-				LastHeartbeatTime: n.CreationTimestamp, LastTransitionTime: metav1.Time{Time: s.now},
+				LastHeartbeatTime: n.CreationTimestamp, LastTransitionTime: s.serverNow(),
 			})
 		case c.Status != v1.ConditionUnknown:
 			changed := *c
 			changed.Status, changed.Reason, changed.Message = v1.ConditionUnknown, reasonUnknown,
 				messageUnknown
-			changed.LastTransitionTime = metav1.Time{Time: s.now}
+			changed.LastTransitionTime = s.serverNow()
 			out = append(out, changed)
 		}
 	}

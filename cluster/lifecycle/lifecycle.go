@@ -75,8 +75,8 @@ type Seen struct {
 	// Arrivals returns when the node's current heartbeat and Lease were received, on the clock of
 	// the step's time. nil: now.
 	Arrivals func(node string) (beat, lease time.Time)
-	// ClockSkew is the API server's clock minus the clock of the step's time. The API server's
-	// timestamps are corrected by it.
+	// ClockSkew is the API server's clock minus the clock of the step's time. Times of objects, read
+	// and written, are on the API server's clock.
 	ClockSkew time.Duration
 }
 

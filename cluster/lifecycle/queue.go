@@ -31,7 +31,7 @@ func (s *step) updateNotReady(v *view) {
 	case v.ready == v1.ConditionUnknown:
 		r.notReadySince = r.silentSince
 	case r.isNew && !condition(v.node, v1.NodeReady).LastTransitionTime.IsZero():
-		r.notReadySince = s.notAfterNow(condition(v.node, v1.NodeReady).LastTransitionTime.Time)
+		r.notReadySince = s.fromServerTime(condition(v.node, v1.NodeReady).LastTransitionTime.Time)
 	default:
 		r.notReadySince = s.now
 	}

@@ -73,6 +73,9 @@ func (s *step) fromServerTime(at time.Time) time.Time {
 	return s.notAfterNow(at.Add(-s.seen.ClockSkew))
 }
 
+// serverNow returns the step's time on the API server's clock.
+func (s *step) serverNow() metav1.Time { return metav1.Time{Time: s.now.Add(s.seen.ClockSkew)} }
+
 // condition returns a condition of the node, or nil.
 func condition(n *v1.Node, t v1.NodeConditionType) *v1.NodeCondition {
 	for i := range n.Status.Conditions {

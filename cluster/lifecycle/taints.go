@@ -6,7 +6,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // conditionTaints maps node conditions to the keys of their NoSchedule taints.
@@ -81,7 +80,7 @@ func (s *step) writeTaints(v *view) {
 	if len(c.add)+len(c.remove) == 0 || v.statusPending || !s.begin(v.record, WriteTaints) {
 		return
 	}
-	added := metav1.Time{Time: s.now}
+	added := s.serverNow()
 	for i := range c.add {
 		if c.add[i].TimeAdded == nil {
 			c.add[i].TimeAdded = &added
@@ -123,7 +122,7 @@ func (s *step) wantNoExecute(c *taintChange, v *view) (usesToken bool) {
 		c.want(v1.TaintNodeNotReady, v1.TaintEffectNoExecute, false)
 		c.want(v1.TaintNodeUnreachable, v1.TaintEffectNoExecute, false)
 	case key != "" && hasTaint(v.node, opposite, v1.TaintEffectNoExecute):
-		c.swap(opposite, key, s.now)
+		c.swap(opposite, key, s.serverNow().Time)
 	}
 	return false
 }

@@ -167,7 +167,7 @@ func (t *tally) addSilent(silent time.Time) {
 func (s *step) lastNoExecute(n *v1.Node) (at time.Time) {
 	for i := range n.Spec.Taints {
 		if t := &n.Spec.Taints[i]; isOwnNoExecute(t) && t.TimeAdded != nil {
-			at = latest(at, s.notAfterNow(t.TimeAdded.Time))
+			at = latest(at, s.fromServerTime(t.TimeAdded.Time))
 		}
 	}
 	return at

@@ -21,8 +21,8 @@ const maxSeconds = int64(math.MaxInt64 / time.Second / 2)
 // period starts at the pod's creation. If the period started at TimeAdded, each replacement of the
 // pod on that node would be evicted immediately.
 func deadline(n *v1.Node, taints []v1.Taint, p *v1.Pod, tolerations []v1.Toleration,
-	now time.Time) (at time.Time, by *v1.Taint, limited bool) {
-	created := p.CreationTimestamp.Time
+	now time.Time, skew time.Duration) (at time.Time, by *v1.Taint, limited bool) {
+	created := p.CreationTimestamp.Add(-skew)
 	if created.After(now) {
 		created = now
 	}
@@ -37,7 +37,8 @@ func deadline(n *v1.Node, taints []v1.Taint, p *v1.Pod, tolerations []v1.Tolerat
 				since = created
 			}
 			period := tolerationPeriod(toleration)
-			since = latest(since.Add(period), swapDeadline(n, t, tolerations, since, period, now))
+			since = latest(since.Add(period),
+				swapDeadline(n, t, tolerations, since, period, now, skew))
 		}
 		if !limited || since.Before(at) {
 			at, by, limited = since, t, true
@@ -61,14 +62,14 @@ var counterpart = map[string]string{v1.TaintNodeNotReady: v1.TaintNodeUnreachabl
 // period then starts at the transition of the node, but the deadline is at most the end of the
 // counterpart's period.
 func swapDeadline(n *v1.Node, t *v1.Taint, tolerations []v1.Toleration, since time.Time,
-	period time.Duration, now time.Time) time.Time {
+	period time.Duration, now time.Time, skew time.Duration) time.Time {
 	key := counterpart[t.Key]
 	i := slices.IndexFunc(n.Status.Conditions,
 		func(c v1.NodeCondition) bool { return c.Type == v1.NodeReady })
 	if key == "" || i < 0 {
 		return time.Time{}
 	}
-	transition := n.Status.Conditions[i].LastTransitionTime.Time
+	transition := n.Status.Conditions[i].LastTransitionTime.Add(-skew)
 	if !transition.After(since) || transition.After(now) {
 		return time.Time{} // the usual case: the taint did not replace another one
 	}

@@ -26,7 +26,7 @@ func (c *Core) Explain(now time.Time, n *v1.Node, p *v1.Pod) (out []Verdict) {
 			continue
 		}
 		v := Verdict{Taint: t, Toleration: firstMatch(&t, tolerations)}
-		at, _, limited := deadline(n, []v1.Taint{t}, p, tolerations, now)
+		at, _, limited := deadline(n, []v1.Taint{t}, p, tolerations, now, c.skew)
 		if v.Forever = !limited; limited {
 			v.Deadline = at
 		}
@@ -39,25 +39,22 @@ func (c *Core) Explain(now time.Time, n *v1.Node, p *v1.Pod) (out []Verdict) {
 func (c *Core) Due(now time.Time, n *v1.Node, p *v1.Pod) bool {
 	taints := c.noExecuteTaints(now, n)
 	tolerations, known := c.tolerationsOf(p, taints)
-	at, _, limited := deadline(n, taints, p, tolerations, now)
+	at, _, limited := deadline(n, taints, p, tolerations, now, c.skew)
 	return known && limited && !at.After(now)
 }
 
-// noExecuteTaints returns a copy of the node's NoExecute taints. A taint without a valid TimeAdded
-// gets the time at which Step saw it first, or now.
+// noExecuteTaints returns a copy of the node's NoExecute taints with the times that Step uses. A
+// taint that Step has not seen counts from now.
 func (c *Core) noExecuteTaints(now time.Time, n *v1.Node) (out []v1.Taint) {
 	for _, t := range n.Spec.Taints {
 		if t.Effect != v1.TaintEffectNoExecute {
 			continue
 		}
-		if t.TimeAdded.IsZero() || t.TimeAdded.After(now) {
-			at, seen := c.firstSeen[taintKey{n.UID, n.Name, t.Key, t.Value}]
-			if !seen {
-				at = now
-			}
-			t.TimeAdded = &metav1.Time{Time: at}
+		at, seen := c.since[keyOf(n, &t)]
+		if !seen {
+			at = now
 		}
-		t.TimeAdded = c.younger(t.TimeAdded)
+		t.TimeAdded = &metav1.Time{Time: at}
 		out = append(out, t)
 	}
 	return out

@@ -6,13 +6,14 @@
 // observed cluster and returns the evictions; the caller deletes the pods and reports each result
 // to End.
 //
-// Deadlines are never stored. Step computes them from the taints' TimeAdded, the pod's creation and
+// Deadlines are never stored. Step computes them from the ages of the taints, the pod's creation and
 // its current tolerations. So a restart changes no deadline, and a changed taint or toleration
-// changes the deadline.
+// changes the deadline. The age of a taint follows from its TimeAdded when Step first sees it: a
+// clock that is set later changes no deadline.
 //
 //	taint.go      Config, Core, Seen, Actions, Step
 //	deadline.go   the deadline of a pod
-//	timeadded.go  taints without TimeAdded
+//	timeadded.go  the ages of taints, and taints without TimeAdded
 //	unread.go     pods with too many tolerations to keep
 //	explain.go    the effect of each taint on a pod
 package taint
@@ -40,6 +41,9 @@ type Seen struct {
 	Nodes map[string]*v1.Node
 	Pods  func(node string) []*v1.Pod // bound to the node
 	Zone  func(*v1.Node) string
+	// ClockSkew is the API server's clock minus the clock of the step's time. Times of objects, read
+	// and written, are on the API server's clock.
+	ClockSkew time.Duration
 }
 
 // Eviction requests the deletion of a pod.
@@ -76,27 +80,32 @@ type Actions struct {
 type Core struct {
 	config    Config
 	pending   map[types.UID]timer
-	firstSeen map[taintKey]time.Time
+	since     map[taintKey]time.Time         // when taints were added, on the clock of the steps
+	skew      time.Duration                  // ClockSkew of the last step
 	deletions map[types.UID]*cluster.Attempt // by pod
 	stamps    map[types.UID]*cluster.Attempt // by node
 	buckets   map[string]*cluster.Bucket     // by zone
 	reads     map[types.UID]*reading         // by pod
-	// see SetAhead
-	ahead      time.Duration
-	aheadSince time.Time
 }
 
 // timer identifies a pod with a deadline in the future, for the event of its cancellation.
 type timer struct{ namespace, name string }
 
-// New returns an empty Core.
+// New returns an empty Core. In a new term of leadership, Restart replaces it.
 func New(c Config) *Core {
 	return &Core{
-		config: c, pending: map[types.UID]timer{}, firstSeen: map[taintKey]time.Time{},
+		config: c, pending: map[types.UID]timer{}, since: map[taintKey]time.Time{},
 		deletions: map[types.UID]*cluster.Attempt{},
 		stamps:    map[types.UID]*cluster.Attempt{}, buckets: map[string]*cluster.Bucket{},
 		reads: map[types.UID]*reading{},
 	}
+}
+
+// Restart returns a Core that knows only the ages of taints. Its steps continue the time of c.
+func (c *Core) Restart() *Core {
+	out := New(c.config)
+	out.since = c.since
+	return out
 }
 
 // step is the state of one Step.
@@ -108,7 +117,7 @@ type step struct {
 	due       []candidate
 	scheduled map[types.UID]timer // pods with a deadline in the future
 	tracked   map[types.UID]bool  // pods with any deadline
-	firstSeen map[taintKey]time.Time
+	since     map[taintKey]time.Time
 	// stampedNodes holds the nodes with taints that lack a TimeAdded.
 	stampedNodes map[types.UID]bool
 	unread       map[types.UID]bool // pods on tainted nodes whose tolerations were not kept
@@ -122,8 +131,10 @@ type candidate struct {
 
 // Step decides on the observed cluster. now must not be before that of the last call.
 func (c *Core) Step(now time.Time, seen Seen) *Actions {
+	c.skew = seen.ClockSkew
 	s := &step{
-		Core: c, now: now, seen: seen, out: &Actions{}, firstSeen: map[taintKey]time.Time{},
+		Core: c, now: now, seen: seen, out: &Actions{},
+		since:        make(map[taintKey]time.Time, len(c.since)),
 		stampedNodes: map[types.UID]bool{}, unread: map[types.UID]bool{},
 		// Growing these maps would be most of the cost of a step with 5,000 tainted nodes. Their
 		// size rarely changes.
@@ -138,7 +149,7 @@ func (c *Core) Step(now time.Time, seen Seen) *Actions {
 	for _, name := range names {
 		s.evaluateNode(seen.Nodes[name])
 	}
-	c.firstSeen = s.firstSeen
+	c.since = s.since
 	s.evictDue()
 	s.reportCancelled()
 	c.pending = s.scheduled
@@ -186,7 +197,7 @@ func (s *step) evaluateNode(n *v1.Node) {
 			s.requestRead(p, taints)
 			continue
 		}
-		at, by, limited := deadline(n, taints, p, tolerations, s.now)
+		at, by, limited := deadline(n, taints, p, tolerations, s.now, s.skew)
 		switch {
 		case !limited:
 		case at.After(s.now):

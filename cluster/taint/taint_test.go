@@ -193,25 +193,39 @@ func TestEvictionsAreLimited(t *testing.T) {
 	}
 }
 
-// Taints of a clock that was behind count as younger, but not as newer than the correction.
-func TestTaintsOfSlowClock(t *testing.T) {
-	hour := int64(3600)
-	for name, c := range map[string]struct{ added, counts time.Duration }{
-		"long before the correction":   {-30 * time.Minute, -20 * time.Minute},
-		"just before the correction":   {-5 * time.Minute, 0},
-		"at the correction":            {0, 0},
-		"shortly after the correction": {time.Minute, time.Minute},
-	} {
-		core, now := New(Config{}), start.Add(2*time.Minute)
-		s, n, p := fixture(&metav1.Time{Time: start.Add(c.added)})
-		p.Spec.Tolerations = []v1.Toleration{{Operator: v1.TolerationOpExists, TolerationSeconds: &hour}}
-		core.SetAhead(10*time.Minute, start)
-		want := start.Add(c.counts + time.Hour)
-		if out := core.Step(now, s); !out.Next.Equal(want) {
-			t.Errorf("taint %s: deadline %v after the correction, want %v", name, out.Next.Sub(start), want.Sub(start))
+// The API server's clock is set by an hour: the deadline stays, also when another taint replaces the
+// first one, in a new term, and when the taint gets a new TimeAdded because its own is in the future.
+func TestServerClockChangesNoDeadline(t *testing.T) {
+	for _, skew := range []time.Duration{time.Hour, -time.Hour} {
+		c := New(Config{})
+		s, n, p := fixture(&metav1.Time{Time: start})
+		seconds := int64(300)
+		p.Spec.Tolerations = []v1.Toleration{{Operator: v1.TolerationOpExists, TolerationSeconds: &seconds}}
+		now := start.Add(time.Minute)
+		check := func(what string, deadline, stamps int) {
+			t.Helper()
+			out := c.Step(now, s)
+			if want := start.Add(time.Duration(deadline) * time.Second); len(out.Evict) > 0 || !out.Next.Equal(want) || len(out.Stamps) != stamps {
+				t.Errorf("skew %v, %s: Step returns %+v, want %d stamps and a step after %ds", skew, what, out, stamps, deadline)
+			}
+			for _, stamp := range out.Stamps {
+				n.Spec.Taints[0].TimeAdded = stamp.Taints[0].TimeAdded
+				c.EndStamp(now, n.UID, true)
+			}
+			now = now.Add(time.Second)
 		}
-		if why := core.Explain(now, n, p); !why[0].Deadline.Equal(want) {
-			t.Errorf("taint %s: Explain returns %v after the correction, want %v", name, why[0].Deadline.Sub(start), want.Sub(start))
+		check("before", 300, 0)
+		s.ClockSkew = skew
+		n.Spec.Taints[0].Key = "another"
+		future := 0
+		if skew < 0 {
+			future = 1
 		}
+		check("after", 300, future)
+		check("later", 300, 0)
+		c = c.Restart()
+		check("in a new term", 300, 0)
+		p.CreationTimestamp = metav1.Time{Time: start.Add(10*time.Second + skew)}
+		check("created after the taint", 310, 0)
 	}
 }

@@ -10,29 +10,38 @@ import (
 	"jettison/cluster"
 )
 
-// taintKey identifies a NoExecute taint without a valid TimeAdded.
+// taintKey identifies a NoExecute taint of a node by its TimeAdded, which a taint keeps that replaces
+// another one, or by key and value if it has none.
 type taintKey struct {
 	node       types.UID
 	name       string
+	timeAdded  int64 // in Unix time
 	key, value string
 }
 
-// stampTaints returns a copy of the node's NoExecute taints, each with a TimeAdded, and requests a
-// Stamp for those without one. Taints that a person sets have no TimeAdded: their tolerations count
-// from the first Step that saw the taint. A TimeAdded in the future is a clock error and is
-// ignored.
+func keyOf(n *v1.Node, t *v1.Taint) taintKey {
+	if t.TimeAdded.IsZero() {
+		return taintKey{node: n.UID, name: n.Name, key: t.Key, value: t.Value}
+	}
+	return taintKey{node: n.UID, name: n.Name, timeAdded: t.TimeAdded.Unix()}
+}
+
+// stampTaints returns a copy of the node's NoExecute taints, each with its time on the caller's clock,
+// and requests a Stamp for those without TimeAdded. Taints that a person sets have none: their
+// tolerations count from the first Step that saw the taint. A TimeAdded in the future is a clock
+// error and is ignored.
 func (s *step) stampTaints(n *v1.Node) (out []v1.Taint) {
 	stamp := Stamp{Node: n.Name, UID: n.UID}
 	for _, t := range n.Spec.Taints {
 		if t.Effect != v1.TaintEffectNoExecute {
 			continue
 		}
-		if t.TimeAdded.IsZero() || t.TimeAdded.After(s.now) {
-			at := s.firstSeenAt(taintKey{n.UID, n.Name, t.Key, t.Value})
-			t.TimeAdded = &metav1.Time{Time: at}
+		at := s.addedAt(n, &t)
+		if t.TimeAdded.IsZero() || t.TimeAdded.After(s.now.Add(s.skew)) {
+			t.TimeAdded = &metav1.Time{Time: at.Add(s.skew)}
 			stamp.Taints = append(stamp.Taints, t)
 		}
-		t.TimeAdded = s.younger(t.TimeAdded)
+		t.TimeAdded = &metav1.Time{Time: at}
 		out = append(out, t)
 	}
 	if len(stamp.Taints) > 0 {
@@ -41,28 +50,17 @@ func (s *step) stampTaints(n *v1.Node) (out []v1.Taint) {
 	return out
 }
 
-// SetAhead records that the caller's clock is ahead of the clock that dated taints before since.
-// These count as younger by ahead: otherwise toleration periods would end early.
-func (c *Core) SetAhead(ahead time.Duration, since time.Time) { c.ahead, c.aheadSince = ahead, since }
-
-// younger returns the time of a taint on the caller's clock.
-func (c *Core) younger(added *metav1.Time) *metav1.Time {
-	if c.ahead == 0 || !added.Time.Before(c.aheadSince) {
-		return added
-	}
-	at := added.Add(c.ahead)
-	if at.After(c.aheadSince) {
-		at = c.aheadSince
-	}
-	return &metav1.Time{Time: at}
-}
-
-func (s *step) firstSeenAt(key taintKey) time.Time {
-	at, seen := s.Core.firstSeen[key]
+// addedAt returns when a taint was added, on the caller's clock, at the latest now.
+func (s *step) addedAt(n *v1.Node, t *v1.Taint) time.Time {
+	key := keyOf(n, t)
+	at, seen := s.Core.since[key]
 	if !seen {
 		at = s.now
+		if stated := t.TimeAdded; !stated.IsZero() && stated.Add(-s.skew).Before(at) {
+			at = stated.Add(-s.skew)
+		}
 	}
-	s.firstSeen[key] = at
+	s.since[key] = at
 	return at
 }
 

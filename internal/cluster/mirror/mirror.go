@@ -33,12 +33,16 @@ type Options struct {
 	Probe func(context.Context) error
 	// Rivals lists the field managers for View.Rival.
 	Rivals []string
-	Log    *slog.Logger
+	// FromServer converts a time of the API server's clock to a time of this machine, at the latest
+	// now.
+	FromServer func(time.Time) time.Time
+	Log        *slog.Logger
 }
 
 // From returns Options with lists and watches of nodes, the Leases of kube-node-lease, and pods
 // that are bound and have not finished.
-func From(client kubernetes.Interface, rivals []string, log *slog.Logger) Options {
+func From(client kubernetes.Interface, rivals []string, fromServer func(time.Time) time.Time,
+	log *slog.Logger) Options {
 	core, leases := client.CoreV1().RESTClient(), client.CoordinationV1().RESTClient()
 	bound := fields.AndSelectors(
 		fields.OneTermNotEqualSelector("spec.nodeName", ""),
@@ -54,7 +58,7 @@ func From(client kubernetes.Interface, rivals []string, log *slog.Logger) Option
 			return leases.Get().Namespace(v1.NamespaceNodeLease).Resource("leases").Param("limit",
 				"1").MaxRetries(0).Do(ctx).Error()
 		},
-		Rivals: rivals, Log: log,
+		Rivals: rivals, FromServer: fromServer, Log: log,
 	}
 }
 

@@ -12,11 +12,11 @@ import (
 // rivalWrite is the last write of a node's taints by a rival.
 type rivalWrite struct {
 	manager string
-	at      time.Time // on this machine's clock
+	at      time.Time // of this machine
 }
 
 // Rival returns the field manager among the rivals that last wrote taints of the node, and the time
-// of the write; empty: none.
+// of the write, of this machine; empty: none.
 func (v *View) Rival(node string) (manager string, at time.Time) {
 	w := v.m.rivalWrites[node]
 	return w.manager, w.at
@@ -34,16 +34,15 @@ func (m *Mirror) updateRival(previous, n *v1.Node) {
 	if !known {
 		delete(m.rivalWrites, n.Name)
 	}
-	now := time.Now()
 	for i := range n.ManagedFields {
 		f := &n.ManagedFields[i]
 		if !slices.Contains(m.o.Rivals, f.Manager) || f.Subresource != "" || f.Time == nil ||
 			known && hasEntry(previous, f) {
 			continue
 		}
-		at := now
-		if !known && f.Time.Time.Before(now) {
-			at = f.Time.Time
+		at := time.Now()
+		if !known {
+			at = m.o.FromServer(f.Time.Time)
 		}
 		if at.After(m.rivalWrites[n.Name].at) {
 			m.rivalWrites[n.Name] = rivalWrite{f.Manager, at}

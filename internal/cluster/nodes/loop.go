@@ -1,6 +1,7 @@
 package nodes
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -29,13 +30,10 @@ const (
 // workers is the number of concurrent writes.
 const workers = 32
 
-// maxDrift is the difference between the wall clock and the clock of a loop that ends the loop.
-const maxDrift = 2 * time.Second
-
-// clock is the time of a loop. It starts at the wall clock and advances with the monotonic clock:
-// otherwise a wall clock that is set forward would end toleration periods early.
+// clock is the time of the loops. It starts at the API server's clock and advances with the monotonic
+// clock: no clock that is set later changes a period that has begun.
 type clock struct {
-	wall    time.Time // at the start
+	server  time.Time // at the start
 	machine time.Time // at the start, with a reading of the monotonic clock
 }
 
@@ -46,16 +44,13 @@ func (c clock) fromMachine(machine time.Time) time.Time {
 	if machine.IsZero() {
 		return machine
 	}
-	return c.wall.Add(machine.Sub(c.machine))
+	return c.server.Add(machine.Sub(c.machine))
 }
 
-// drift returns how far the wall clock was set forward since the start.
-func (c clock) drift(wall time.Time) time.Duration { return wall.Round(0).Sub(c.now().Round(0)) }
-
-// loop owns the state of one term of leadership, or of a part of it: when the wall clock is set,
-// the loop ends, and another one starts with the new time.
+// loop owns the state of one term of leadership.
 type loop struct {
 	ctrl        *controller
+	started     time.Time // of this machine
 	clock       clock
 	nodes       *lifecycle.Core
 	pods        *taint.Core
@@ -65,18 +60,14 @@ type loop struct {
 	schedule    schedule
 	queries     chan func(*loop)
 	lastActions *lifecycle.Actions // of the last step; nil: no step yet
-	// how far the clock is ahead of the clock that dated earlier taints: the wall clock was set
-	// forward in this term, or it is ahead of the API server's clock
-	ahead time.Duration
 }
 
 // runState holds the state about rivals and logged conditions.
 type runState struct {
 	heldReason string // why this replica does not act; empty: it acts
 	// this replica has acted, or the leader before it: from then on rivals are only logged
-	acting     bool
-	logged     map[string]string
-	skewLogged bool // a clock difference was logged
+	acting bool
+	logged map[string]string
 }
 
 // schedule determines the time of the next step.
@@ -96,26 +87,25 @@ func (t *schedule) next() (at time.Time, ok bool) {
 	return t.due, true
 }
 
-// newLoop returns a loop. acting: see runState. ahead: see loop; as known before the first step.
-func newLoop(p *controller, acting bool, ahead time.Duration) *loop {
+// newLoop returns a loop. acting: see runState.
+func newLoop(p *controller, acting bool) *loop {
 	c := p.deps.Config
-	settings := c.Lifecycle()
+	settings, now := c.Lifecycle(), time.Now()
 	settings.DelayFirstToken = true
 	l := &loop{
-		ctrl: p, clock: clock{p.deps.WallClock(), time.Now()}, nodes: lifecycle.New(settings),
-		queries: p.queries,
-		state:   runState{acting: acting, logged: map[string]string{}}, schedule: schedule{changed: true},
+		ctrl: p, started: now, nodes: lifecycle.New(settings), pods: p.pods, queries: p.queries,
+		clock: cmp.Or(p.clock, clock{p.serverClock.At(now), now}),
+		state: runState{acting: acting, logged: map[string]string{}}, schedule: schedule{changed: true},
 	}
 	if f, ok := c.Fence(); ok && c.Mode != config.Observe {
 		l.fence = fence.New(f)
 	}
-	l.ahead, l.pods = ahead, taint.New(c.Taint())
 	l.queue = newQueue(l)
 	return l
 }
 
-// run decides and hands writes to workers until its context ends or the wall clock is set. When it
-// returns, no write is in flight.
+// run decides and hands writes to workers until its context ends. When it returns, no write is in
+// flight.
 func (l *loop) run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	tasks, results := make(chan task), make(chan func(), workers)
@@ -133,7 +123,7 @@ func (l *loop) run(ctx context.Context) {
 	l.ctrl.markLoop()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for !l.clockWasSet() {
+	for {
 		for t := l.queue.next(); t != nil; t = l.queue.next() {
 			tasks <- t // does not block: the queue returns a task only for an idle worker
 		}
@@ -167,29 +157,15 @@ func (l *loop) run(ctx context.Context) {
 	}
 }
 
-// clockWasSet reports whether the wall clock was set since the start of the loop.
-func (l *loop) clockWasSet() bool {
-	drift := l.clock.drift(l.ctrl.deps.WallClock())
-	if drift.Abs() <= maxDrift {
-		return false
-	}
-	//log: The wall clock of this machine was set, forward if by is above 0, or the machine was
-	//  suspended. The controller decides again from the state of the cluster, with the new time.
-	//do: If it repeats, check the time synchronization of this node.
-	l.ctrl.deps.Log.Warn("wall clock was set, restarting decisions", "by", drift.Round(time.Second))
-	return true
-}
-
 // step decides on the current state of the mirror and queues the writes.
 func (l *loop) step() {
 	began := time.Now()
+	if p := l.ctrl; p.clock.machine.IsZero() { // responses have arrived since newLoop
+		p.clock = clock{p.serverClock.At(began), began}
+		l.clock = p.clock
+	}
 	now := l.clock.now()
 	l.schedule = schedule{lastStep: now}
-	l.logClockSkew()
-	if l.lastActions == nil {
-		l.ahead = max(l.ahead, -l.ctrl.serverClock.Skew(l.clock.fromMachine))
-		l.pods.SetAhead(l.ahead, l.clock.wall)
-	}
 	read := l.clock.fromMachine(l.ctrl.deps.Mirror.NodesCurrentAt())
 	l.ctrl.deps.Mirror.View(func(v *mirror.View) {
 		if l.awaitRival(now, v) {
@@ -204,13 +180,14 @@ func (l *loop) step() {
 
 // lifecycleInput returns the input of the lifecycle core. read is a time of the loop.
 func (l *loop) lifecycleInput(v *mirror.View, read time.Time) lifecycle.Seen {
+	now := time.Now()
 	return lifecycle.Seen{
 		Nodes: v.Nodes, Leases: v.Leases, Pods: v.PodsOf, Read: read,
 		Arrivals: func(node string) (beat, lease time.Time) {
 			beat, lease = v.Arrivals(node)
 			return l.clock.fromMachine(beat), l.clock.fromMachine(lease)
 		},
-		ClockSkew: l.ctrl.serverClock.Skew(l.clock.fromMachine),
+		ClockSkew: l.ctrl.serverClock.At(now).Sub(l.clock.fromMachine(now)),
 	}
 }
 
@@ -232,36 +209,25 @@ func (l *loop) decide(now time.Time, seen lifecycle.Seen, v *mirror.View) {
 			}})
 		cluster.Earliest(&l.schedule.due, fenced.Next)
 	}
+	podsSeen := taint.Seen{Nodes: v.Nodes, Pods: v.PodsOf, Zone: lifecycle.ZoneOf,
+		ClockSkew: seen.ClockSkew}
 	switch l.ctrl.deps.Config.Mode {
 	case config.Fence: // kube-controller-manager does the rest
 		l.queue.addNodes(v, &lifecycle.Actions{}, &taint.Actions{}, fenced)
 		return
 	case config.Observe:
-		evictions := l.pods.Step(now, taint.Seen{Nodes: v.Nodes, Pods: v.PodsOf, Zone: lifecycle.ZoneOf})
+		evictions := l.pods.Step(now, podsSeen)
 		cluster.Earliest(&l.schedule.due, evictions.Next)
 		l.logPlanned(now, l.lastActions, evictions)
 		l.queue.addPods(&lifecycle.Actions{}, &taint.Actions{Reads: evictions.Reads})
 		return
 	}
-	evictions := l.pods.Step(now, taint.Seen{Nodes: v.Nodes, Pods: v.PodsOf, Zone: lifecycle.ZoneOf})
+	evictions := l.pods.Step(now, podsSeen)
 	cluster.Earliest(&l.schedule.due, evictions.Next)
 	l.queue.addNodes(v, l.lastActions, evictions, fenced)
 	l.queue.addPods(l.lastActions, evictions)
 	l.ctrl.events.record(nodeComponent, l.queue.heldEvents.hold(l.lastActions))
 	l.ctrl.events.record(taintComponent, evictions.Events)
-}
-
-// logClockSkew logs a clock difference once, because a difference near the tolerance appears and
-// disappears. TimeAdded of a taint is a time of the writer's clock.
-func (l *loop) logClockSkew() {
-	if skew := l.ctrl.serverClock.Skew(l.clock.fromMachine); skew != 0 && !l.state.skewLogged {
-		l.state.skewLogged = true
-		//log: The API server's clock and this machine's differ by skew; above 0 the API server's
-		//  is ahead. Its timestamps are corrected by skew.
-		//do: Synchronize the clocks of the control plane and of this node.
-		l.ctrl.deps.Log.Warn("clock differs from API server",
-			"skew", skew.Round(time.Second))
-	}
 }
 
 // logDoubt logs the start and the end of doubt.
@@ -291,7 +257,7 @@ func (l *loop) awaitRival(now time.Time, v *mirror.View) bool {
 	}
 	reason, last := "", time.Time{}
 	for name := range v.Nodes {
-		if manager, at := v.Rival(name); at.After(last) && now.Sub(at) < quiet {
+		if manager, at := v.Rival(name); at.After(last) && time.Since(at) < quiet {
 			reason, last = manager+" wrote taints of node "+name, at
 		}
 	}
@@ -309,7 +275,7 @@ func (l *loop) awaitRival(now time.Time, v *mirror.View) bool {
 		}
 		return false
 	case l.state.acting:
-		if at := last.Format(time.RFC3339); at != l.state.logged["rival"] && last.After(l.clock.wall) {
+		if at := last.Format(time.RFC3339); at != l.state.logged["rival"] && last.After(l.started) {
 			l.state.logged["rival"] = at
 			//log: Another controller wrote node taints while this replica acts. The two may undo
 			//  each other's writes.
@@ -327,6 +293,6 @@ func (l *loop) awaitRival(now time.Time, v *mirror.View) bool {
 		l.ctrl.deps.Log.Warn("another taint controller active, waiting", "reason", reason,
 			"since", last.Format(time.RFC3339))
 	}
-	l.schedule.due = now.Add(min(rivalCheckPeriod, max(time.Second, last.Add(quiet).Sub(now))))
+	l.schedule.due = now.Add(min(rivalCheckPeriod, max(time.Second, time.Until(last.Add(quiet)))))
 	return true
 }

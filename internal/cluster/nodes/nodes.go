@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"jettison/cluster/taint"
 	"jettison/internal/cluster/config"
 	"jettison/internal/cluster/fencing"
 	"jettison/internal/cluster/kubeclient"
@@ -56,7 +57,6 @@ type dependencies struct {
 	Mirror    *mirror.Mirror
 	Writer    *writes.Writer
 	CheckDead func(ctx context.Context, n *v1.Node) (dead bool, err error)
-	WallClock func() time.Time
 	Log       *slog.Logger
 }
 
@@ -67,6 +67,8 @@ type controller struct {
 	metrics     *metrics
 	queries     chan func(*loop)
 	serverClock kubeclient.ServerClock
+	clock       clock       // since the first step; zero: none yet
+	pods        *taint.Core // of the last term
 	// start of the last iteration of the loop; nil: the loop does not run
 	lastLoop atomic.Pointer[time.Time]
 	leader   *kubeclient.Leader // nil: this replica acts without election
@@ -83,13 +85,15 @@ func Run(ctx context.Context, o Options) error {
 
 // newController creates the clients for reading and for leader election.
 func newController(o *Options) (*controller, error) {
-	p := &controller{queries: make(chan func(*loop)), metrics: newMetrics(o.Version)}
+	p := &controller{queries: make(chan func(*loop)), metrics: newMetrics(o.Version),
+		pods: taint.New(o.Config.Taint())}
+	p.serverClock.WallClock = time.Now
 	reads, err := kubeclient.New(p.serverClock.Track(kubeclient.BatchedReads(o.API, readInterval)), "reads", 0)
 	if err != nil {
 		return nil, err
 	}
-	p.deps = dependencies{Config: o.Config, Log: o.Log, WallClock: time.Now,
-		Mirror: mirror.New(mirror.From(reads, Rivals, o.Log))}
+	p.deps = dependencies{Config: o.Config, Log: o.Log,
+		Mirror: mirror.New(mirror.From(reads, Rivals, p.serverClock.FromServer, o.Log))}
 	p.deps.CheckDead = fencing.New(o.Config.FenceCommand, o.Config.FenceURL, o.Config.FenceTimeout)
 	useElection := o.Config.LeaderElect && o.Config.Mode != config.Observe
 	if useElection {
@@ -164,13 +168,8 @@ func (p *controller) lead(ctx context.Context) {
 	defer p.lastLoop.Store(nil)
 	//log: This replica holds the Lease, or runs without election, and acts now according to mode.
 	p.deps.Log.Info("became leader", "mode", p.deps.Config.Mode)
-	ahead := time.Duration(0)
-	for acting := p.leader != nil && p.leader.Acting(); ctx.Err() == nil; {
-		l := newLoop(p, acting, ahead)
-		l.run(ctx)
-		acting = l.state.acting
-		ahead = max(0, l.ahead+l.clock.drift(p.deps.WallClock()))
-	}
+	p.pods = p.pods.Restart()
+	newLoop(p, p.leader != nil && p.leader.Acting()).run(ctx)
 	//log: This replica lost the Lease or is stopping. No write is in flight any more.
 	p.deps.Log.Info("stopped leading")
 }

@@ -52,7 +52,7 @@ func (a *api) start(name string, change func(*config.Cluster)) *replica {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	p.deps.WallClock = a.wallClock
+	p.serverClock.WallClock = a.wallClock
 	if a.checkDead != nil {
 		p.deps.CheckDead = a.checkDead
 	}

@@ -193,7 +193,7 @@ func (q *queue) nextNode() task {
 		q.inFlight[j.node.Name] = true
 		return func(ctx context.Context) func() {
 			began := time.Now()
-			out := q.loop.ctrl.deps.Writer.Node(ctx, j.write(q.loop.clock.now()))
+			out := q.loop.ctrl.deps.Writer.Node(ctx, j.write(q.loop.ctrl.serverClock.At(time.Now())))
 			return func() {
 				delete(q.inFlight, j.node.Name)
 				q.loop.ctrl.metrics.nodeWrites.Observe(time.Since(began).Seconds())
@@ -209,7 +209,7 @@ func (j *nodeJob) followsDisruption() bool {
 	return j.taints != nil && j.taints.AllDisrupted && j.status == nil
 }
 
-// write returns the write of a job.
+// write returns the write of a job. now is a time of the API server's clock.
 func (j *nodeJob) write(now time.Time) *writes.Node {
 	out := &writes.Node{Node: j.node, Lease: j.lease, CheckLease: j.status != nil || j.fence > 0,
 		// before fencing, a Lease of another node shows that a machine is alive
@@ -474,7 +474,7 @@ func (q *queue) nextMark() task {
 		}
 		q.podsInFlight++
 		return func(ctx context.Context) func() {
-			out, err := l.ctrl.deps.Writer.Mark(ctx, p, l.clock.now())
+			out, err := l.ctrl.deps.Writer.Mark(ctx, p, l.ctrl.serverClock.At(time.Now()))
 			return func() {
 				q.podsInFlight--
 				q.updatePod(m.UID, out)

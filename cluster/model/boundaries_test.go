@@ -75,7 +75,7 @@ func TestOwnPortIsFree(t *testing.T) {
 	if got := cl.FitCheck(cl.Pods()[0]).FailureReason(cl.Find("n1")); got != "" {
 		t.Errorf("failure reason = %q, want none: the pod is gone", got)
 	}
-	if got := cl.SuccessorCheck(cl.Pods()[0]).FailureReason(cl.Find("n1")); got == "" {
+	if got := cl.FitCheck(cl.Pods()[0]).Successor().FailureReason(cl.Find("n1")); got == "" {
 		t.Error("failure reason = \"\", want a conflict: the pod is still being deleted")
 	}
 }

@@ -16,6 +16,7 @@ type heart struct {
 	pod    *vm.Pod
 	read   int     // bytes of its log
 	part   string  // of a line
+	stamp  string  // of partial lines
 	stamps []int64 // nanoseconds of CLOCK_MONOTONIC, from the start of the last query's interval on
 }
 
@@ -43,7 +44,8 @@ func (n *node) beats(h *heart) {
 	h.take(string(text))
 }
 
-// take adds log lines ("TIME stdout F STAMP") and skips lines without a stamp.
+// take adds log lines ("TIME stdout F STAMP") and skips lines without a stamp. It joins partial lines
+// (P): CRI-O's conmon writes one wherever its buffer ends.
 func (h *heart) take(text string) {
 	for line := range strings.Lines(h.part + text) {
 		h.part = ""
@@ -51,13 +53,17 @@ func (h *heart) take(text string) {
 			h.part = line
 			continue
 		}
-		words := strings.Fields(line)
-		if len(words) != 4 {
+		words := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", 4)
+		if len(words) < 4 {
 			continue
 		}
-		if at, err := strconv.ParseInt(words[3], 10, 64); err == nil {
+		if h.stamp += words[3]; words[2] == "P" {
+			continue
+		}
+		if at, err := strconv.ParseInt(h.stamp, 10, 64); err == nil {
 			h.stamps = append(h.stamps, at)
 		}
+		h.stamp = ""
 	}
 }
 
@@ -103,7 +109,7 @@ func (n *node) monotonic() int64 {
 func TestHeart(t *testing.T) {
 	var h heart
 	h.take("2026-11-21T07:00:00Z stdout F 100\n2026-11-21T07:00:00Z std")
-	h.take("out F 110\nx stderr F workload: trouble\n\nx stdout F 140\nx stdout F 150\nx stdout F 250\n")
+	h.take("out F 110\nx stderr F workload: trouble\n\nx stdout P 1\nx stdout F 40\nx stdout P 150\nx stdout F \nx stdout F 250\n")
 	for _, c := range []struct {
 		from, to int64
 		want     time.Duration

@@ -46,7 +46,7 @@ func TestServerClock(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				time.Sleep(300 * time.Millisecond)
 				clock := ServerClock{WallClock: func() time.Time { return time.Now().Add(c.wall) }}
-				if off := clock.At(time.Now()).Sub(time.Now()); off != c.wall {
+				if off := time.Until(clock.At(time.Now())); off != c.wall {
 					t.Errorf("before a response the clock is %v off, want the wall clock, %v", off, c.wall)
 				}
 				upstream := c.server

@@ -18,14 +18,10 @@ const maxSeconds = int64(math.MaxInt64 / time.Second / 2)
 // For each taint the first matching toleration counts, as upstream. Comparison operators in
 // tolerations are disabled, as by default upstream (feature gate
 // TaintTolerationComparisonOperators, 1.37.2). If the pod is younger than the taint, its toleration
-// period starts at the pod's creation. If the period started at TimeAdded, each replacement of the
-// pod on that node would be evicted immediately.
-func deadline(n *v1.Node, taints []v1.Taint, p *v1.Pod, tolerations []v1.Toleration,
+// period starts at its creation. If the period started at TimeAdded, each replacement of the pod on
+// that node would be evicted immediately.
+func deadline(n *v1.Node, taints []v1.Taint, created time.Time, tolerations []v1.Toleration,
 	now time.Time, skew time.Duration) (at time.Time, by *v1.Taint, limited bool) {
-	created := p.CreationTimestamp.Add(-skew)
-	if created.After(now) {
-		created = now
-	}
 	for i := range taints {
 		t := &taints[i]
 		since := t.TimeAdded.Time
@@ -45,6 +41,18 @@ func deadline(n *v1.Node, taints []v1.Taint, p *v1.Pod, tolerations []v1.Tolerat
 		}
 	}
 	return at, by, limited
+}
+
+// createdAt returns when a pod was created, on the caller's clock, at the latest now. Step keeps the
+// first answer: a creation in the future would otherwise move the deadline with each step.
+func (c *Core) createdAt(now time.Time, p *v1.Pod) time.Time {
+	if at, seen := c.created[p.UID]; seen {
+		return at
+	}
+	if at := p.CreationTimestamp.Add(-c.skew); at.Before(now) {
+		return at
+	}
+	return now
 }
 
 // tolerationPeriod returns TolerationSeconds, clamped to [0, maxSeconds].

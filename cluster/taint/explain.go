@@ -26,7 +26,7 @@ func (c *Core) Explain(now time.Time, n *v1.Node, p *v1.Pod) (out []Verdict) {
 			continue
 		}
 		v := Verdict{Taint: t, Toleration: firstMatch(&t, tolerations)}
-		at, _, limited := deadline(n, []v1.Taint{t}, p, tolerations, now, c.skew)
+		at, _, limited := deadline(n, []v1.Taint{t}, c.createdAt(now, p), tolerations, now, c.skew)
 		if v.Forever = !limited; limited {
 			v.Deadline = at
 		}
@@ -39,7 +39,7 @@ func (c *Core) Explain(now time.Time, n *v1.Node, p *v1.Pod) (out []Verdict) {
 func (c *Core) Due(now time.Time, n *v1.Node, p *v1.Pod) bool {
 	taints := c.noExecuteTaints(now, n)
 	tolerations, known := c.tolerationsOf(p, taints)
-	at, _, limited := deadline(n, taints, p, tolerations, now, c.skew)
+	at, _, limited := deadline(n, taints, c.createdAt(now, p), tolerations, now, c.skew)
 	return known && limited && !at.After(now)
 }
 

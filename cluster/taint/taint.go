@@ -8,8 +8,8 @@
 //
 // Deadlines are never stored. Step computes them from the ages of the taints, the pod's creation and
 // its current tolerations. So a restart changes no deadline, and a changed taint or toleration
-// changes the deadline. The age of a taint follows from its TimeAdded when Step first sees it: a
-// clock that is set later changes no deadline.
+// changes the deadline. The age of a taint follows from its TimeAdded when Step first sees it, that
+// of a pod from its creation when it first has a deadline: a clock that is set later changes neither.
 //
 //	taint.go      Config, Core, Seen, Actions, Step
 //	deadline.go   the deadline of a pod
@@ -78,9 +78,12 @@ type Actions struct {
 
 // Core holds the state between two steps. Only one goroutine may use it.
 type Core struct {
-	config    Config
-	pending   map[types.UID]timer
-	since     map[taintKey]time.Time         // when taints were added, on the clock of the steps
+	config  Config
+	pending map[types.UID]timer
+	// when taints were added, and pods with a deadline created, on the clock of the steps
+	since   map[taintKey]time.Time
+	created map[types.UID]time.Time
+
 	skew      time.Duration                  // ClockSkew of the last step
 	deletions map[types.UID]*cluster.Attempt // by pod
 	stamps    map[types.UID]*cluster.Attempt // by node
@@ -95,16 +98,17 @@ type timer struct{ namespace, name string }
 func New(c Config) *Core {
 	return &Core{
 		config: c, pending: map[types.UID]timer{}, since: map[taintKey]time.Time{},
-		deletions: map[types.UID]*cluster.Attempt{},
-		stamps:    map[types.UID]*cluster.Attempt{}, buckets: map[string]*cluster.Bucket{},
+		created: map[types.UID]time.Time{}, deletions: map[types.UID]*cluster.Attempt{},
+		stamps: map[types.UID]*cluster.Attempt{}, buckets: map[string]*cluster.Bucket{},
 		reads: map[types.UID]*reading{},
 	}
 }
 
-// Restart returns a Core that knows only the ages of taints. Its steps continue the time of c.
+// Restart returns a Core that knows only the ages of taints and pods. Its steps continue the time of
+// c.
 func (c *Core) Restart() *Core {
 	out := New(c.config)
-	out.since = c.since
+	out.since, out.created = c.since, c.created
 	return out
 }
 
@@ -115,8 +119,8 @@ type step struct {
 	seen      Seen
 	out       *Actions
 	due       []candidate
-	scheduled map[types.UID]timer // pods with a deadline in the future
-	tracked   map[types.UID]bool  // pods with any deadline
+	scheduled map[types.UID]timer     // pods with a deadline in the future
+	created   map[types.UID]time.Time // of pods with any deadline
 	since     map[taintKey]time.Time
 	// stampedNodes holds the nodes with taints that lack a TimeAdded.
 	stampedNodes map[types.UID]bool
@@ -138,8 +142,8 @@ func (c *Core) Step(now time.Time, seen Seen) *Actions {
 		stampedNodes: map[types.UID]bool{}, unread: map[types.UID]bool{},
 		// Growing these maps would be most of the cost of a step with 5,000 tainted nodes. Their
 		// size rarely changes.
-		scheduled: make(map[types.UID]timer, len(c.pending)), tracked: make(map[types.UID]bool, len(c.pending)+
-			len(c.deletions)),
+		scheduled: make(map[types.UID]timer, len(c.pending)), created: make(map[types.UID]time.Time,
+			len(c.created)),
 	}
 	names := make([]string, 0, len(seen.Nodes))
 	for name := range seen.Nodes {
@@ -152,7 +156,7 @@ func (c *Core) Step(now time.Time, seen Seen) *Actions {
 	c.since = s.since
 	s.evictDue()
 	s.reportCancelled()
-	c.pending = s.scheduled
+	c.pending, c.created = s.scheduled, s.created
 	for node := range c.stamps {
 		if !s.stampedNodes[node] {
 			delete(c.stamps, node)
@@ -164,7 +168,7 @@ func (c *Core) Step(now time.Time, seen Seen) *Actions {
 		}
 	}
 	for uid := range c.deletions {
-		if !s.tracked[uid] { // the pod is deleted, or has no deadline any more
+		if _, tracked := s.created[uid]; !tracked { // the pod is deleted, or has no deadline any more
 			delete(c.deletions, uid)
 		}
 	}
@@ -197,15 +201,16 @@ func (s *step) evaluateNode(n *v1.Node) {
 			s.requestRead(p, taints)
 			continue
 		}
-		at, by, limited := deadline(n, taints, p, tolerations, s.now, s.skew)
+		created := s.createdAt(s.now, p)
+		at, by, limited := deadline(n, taints, created, tolerations, s.now, s.skew)
 		switch {
 		case !limited:
 		case at.After(s.now):
-			s.tracked[p.UID] = true
+			s.created[p.UID] = created
 			s.scheduled[p.UID] = timer{p.Namespace, p.Name}
 			cluster.Earliest(&s.out.Next, at)
 		default:
-			s.tracked[p.UID] = true
+			s.created[p.UID] = created
 			s.due = append(s.due, candidate{zone: s.seen.Zone(n), Eviction: Eviction{
 				Namespace: p.Namespace, Name: p.Name, UID: p.UID, Node: n.Name, Taint: *by,
 				After: s.now.Sub(by.TimeAdded.Time), Deadline: at, Tolerations: tolerations,
@@ -267,7 +272,7 @@ func (s *step) takeToken(zone string) bool {
 // reportCancelled adds an event for each pod that had a deadline and has none now.
 func (s *step) reportCancelled() {
 	for uid, t := range s.pending {
-		if !s.tracked[uid] {
+		if _, tracked := s.created[uid]; !tracked {
 			s.addEvent(uid, t, "Cancelling deletion of Pod %s/%s")
 		}
 	}

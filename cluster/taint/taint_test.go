@@ -225,7 +225,43 @@ func TestServerClockChangesNoDeadline(t *testing.T) {
 		check("later", 300, 0)
 		c = c.Restart()
 		check("in a new term", 300, 0)
-		p.CreationTimestamp = metav1.Time{Time: start.Add(10*time.Second + skew)}
+		p.UID, p.CreationTimestamp = "another", metav1.Time{Time: start.Add(10*time.Second + skew)}
 		check("created after the taint", 310, 0)
+	}
+}
+
+// The API server's clock is set after a pod was created, so that the pod's creation is in the future
+// or long ago. Its toleration period keeps its length and ends.
+func TestServerClockChangesNoPodsAge(t *testing.T) {
+	for _, skew := range []time.Duration{time.Hour, -time.Hour} {
+		for name, created := range map[string]time.Duration{"before the taint": -10 * time.Minute, "after the taint": 10 * time.Minute} {
+			c := New(Config{})
+			s, _, p := fixture(&metav1.Time{Time: start})
+			seconds := int64(1800)
+			p.Spec.Tolerations = []v1.Toleration{{Operator: v1.TolerationOpExists, TolerationSeconds: &seconds}}
+			p.CreationTimestamp = metav1.Time{Time: start.Add(created)}
+			want := start.Add(30*time.Minute + max(0, created))
+			for now := start.Add(15 * time.Minute); now.Before(want); now = now.Add(time.Minute) {
+				if out := c.Step(now, s); len(out.Evict) > 0 || !out.Next.Equal(want) {
+					t.Fatalf("skew %v, created %s: step at %v returns %d evictions and a step at %v, want none and %v", s.ClockSkew, name,
+						now.Sub(start), len(out.Evict), out.Next.Sub(start), want.Sub(start))
+				}
+				s.ClockSkew = skew
+				c = c.Restart()
+			}
+			if out := c.Step(want, s); len(out.Evict) != 1 {
+				t.Errorf("skew %v, created %s: %d evictions at the deadline, want 1", skew, name, len(out.Evict))
+			}
+		}
+	}
+	// the pod was created when the clock was ahead, and its node fails after the clock was set back
+	c := New(Config{})
+	s, _, p := fixture(&metav1.Time{Time: start})
+	seconds := int64(300)
+	p.Spec.Tolerations = []v1.Toleration{{Operator: v1.TolerationOpExists, TolerationSeconds: &seconds}}
+	p.CreationTimestamp = metav1.Time{Time: start.Add(50 * time.Minute)}
+	c.Step(start, s)
+	if out := c.Step(start.Add(5*time.Minute), s); len(out.Evict) != 1 {
+		t.Errorf("creation in the future: %d evictions after the toleration period, want 1", len(out.Evict))
 	}
 }

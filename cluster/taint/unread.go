@@ -103,7 +103,7 @@ func (c *Core) tolerationsOf(p *v1.Pod, taints []v1.Taint) (tolerations []v1.Tol
 // the pod stays.
 func (s *step) requestRead(p *v1.Pod, taints []v1.Taint) {
 	if old, scheduled := s.pending[p.UID]; scheduled {
-		s.tracked[p.UID], s.scheduled[p.UID] = true, old
+		s.created[p.UID], s.scheduled[p.UID] = s.createdAt(s.now, p), old
 	}
 	r := s.reads[p.UID]
 	if r == nil {

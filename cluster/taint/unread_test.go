@@ -86,7 +86,7 @@ func TestSelectedTolerationsDecide(t *testing.T) {
 	random := rand.New(rand.NewPCG(38, 16))
 	keys := []string{v1.TaintNodeNotReady, v1.TaintNodeUnreachable, "k", ""}
 	for range 2000 {
-		_, n, p := fixture(nil)
+		_, n, _ := fixture(nil)
 		n.Spec.Taints = nil
 		var all []v1.Toleration
 		for range random.IntN(6) {
@@ -107,9 +107,9 @@ func TestSelectedTolerationsDecide(t *testing.T) {
 		}
 		turned := metav1.NewTime(start.Add(-time.Duration(random.IntN(100)) * time.Second))
 		n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, LastTransitionTime: turned}}
-		at, _, limited := deadline(n, n.Spec.Taints, p, all, start, 0)
+		at, _, limited := deadline(n, n.Spec.Taints, start, all, start, 0)
 		selected := Select(n.Spec.Taints, all)
-		if got, _, also := deadline(n, n.Spec.Taints, p, selected, start, 0); !got.Equal(at) || also != limited {
+		if got, _, also := deadline(n, n.Spec.Taints, start, selected, start, 0); !got.Equal(at) || also != limited {
 			t.Fatalf("taints %+v: deadline %v (%v) with %+v, want %v (%v) as with %+v", n.Spec.Taints, got, also, selected, at, limited, all)
 		}
 	}

@@ -47,6 +47,9 @@ type Seen struct {
 	Zone   func(*v1.Node) string
 	// Suspended reports whether the silence of the zone's nodes proves nothing.
 	Suspended func(zone string) bool
+	// ClockSkew is the API server's clock minus the clock of the step's time. The times of taints are
+	// on the API server's clock.
+	ClockSkew time.Duration
 }
 
 // Node identifies the node of an action.
@@ -141,7 +144,7 @@ func (s *step) updateFenced() {
 			if t := &n.Spec.Taints[i]; isOwn(t) && t.TimeAdded != nil {
 				tainted[n.UID] = true
 				if _, known := s.fenced[n.UID]; !known {
-					s.fenced[n.UID] = fenced{zone, earlier(t.TimeAdded.Time, s.now)}
+					s.fenced[n.UID] = fenced{zone, earlier(t.TimeAdded.Add(-s.seen.ClockSkew), s.now)}
 				}
 			}
 		}

@@ -188,21 +188,24 @@ func TestChangedLeaseRestartsDelay(t *testing.T) {
 	}
 }
 
-// A new instance continues the rate: in a zone of two nodes, one gets the taint in an hour.
+// A new instance continues the rate: in a zone of two nodes, one gets the taint in an hour. The API
+// server's clock may differ from that of the steps.
 func TestRateContinuesAfterRestart(t *testing.T) {
-	c := New(Config{Delay: time.Minute, RetryPeriod: 30 * time.Second, Interval: time.Minute})
-	added := metav1.Time{Time: start.Add(-50 * time.Minute)}
-	seen := node(v1.ConditionUnknown, start)
-	other := node(v1.ConditionUnknown, start, v1.Taint{Key: v1.TaintNodeOutOfService, Value: Value, Effect: v1.TaintEffectNoExecute,
-		TimeAdded: &added}).Nodes["n"]
-	other.Name, other.UID = "o", "o"
-	seen.Nodes["o"] = other
-	c.Step(start, seen)
-	if out := c.Step(start.Add(time.Minute), seen); len(out.Check) != 0 || !out.Next.Equal(start.Add(10*time.Minute)) {
-		t.Errorf("51m after a taint in the zone: Step returns %+v, want no check and a step at 10m", out)
-	}
-	if out := c.Step(start.Add(10*time.Minute), seen); len(out.Check) != 1 {
-		t.Errorf("1h after a taint in the zone: Step returns %+v, want a check", out)
+	for _, skew := range []time.Duration{0, -2 * time.Hour, 2 * time.Hour} {
+		c := New(Config{Delay: time.Minute, RetryPeriod: 30 * time.Second, Interval: time.Minute})
+		added := metav1.Time{Time: start.Add(skew - 50*time.Minute)}
+		seen := node(v1.ConditionUnknown, start)
+		other := node(v1.ConditionUnknown, start, v1.Taint{Key: v1.TaintNodeOutOfService, Value: Value, Effect: v1.TaintEffectNoExecute,
+			TimeAdded: &added}).Nodes["n"]
+		other.Name, other.UID = "o", "o"
+		seen.Nodes["o"], seen.ClockSkew = other, skew
+		c.Step(start, seen)
+		if out := c.Step(start.Add(time.Minute), seen); len(out.Check) != 0 || !out.Next.Equal(start.Add(10*time.Minute)) {
+			t.Errorf("skew %v: 51m after a taint in the zone: Step returns %+v, want no check and a step at 10m", skew, out)
+		}
+		if out := c.Step(start.Add(10*time.Minute), seen); len(out.Check) != 1 {
+			t.Errorf("skew %v: 1h after a taint in the zone: Step returns %+v, want a check", skew, out)
+		}
 	}
 }
 

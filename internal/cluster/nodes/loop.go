@@ -206,7 +206,7 @@ func (l *loop) decide(now time.Time, seen lifecycle.Seen, v *mirror.View) {
 		fenced = l.fence.Step(now, fence.Seen{Nodes: v.Nodes, Leases: v.Leases, Zone: lifecycle.ZoneOf,
 			Suspended: func(zone string) bool {
 				return l.lastActions.Doubt != "" || l.lastActions.NoneReady[zone]
-			}})
+			}, ClockSkew: seen.ClockSkew})
 		cluster.Earliest(&l.schedule.due, fenced.Next)
 	}
 	podsSeen := taint.Seen{Nodes: v.Nodes, Pods: v.PodsOf, Zone: lifecycle.ZoneOf,

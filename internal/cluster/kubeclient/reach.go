@@ -14,8 +14,9 @@ import (
 	"jettison/internal/base/logthrottle"
 )
 
-// answerLimit is the time after which a request without an answer is reported. Another request may
-// be answered meanwhile: then the server is only slow.
+// answerLimit is the time after which a read without an answer is reported. Another request may be
+// answered meanwhile: then the server is only slow. A write may wait for a webhook, and is reported
+// when it times out.
 const answerLimit = 4 * time.Second
 
 // Reach observes whether the API server answers, and logs at most one line in ten seconds while it
@@ -118,11 +119,13 @@ func (t *reachTransport) WrappedRoundTripper() http.RoundTripper { return t.next
 // RoundTrip sends a request and records whether it was answered.
 func (t *reachTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	sent := time.Now()
-	late := time.AfterFunc(t.reach.limit, func() {
-		t.reach.fail(sent, fmt.Errorf("no answer within %v", t.reach.limit))
-	})
+	if r.Method == http.MethodGet {
+		late := time.AfterFunc(t.reach.limit, func() {
+			t.reach.fail(sent, fmt.Errorf("no answer within %v", t.reach.limit))
+		})
+		defer late.Stop()
+	}
 	res, err := t.next.RoundTrip(r)
-	late.Stop()
 	switch {
 	case err == nil:
 		t.reach.answer()

@@ -132,3 +132,30 @@ func TestReachAfterAnswer(t *testing.T) {
 		t.Errorf("Err() = %v, log %q, want the recovery logged", err, log.String())
 	}
 }
+
+// A webhook delays a write, while the program sends nothing else. The API server is reachable.
+func TestReachWhileWebhookDelaysWrite(t *testing.T) {
+	var log lines
+	reach := NewReach(&rest.Config{}, slog.New(slog.NewTextHandler(&log, nil)))
+	reach.limit = time.Millisecond
+	transport := &reachTransport{reach, roundTripper(func(r *http.Request) (*http.Response, error) {
+		time.Sleep(50 * time.Millisecond)
+		return &http.Response{StatusCode: http.StatusCreated, Body: http.NoBody, Request: r}, nil
+	})}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://api/eviction", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := transport.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	if text := log.String(); text != "" {
+		t.Errorf("log = %q, want none for an answered write", text)
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -427,7 +427,8 @@ func (q *queue) nextEvict() task {
 		}
 		q.podsInFlight++
 		return func(ctx context.Context) func() {
-			out, err := l.ctrl.deps.Writer.Evict(ctx, p, n, e, l.clock.now())
+			out, err := l.ctrl.deps.Writer.Evict(ctx, p, n, e, l.clock.now().Sub(e.Deadline),
+				l.ctrl.serverClock.At(time.Now()))
 			return func() {
 				q.podsInFlight--
 				if out.ChangedNode != nil || out.NodeGone {

@@ -46,7 +46,7 @@ func TestNotFoundNamesTheObject(t *testing.T) {
 		if out.Gone != c.gone || (err == nil) != c.gone {
 			t.Errorf("404 of the %s: pod gone %v, error %v, want gone %v", c.name, out.Gone, err, c.gone)
 		}
-		out, err = w.Evict(t.Context(), p, n, &taint.Eviction{}, time.Now())
+		out, err = w.Evict(t.Context(), p, n, &taint.Eviction{}, 0, time.Now())
 		if out.NodeGone != c.gone || (err == nil) != c.gone {
 			t.Errorf("404 of the %s: node of the pod gone %v, error %v, want gone %v", c.name, out.NodeGone, err, c.gone)
 		}

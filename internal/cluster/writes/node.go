@@ -54,9 +54,22 @@ func (w *Writer) Node(ctx context.Context, n *Node) (out NodeResult) {
 		}
 		return err
 	}
+	hasTurn := false
+	patch := func(kind types.PatchType, body *object, part ...string) error {
+		if !hasTurn {
+			if err := w.awaitTurn(ctx); err != nil {
+				return err
+			}
+		}
+		hasTurn = false
+		return handle(w.patchNode(ctx, n.Node.Name, kind, body, part...))
+	}
 	if n.CheckLease {
-		renewed, err := w.renewedLease(ctx, n)
-		if out.Renewed = renewed; renewed != nil {
+		err := w.awaitTurn(ctx)
+		if hasTurn = err == nil; hasTurn {
+			out.Renewed, err = w.renewedLease(ctx, n)
+		}
+		if out.Renewed != nil {
 			return out
 		}
 		out.Status, out.Taints = err, err
@@ -64,19 +77,19 @@ func (w *Writer) Node(ctx context.Context, n *Node) (out NodeResult) {
 	if len(n.Status) > 0 && out.Status == nil {
 		body := object{Metadata: metadata{n.Node.UID, version, nil},
 			Status: map[string]any{"conditions": n.Status}}
-		out.Status = handle(w.patchNode(ctx, n.Node.Name, types.StrategicMergePatchType, &body, "status"))
+		out.Status = patch(types.StrategicMergePatchType, &body, "status")
 	}
 	if n.WriteTaints && !out.Gone && out.Taints == nil {
 		out.Taints = errConditionsNotWritten
 		if out.Status == nil {
 			body := object{Metadata: metadata{n.Node.UID, version, nil},
 				Spec: map[string]any{"taints": n.Taints}}
-			out.Taints = handle(w.patchNode(ctx, n.Node.Name, types.MergePatchType, &body))
+			out.Taints = patch(types.MergePatchType, &body)
 		}
 	}
 	if len(n.Labels) > 0 && !out.Gone {
 		body := object{Metadata: metadata{n.Node.UID, version, n.Labels}}
-		out.Labels = handle(w.patchNode(ctx, n.Node.Name, types.MergePatchType, &body))
+		out.Labels = patch(types.MergePatchType, &body)
 	}
 	if slices.ContainsFunc([]error{out.Status, out.Taints, out.Labels}, apierrors.IsConflict) {
 		switch node, err := w.node(ctx, n.Node.Name); {
@@ -112,12 +125,13 @@ func (w *Writer) renewedLease(ctx context.Context, n *Node) (*coordination.Lease
 	return nil, nil
 }
 
+// patchNode patches a node, after awaitTurn.
 func (w *Writer) patchNode(ctx context.Context, name string, kind types.PatchType, body *object,
 	part ...string) (*v1.Node, error) {
 	ctx, cancel := withWriteTimeout(ctx)
 	defer cancel()
 	node := &v1.Node{}
-	err := withoutRetries(w.client.CoreV1().RESTClient().Patch(kind)).Resource("nodes").Name(name).SubResource(
+	err := atOnce(w.client.CoreV1().RESTClient().Patch(kind)).Resource("nodes").Name(name).SubResource(
 		part...).Body(body.text()).
 		Do(ctx).Into(node)
 	if err != nil {

@@ -21,9 +21,9 @@ import (
 type PodResult struct {
 	Pod  *v1.Pod // from the response; nil: no response
 	Gone bool    // no pod with this UID exists any more
-	// the node, if its taints differ from those of the decision: nothing was written
+	// the node, if its taints differ from those of the decision: the pod is not deleted
 	ChangedNode *v1.Node
-	NodeGone    bool // the node of the decision does not exist any more: nothing was written
+	NodeGone    bool // the node of the decision does not exist any more: the pod is not deleted
 }
 
 // Reason and message of the condition DisruptionTarget
@@ -60,60 +60,80 @@ func (w *Writer) Mark(ctx context.Context, p *v1.Pod, now time.Time) (PodResult,
 			})
 	}
 	return unlessOvertaken(p, still, func(p *v1.Pod) (PodResult, error) {
+		if err := w.awaitTurn(ctx); err != nil {
+			return PodResult{}, err
+		}
 		return w.patchCondition(ctx, p, map[string]any{
 			"type": v1.PodReady, "status": v1.ConditionFalse, "lastTransitionTime": metav1.NewTime(now),
 		})
 	})
 }
 
-// Evict deletes a pod if its node still has the taints of the decision, which Evict reads directly
-// because the watch may lag. It sets the condition DisruptionTarget first. Within the PDB period
-// after the deadline it evicts the pod instead; if a disruption budget blocks that, IsBudgetError
-// is true for the error. p and known are the pod and the node at the decision, and e is the
-// decision.
+// Evict deletes a pod if its node still has the taints of the decision. It sets the condition
+// DisruptionTarget first. Within the PDB period after the deadline it evicts the pod instead; if a
+// disruption budget blocks that, IsBudgetError is true for the error. p and known are the pod and the
+// node at the decision, e is the decision, and overdue the time since its deadline. now is a time of
+// the API server's clock.
 func (w *Writer) Evict(ctx context.Context, p *v1.Pod, known *v1.Node, e *taint.Eviction,
-	now time.Time) (PodResult, error) {
-	n, err := w.node(ctx, known.Name)
-	if isNotFound(err) {
-		return PodResult{NodeGone: true}, nil
-	}
-	if err != nil {
-		return PodResult{}, err
-	}
-	if n.UID != known.UID || !slices.EqualFunc(noExecuteTaints(n), noExecuteTaints(known), sameTaint) {
-		return PodResult{ChangedNode: n}, nil
-	}
-	taints := noExecuteTaints(n)
+	overdue time.Duration, now time.Time) (PodResult, error) {
+	taints := noExecuteTaints(known)
 	decided := taint.Select(taints, e.Tolerations)
 	still := func(is *v1.Pod) bool {
 		return is.Spec.NodeName == p.Spec.NodeName && !taint.Terminating(is) &&
 			equality.Semantic.DeepEqual(taint.Select(taints, is.Spec.Tolerations), decided)
 	}
-	if w.pdbPeriod > 0 && now.Before(e.Deadline.Add(w.pdbPeriod)) {
-		return unlessOvertaken(p, still, func(p *v1.Pod) (PodResult, error) { return w.evict(ctx, p) })
-	}
 	return unlessOvertaken(p, still, func(p *v1.Pod) (PodResult, error) {
-		return w.disruptAndDelete(ctx, p, now)
+		if overdue < w.pdbPeriod {
+			return w.ifTainted(ctx, known, func() (PodResult, error) { return w.evict(ctx, p) })
+		}
+		return w.disruptAndDelete(ctx, p, known, now)
 	})
 }
 
-// disruptAndDelete sets the condition DisruptionTarget of a pod and deletes it.
-func (w *Writer) disruptAndDelete(ctx context.Context, p *v1.Pod, now time.Time) (PodResult, error) {
-	result, err := w.patchCondition(ctx, p, map[string]any{
-		"type": v1.DisruptionTarget, "status": v1.ConditionTrue,
-		"lastTransitionTime": metav1.NewTime(now), "reason": targetReason, "message": targetMessage,
+// ifTainted makes a write to a pod if its node still has the taints of the decision. It reads the
+// node directly because the watch may lag, and last: the wait for the rate limit or a webhook of the
+// previous write may take longer than the recovery of a node.
+func (w *Writer) ifTainted(ctx context.Context, known *v1.Node,
+	write func() (PodResult, error)) (PodResult, error) {
+	if err := w.awaitTurn(ctx); err != nil {
+		return PodResult{}, err
+	}
+	n, err := w.node(ctx, known.Name)
+	switch {
+	case isNotFound(err):
+		return PodResult{NodeGone: true}, nil
+	case err != nil:
+		return PodResult{}, err
+	case n.UID != known.UID || !slices.EqualFunc(noExecuteTaints(n), noExecuteTaints(known), sameTaint):
+		return PodResult{ChangedNode: n}, nil
+	}
+	return write()
+}
+
+// disruptAndDelete sets the condition DisruptionTarget of a pod and deletes it. If the node loses the
+// taints in between, the pod keeps the condition until kube-controller-manager's disruption
+// controller resets it.
+func (w *Writer) disruptAndDelete(ctx context.Context, p *v1.Pod, known *v1.Node,
+	now time.Time) (PodResult, error) {
+	result, err := w.ifTainted(ctx, known, func() (PodResult, error) {
+		return w.patchCondition(ctx, p, map[string]any{
+			"type": v1.DisruptionTarget, "status": v1.ConditionTrue,
+			"lastTransitionTime": metav1.NewTime(now), "reason": targetReason, "message": targetMessage,
+		})
 	})
 	switch {
 	// without permission to write the status, the pod is still deleted
 	case err != nil && !isRejected(err):
 		return result, err
+	case result.ChangedNode != nil, result.NodeGone:
+		return result, nil
 	// being deleted already, or finished
 	case result.Gone, result.Pod != nil && taint.Terminating(result.Pod):
 		return result, nil
 	case err == nil:
 		p = result.Pod
 	}
-	return w.delete(ctx, p)
+	return w.ifTainted(ctx, known, func() (PodResult, error) { return w.delete(ctx, p) })
 }
 
 // preconditions returns the preconditions for the deletion of a pod.
@@ -158,7 +178,7 @@ func sameTaint(a, b v1.Taint) bool {
 	return a.Key == b.Key && a.Value == b.Value && a.TimeAdded.Equal(b.TimeAdded)
 }
 
-// patchCondition writes one condition of a pod.
+// patchCondition writes one condition of a pod, after awaitTurn.
 func (w *Writer) patchCondition(ctx context.Context, p *v1.Pod, c map[string]any) (PodResult,
 	error) {
 	limited, cancel := withWriteTimeout(ctx)
@@ -166,7 +186,7 @@ func (w *Writer) patchCondition(ctx context.Context, p *v1.Pod, c map[string]any
 	body := object{Metadata: metadata{p.UID, p.ResourceVersion, nil},
 		Status: map[string]any{"conditions": []any{c}}}
 	pod := &v1.Pod{}
-	err := withoutRetries(w.client.CoreV1().RESTClient().Patch(types.StrategicMergePatchType)).Namespace(
+	err := atOnce(w.client.CoreV1().RESTClient().Patch(types.StrategicMergePatchType)).Namespace(
 		p.Namespace).Resource("pods").Name(p.Name).
 		SubResource("status").Body(body.text()).Do(limited).Into(pod)
 	if err == nil {
@@ -196,12 +216,12 @@ func (w *Writer) checkGone(ctx context.Context, p *v1.Pod, err error) (PodResult
 	return PodResult{Pod: pod}, err
 }
 
-// delete deletes a pod with its own grace period.
+// delete deletes a pod with its own grace period, after awaitTurn.
 func (w *Writer) delete(ctx context.Context, p *v1.Pod) (PodResult, error) {
 	limited, cancel := withWriteTimeout(ctx)
 	defer cancel()
 	o := metav1.DeleteOptions{Preconditions: preconditions(p)}
-	response, err := withoutRetries(w.client.CoreV1().RESTClient().Delete()).Namespace(p.Namespace).Resource(
+	response, err := atOnce(w.client.CoreV1().RESTClient().Delete()).Namespace(p.Namespace).Resource(
 		"pods").Name(p.Name).Body(&o).
 		Do(limited).Get()
 	if err != nil {
@@ -213,14 +233,14 @@ func (w *Writer) delete(ctx context.Context, p *v1.Pod) (PodResult, error) {
 	return PodResult{Gone: true}, nil
 }
 
-// evict creates an Eviction of a pod.
+// evict creates an Eviction of a pod, after awaitTurn.
 func (w *Writer) evict(ctx context.Context, p *v1.Pod) (PodResult, error) {
 	limited, cancel := withWriteTimeout(ctx)
 	defer cancel()
-	err := kubeclient.Evict(limited, w.client, &policyv1.Eviction{
+	err := atOnce(kubeclient.EvictionRequest(w.client, &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name},
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: preconditions(p)},
-	})
+	})).Do(limited).Error()
 	if err != nil {
 		return w.checkGone(ctx, p, fmt.Errorf("evict pod %s/%s: %w", p.Namespace, p.Name, err))
 	}

@@ -58,7 +58,7 @@ func TestWritesWaitForWebhooks(t *testing.T) {
 		}
 		for _, pdbPeriod := range []time.Duration{0, time.Hour} {
 			e := &taint.Eviction{Deadline: time.Now()}
-			if _, err := New(client, client, pdbPeriod).Evict(t.Context(), p, n, e, time.Now()); err != nil {
+			if _, err := New(client, client, pdbPeriod).Evict(t.Context(), p, n, e, 0, time.Now()); err != nil {
 				t.Errorf("end of a pod with a PDB period of %v: %v, want no error", pdbPeriod, err)
 			}
 		}

@@ -1,6 +1,7 @@
 // Package writes writes the decisions about nodes and pods to the API server. Each write is sent
 // once and has a timeout. It applies only to the object of the decision: the UID and the resource
 // version are preconditions. So the API server rejects a write that another leader's has overtaken.
+// What a write depends on otherwise is read last, after the wait for the rate limit.
 //
 //	writes.go  Writer, and the classification of errors
 //	node.go    a node's conditions, labels and taints
@@ -11,6 +12,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -22,7 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Limits of requests, including the wait for the client's rate limit.
+// Limits of requests, and of the wait for the client's rate limit.
 const (
 	readTimeout = 10 * time.Second
 	// A webhook may delay a write for 30 s (pkg/apis/admissionregistration/validation, 1.37.2), for
@@ -91,10 +93,25 @@ func IsBudgetError(err error) bool {
 		apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause)
 }
 
-// withoutRetries disables client-go's retries. When the API server asks for a later retry,
-// client-go would wait and send the request again, although the reason for the request may be void
-// by then.
-func withoutRetries(r *rest.Request) *rest.Request { return r.MaxRetries(0) }
+// awaitTurn waits until the client's rate limit admits a write. The caller then reads what the write
+// depends on and sends it with atOnce.
+func (w *Writer) awaitTurn(ctx context.Context) error {
+	limiter := w.client.CoreV1().RESTClient().GetRateLimiter()
+	if limiter == nil {
+		return nil
+	}
+	ctx, cancel := withWriteTimeout(ctx)
+	defer cancel()
+	if err := limiter.Wait(ctx); err != nil {
+		return fmt.Errorf("wait for the rate limit of writes: %w", err)
+	}
+	return nil
+}
+
+// atOnce sends a write whose turn has come, without client-go's waits: for the rate limit, and for
+// the retry when the API server asks for a later one. The reason for the write may be void
+// afterwards.
+func atOnce(r *rest.Request) *rest.Request { return r.MaxRetries(0).Throttle(nil) }
 
 func withReadTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, readTimeout)

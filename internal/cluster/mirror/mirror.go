@@ -151,18 +151,21 @@ func (m *Mirror) RequestProbe() {
 	}
 }
 
-// Probes are sent while no event has arrived for probeAfter, or on request.
+// Probes are sent while no event has arrived for probeAfter, on request, and every maxProbeAge.
+// Responses tell the API server's clock, events do not: after that clock was set, or the machine was
+// suspended, the estimate is wrong until the next response.
 const (
 	probePeriod  = time.Second
 	probeAfter   = 3 * time.Second
 	probeTimeout = 3 * time.Second
+	maxProbeAge  = 10 * time.Second
 )
 
-// probe sends probes to the API server while the watches are silent.
+// probe sends probes to the API server.
 func (m *Mirror) probe(ctx context.Context) {
 	tick := time.NewTicker(probePeriod)
 	defer tick.Stop()
-	for requested := false; ; {
+	for requested, last := false, time.Now(); ; {
 		select {
 		case <-ctx.Done():
 			return
@@ -170,10 +173,12 @@ func (m *Mirror) probe(ctx context.Context) {
 		case <-m.probeNow:
 			requested = true
 		}
-		if read := m.NodesCurrentAt(); read.IsZero() || !requested && time.Since(read) < probeAfter {
+		if read := m.NodesCurrentAt(); read.IsZero() || !requested && time.Since(read) < probeAfter &&
+			time.Since(last) < maxProbeAge {
 			continue
 		}
 		began := time.Now()
+		last = began
 		limited, cancel := context.WithTimeout(ctx, probeTimeout)
 		err := m.o.Probe(limited)
 		cancel()

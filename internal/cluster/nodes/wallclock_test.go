@@ -11,6 +11,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"jettison/internal/cluster/config"
 )
@@ -219,6 +220,44 @@ func TestServerClockIsSet(t *testing.T) {
 			})
 		}
 	}
+}
+
+// The machine of a standby was suspended for five minutes, so that its monotonic clock is behind. When
+// it takes over, the taints of the leader before it keep their times, although the watches never
+// ended and are never silent.
+func TestStandbyWasSuspended(t *testing.T) {
+	inCluster(t, 4, 300, func(t *testing.T, a *api, k *kubelets) {
+		a.change(func() { a.fault = leaseFault })
+		a.start("a", nil)
+		var added time.Time
+		for i := range 40 {
+			a.change(func() {
+				// as one of thousands of nodes
+				l, n := a.leases[v1.NamespaceNodeLease+"/n0"].DeepCopy(), a.nodes["n0"].DeepCopy()
+				l.Spec.RenewTime.Time = time.Now()
+				a.putLease(l)
+				n.Status.Conditions[readyIndex(n)].LastHeartbeatTime.Time = time.Now()
+				a.putNode(n)
+				switch i {
+				case 15:
+					a.skew = 5 * time.Minute
+				case 30:
+					added = time.Now().Add(a.skew).Truncate(time.Second)
+					n := a.nodes["n1"].DeepCopy()
+					n.Spec.Taints = append(n.Spec.Taints, v1.Taint{Key: "k", Effect: v1.TaintEffectNoExecute, TimeAdded: &metav1.Time{Time: added}})
+					a.putNode(n)
+				case 31:
+					a.fault = nil
+				}
+			})
+			time.Sleep(time.Second)
+		}
+		a.change(func() {
+			if at := a.nodes["n1"].Spec.Taints[0].TimeAdded.Time; !at.Equal(added) {
+				t.Errorf("taint has a time %v before that of its leader, want the same", added.Sub(at))
+			}
+		})
+	})
 }
 
 // leaseFault fails the requests of the leader election.

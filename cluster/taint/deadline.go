@@ -20,8 +20,10 @@ const maxSeconds = int64(math.MaxInt64 / time.Second / 2)
 // TaintTolerationComparisonOperators, 1.37.2). If the pod is younger than the taint, its toleration
 // period starts at its creation. If the period started at TimeAdded, each replacement of the pod on
 // that node would be evicted immediately.
-func deadline(n *v1.Node, taints []v1.Taint, created time.Time, tolerations []v1.Toleration,
-	now time.Time, skew time.Duration) (at time.Time, by *v1.Taint, limited bool) {
+//
+// transition is the last change of the node's condition Ready; zero: unknown.
+func deadline(taints []v1.Taint, transition, created time.Time, tolerations []v1.Toleration) (
+	at time.Time, by *v1.Taint, limited bool) {
 	for i := range taints {
 		t := &taints[i]
 		since := t.TimeAdded.Time
@@ -33,8 +35,7 @@ func deadline(n *v1.Node, taints []v1.Taint, created time.Time, tolerations []v1
 				since = created
 			}
 			period := tolerationPeriod(toleration)
-			since = latest(since.Add(period),
-				swapDeadline(n, t, tolerations, since, period, now, skew))
+			since = latest(since.Add(period), swapDeadline(t, transition, tolerations, since, period))
 		}
 		if !limited || since.Before(at) {
 			at, by, limited = since, t, true
@@ -55,6 +56,26 @@ func (c *Core) createdAt(now time.Time, p *v1.Pod) time.Time {
 	return now
 }
 
+// transition returns the last change of a node's condition Ready, on the caller's clock, and its key
+// in since. It is zero if it is unknown or in the future.
+func (c *Core) transition(now time.Time, n *v1.Node) (key taintKey, at time.Time) {
+	i := slices.IndexFunc(n.Status.Conditions,
+		func(c v1.NodeCondition) bool { return c.Type == v1.NodeReady })
+	if i < 0 || n.Status.Conditions[i].LastTransitionTime.IsZero() {
+		return key, at
+	}
+	stated := n.Status.Conditions[i].LastTransitionTime.Time
+	key = taintKey{node: n.UID, name: n.Name, timeAdded: stated.Unix(), key: string(v1.NodeReady)}
+	at, seen := c.since[key]
+	if !seen {
+		at = stated.Add(-c.skew)
+	}
+	if at.After(now) {
+		return key, time.Time{}
+	}
+	return key, at
+}
+
 // tolerationPeriod returns TolerationSeconds, clamped to [0, maxSeconds].
 func tolerationPeriod(t *v1.Toleration) time.Duration {
 	return time.Duration(min(max(*t.TolerationSeconds, 0), maxSeconds)) * time.Second
@@ -69,16 +90,10 @@ var counterpart = map[string]string{v1.TaintNodeNotReady: v1.TaintNodeUnreachabl
 // the zero time if it replaced none or the pod does not tolerate the counterpart. The taint's
 // period then starts at the transition of the node, but the deadline is at most the end of the
 // counterpart's period.
-func swapDeadline(n *v1.Node, t *v1.Taint, tolerations []v1.Toleration, since time.Time,
-	period time.Duration, now time.Time, skew time.Duration) time.Time {
+func swapDeadline(t *v1.Taint, transition time.Time, tolerations []v1.Toleration, since time.Time,
+	period time.Duration) time.Time {
 	key := counterpart[t.Key]
-	i := slices.IndexFunc(n.Status.Conditions,
-		func(c v1.NodeCondition) bool { return c.Type == v1.NodeReady })
-	if key == "" || i < 0 {
-		return time.Time{}
-	}
-	transition := n.Status.Conditions[i].LastTransitionTime.Add(-skew)
-	if !transition.After(since) || transition.After(now) {
+	if key == "" || !transition.After(since) {
 		return time.Time{} // the usual case: the taint did not replace another one
 	}
 	other := firstMatch(&v1.Taint{Key: key, Effect: t.Effect}, tolerations)

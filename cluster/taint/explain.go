@@ -20,13 +20,14 @@ type Verdict struct {
 func (c *Core) Explain(now time.Time, n *v1.Node, p *v1.Pod) (out []Verdict) {
 	taints := c.noExecuteTaints(now, n)
 	tolerations, known := c.tolerationsOf(p, taints)
+	_, transition := c.transition(now, n)
 	for _, t := range taints {
 		if !known {
 			out = append(out, Verdict{Taint: t, Unread: true})
 			continue
 		}
 		v := Verdict{Taint: t, Toleration: firstMatch(&t, tolerations)}
-		at, _, limited := deadline(n, []v1.Taint{t}, c.createdAt(now, p), tolerations, now, c.skew)
+		at, _, limited := deadline([]v1.Taint{t}, transition, c.createdAt(now, p), tolerations)
 		if v.Forever = !limited; limited {
 			v.Deadline = at
 		}
@@ -39,7 +40,8 @@ func (c *Core) Explain(now time.Time, n *v1.Node, p *v1.Pod) (out []Verdict) {
 func (c *Core) Due(now time.Time, n *v1.Node, p *v1.Pod) bool {
 	taints := c.noExecuteTaints(now, n)
 	tolerations, known := c.tolerationsOf(p, taints)
-	at, _, limited := deadline(n, taints, c.createdAt(now, p), tolerations, now, c.skew)
+	_, transition := c.transition(now, n)
+	at, _, limited := deadline(taints, transition, c.createdAt(now, p), tolerations)
 	return known && limited && !at.After(now)
 }
 

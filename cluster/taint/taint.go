@@ -8,8 +8,8 @@
 //
 // Deadlines are never stored. Step computes them from the ages of the taints, the pod's creation and
 // its current tolerations. So a restart changes no deadline, and a changed taint or toleration
-// changes the deadline. The age of a taint follows from its TimeAdded when Step first sees it, that
-// of a pod from its creation when it first has a deadline: a clock that is set later changes neither.
+// changes the deadline. Step converts the times of taints, nodes and pods once, when it first uses
+// them: a clock that is set later changes no deadline.
 //
 //	taint.go      Config, Core, Seen, Actions, Step
 //	deadline.go   the deadline of a pod
@@ -80,7 +80,8 @@ type Actions struct {
 type Core struct {
 	config  Config
 	pending map[types.UID]timer
-	// when taints were added, and pods with a deadline created, on the clock of the steps
+	// when taints were added and their nodes changed between ready and not, and when pods with a
+	// deadline were created, on the clock of the steps
 	since   map[taintKey]time.Time
 	created map[types.UID]time.Time
 
@@ -189,6 +190,10 @@ func (s *step) evaluateNode(n *v1.Node) {
 	if len(taints) == 0 {
 		return
 	}
+	key, transition := s.transition(s.now, n)
+	if !transition.IsZero() {
+		s.since[key] = transition
+	}
 	for _, p := range s.seen.Pods(n.Name) {
 		if Terminating(p) {
 			continue
@@ -202,7 +207,7 @@ func (s *step) evaluateNode(n *v1.Node) {
 			continue
 		}
 		created := s.createdAt(s.now, p)
-		at, by, limited := deadline(n, taints, created, tolerations, s.now, s.skew)
+		at, by, limited := deadline(taints, transition, created, tolerations)
 		switch {
 		case !limited:
 		case at.After(s.now):

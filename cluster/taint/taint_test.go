@@ -265,3 +265,32 @@ func TestServerClockChangesNoPodsAge(t *testing.T) {
 		t.Errorf("creation in the future: %d evictions after the toleration period, want 1", len(out.Evict))
 	}
 }
+
+// A node was not ready for an hour and is unreachable now. The API server's clock is set after that.
+// The toleration period of the second taint keeps its start.
+func TestServerClockChangesNoTransition(t *testing.T) {
+	for _, skew := range []time.Duration{time.Hour, -time.Hour} {
+		c := New(Config{})
+		s, n, p := fixture(&metav1.Time{Time: start.Add(-time.Hour)})
+		n.Spec.Taints[0].Key = v1.TaintNodeUnreachable
+		n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionUnknown, LastTransitionTime: metav1.Time{Time: start}}}
+		seconds := int64(300)
+		p.Spec.Tolerations = []v1.Toleration{{Key: v1.TaintNodeNotReady, Operator: v1.TolerationOpExists},
+			{Key: v1.TaintNodeUnreachable, Operator: v1.TolerationOpExists, TolerationSeconds: &seconds}}
+		want := start.Add(5 * time.Minute)
+		for now := start; now.Before(want); now = now.Add(time.Minute) {
+			if out := c.Step(now, s); len(out.Evict) > 0 || !out.Next.Equal(want) {
+				t.Fatalf("skew %v: step at %v returns %d evictions and a step at %v, want none and 5m", s.ClockSkew, now.Sub(start), len(out.Evict),
+					out.Next.Sub(start))
+			}
+			if why := c.Explain(now, n, p); !why[0].Deadline.Equal(want) {
+				t.Errorf("skew %v: Explain returns the deadline %v, want 5m", s.ClockSkew, why[0].Deadline.Sub(start))
+			}
+			s.ClockSkew = skew
+			c = c.Restart()
+		}
+		if out := c.Step(want, s); len(out.Evict) != 1 {
+			t.Errorf("skew %v: %d evictions at the deadline, want 1", skew, len(out.Evict))
+		}
+	}
+}

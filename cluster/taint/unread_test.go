@@ -106,10 +106,9 @@ func TestSelectedTolerationsDecide(t *testing.T) {
 			}
 		}
 		turned := metav1.NewTime(start.Add(-time.Duration(random.IntN(100)) * time.Second))
-		n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, LastTransitionTime: turned}}
-		at, _, limited := deadline(n, n.Spec.Taints, start, all, start, 0)
+		at, _, limited := deadline(n.Spec.Taints, turned.Time, start, all)
 		selected := Select(n.Spec.Taints, all)
-		if got, _, also := deadline(n, n.Spec.Taints, start, selected, start, 0); !got.Equal(at) || also != limited {
+		if got, _, also := deadline(n.Spec.Taints, turned.Time, start, selected); !got.Equal(at) || also != limited {
 			t.Fatalf("taints %+v: deadline %v (%v) with %+v, want %v (%v) as with %+v", n.Spec.Taints, got, also, selected, at, limited, all)
 		}
 	}

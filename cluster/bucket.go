@@ -26,13 +26,13 @@ type Bucket struct {
 // interval after it instead.
 func NewBucket(now time.Time, rate float64, last time.Time) *Bucket {
 	b := &Bucket{rate: max(rate, 0), ready: now}
-	if rate > 0 && !last.IsZero() {
-		b.ready = last.Add(interval(rate))
+	if !last.IsZero() {
+		b.ready = last.Add(interval(b.rate))
 	}
 	return b
 }
 
-// interval returns the time between two tokens.
+// interval returns the time between two tokens, bounded for a rate of 0.
 func interval(rate float64) time.Duration {
 	ns := float64(time.Second) / rate
 	if ns > math.MaxInt64/4 {
@@ -52,11 +52,8 @@ func (b *Bucket) SetRate(now time.Time, rate float64) {
 		return
 	}
 	available := b.rate > 0 && !now.Before(b.ready)
-	b.rate, b.waiting = rate, false
-	switch {
-	case available || rate == 0:
-		b.ready = now
-	default:
+	b.rate, b.waiting, b.ready = rate, false, now
+	if !available {
 		b.ready = now.Add(interval(rate))
 	}
 }
@@ -82,7 +79,7 @@ func (b *Bucket) SetWaiting(waiting bool) { b.waiting = waiting }
 // Restart delays the next token to one interval after now: the action of the last token completed
 // only now.
 func (b *Bucket) Restart(now time.Time) {
-	if b.rate > 0 && b.rate < NoLimit {
+	if b.rate < NoLimit {
 		if ready := now.Add(interval(b.rate)); ready.After(b.ready) {
 			b.ready = ready
 		}

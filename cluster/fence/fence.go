@@ -126,9 +126,6 @@ func (c *Core) Step(now time.Time, seen Seen) *Actions {
 			delete(c.records, uid)
 		}
 	}
-	if !s.out.Next.IsZero() && !s.out.Next.After(now) {
-		s.out.Next = now.Add(1)
-	}
 	return s.out
 }
 

@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -141,5 +142,34 @@ func TestDoubtDelaysFailedMarks(t *testing.T) {
 	}
 	if events != 1 {
 		t.Errorf("%d events of one silence, want 1", events)
+	}
+}
+
+// The pods of a silent node are selected when the doubt ends, by the state that they have then.
+func TestPodsAreSelectedAfterDoubt(t *testing.T) {
+	c, all := New(defaults()), nodes(3, 0)
+	s := onePod(all)
+	ready := &s.Pods("n000")[0].Status.Conditions[0]
+	ready.Status = v1.ConditionFalse
+	var marked []time.Duration
+	for at := time.Duration(0); at <= 3*time.Minute; at += time.Second {
+		now := start.Add(at)
+		if at >= 55*time.Second && at%(10*time.Second) == 0 {
+			beat(all, now, 1, 3)
+			ready.Status = v1.ConditionTrue
+		}
+		out := c.Step(now, s)
+		for _, w := range out.Status {
+			c.End(now, w.Node, w.UID, WriteStatus, true)
+			n := all[w.Node].DeepCopy()
+			n.Status.Conditions = w.Conditions
+			all[w.Node] = n
+		}
+		if marked = append(marked, slices.Repeat([]time.Duration{at}, len(out.Marks))...); out.Doubt != "" && len(out.Marks) != 0 {
+			t.Errorf("marks in doubt after %v = %+v, want none", at, out.Marks)
+		}
+	}
+	if len(marked) != 1 {
+		t.Errorf("pods marked after %v, want one mark after the doubt", marked)
 	}
 }

@@ -320,3 +320,29 @@ func TestFailingNodesDoNotBlockOthers(t *testing.T) {
 		}
 	}
 }
+
+// A silent node whose conditions cannot be written now takes no token: a node that falls silent later
+// is tainted before it.
+func TestNodeThatBacksOffTakesNoToken(t *testing.T) {
+	c, all := New(defaults()), nodes(4, 0)
+	c.Step(start, seen(all))
+	for range 8 {
+		c.End(start.Add(40*time.Second), "n000", all["n000"].UID, WriteStatus, false) // for 30s
+	}
+	tainted := map[string]time.Duration{}
+	for at := 5 * time.Second; at <= time.Minute; at += time.Second {
+		if now := start.Add(at); at == 5*time.Second {
+			beat(all, now, 1, 4)
+		} else if at%(10*time.Second) == 0 {
+			beat(all, now, 2, 4)
+		}
+		for _, w := range c.Step(start.Add(at), seen(all)).Taints {
+			if w.Evicted {
+				tainted[w.Node] = at
+			}
+		}
+	}
+	if want := 56 * time.Second; len(tainted) != 1 || tainted["n001"] != want {
+		t.Errorf("nodes tainted after %v, want n001 only, after %v", tainted, want)
+	}
+}

@@ -67,9 +67,6 @@ func (s *step) notAfterNow(at time.Time) time.Time {
 
 // fromServerTime converts a time of the API server to the step's clock.
 func (s *step) fromServerTime(at time.Time) time.Time {
-	if at.IsZero() {
-		return at
-	}
 	return s.notAfterNow(at.Add(-s.seen.ClockSkew))
 }
 

@@ -178,9 +178,6 @@ func (c *Core) Step(now time.Time, seen Seen) *Actions {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name),
 			cmp.Compare(a.UID, b.UID))
 	})
-	if !s.out.Next.IsZero() && !s.out.Next.After(now) {
-		s.out.Next = now.Add(1)
-	}
 	return s.out
 }
 

@@ -286,13 +286,9 @@ func (c *Cluster) Changes() int { return c.changes }
 // changes.
 func (n *Node) ChangedSince(changes int) bool { return n.changed > changes }
 
-// Without calls do while the resources of a pod are not accounted to its node.
+// Without calls do while the resources of a pod, which is on a node, are not accounted to it.
 func (c *Cluster) Without(p *Pod, do func()) {
 	n := p.Node
-	if n == nil {
-		do()
-		return
-	}
 	n.account(p, -1)
 	p.Node = nil
 	do()

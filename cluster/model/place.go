@@ -113,10 +113,8 @@ func (q *FitCheck) FitsAny(wanted func(*Node) bool) bool {
 	return slices.ContainsFunc(q.c.Nodes, func(n *Node) bool { return wanted(n) && q.fits(n) })
 }
 
+// feasibleLimit returns how many feasible nodes the scheduler looks for.
 func feasibleLimit(nodes int) int {
-	if nodes <= minFeasibleNodes {
-		return nodes
-	}
 	percent := max(basePercent-nodes/nodesPerPercent, minFeasiblePercent)
 	return max(nodes*percent/100, minFeasibleNodes)
 }

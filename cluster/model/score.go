@@ -105,9 +105,6 @@ func (q *FitCheck) scoreTaints(nodes []*Node, part []int64) {
 
 // scoreNodeAffinity scores preferred node affinity (nodeaffinity/node_affinity.go).
 func (q *FitCheck) scoreNodeAffinity(nodes []*Node, part []int64) {
-	if q.pod.preferred == nil {
-		return
-	}
 	for i, n := range nodes {
 		part[i] = q.pod.Preference(n)
 	}

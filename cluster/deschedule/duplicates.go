@@ -58,15 +58,12 @@ func duplicates(r *run, args any) {
 }
 
 // ownersSharingNode reports by Pod.OwnerNumber which owners have two pods on the same node. The
-// strategy skips the pods of all other owners.
+// strategy skips the pods of all other owners before it groups them, which is slow.
 func (r *run) ownersSharingNode() []bool {
 	// number of the last node with a pod of the owner
 	out, last := make([]bool, r.cluster.Owners()+1), make([]int32, r.cluster.Owners()+1)
 	for i, n := range r.nodes {
 		for _, p := range n.Pods {
-			if p.Ended || p.OwnerNumber == 0 {
-				continue
-			}
 			out[p.OwnerNumber] = out[p.OwnerNumber] || last[p.OwnerNumber] == int32(i+1)
 			last[p.OwnerNumber] = int32(i + 1)
 		}
@@ -142,7 +139,7 @@ func (r *run) trimGroup(g *group) outcome {
 		return count
 	}
 	for _, n := range r.nodes {
-		if len(g.byNode[n]) < 2 || len(g.byNode[n]) <= share {
+		if len(g.byNode[n]) <= share {
 			continue
 		}
 		// in reverse eviction order

@@ -177,7 +177,7 @@ func (r *run) checkLimits(pod *model.Pod) outcome {
 		r.capped = true
 		return r.skip(pod, limitNamespace)
 	}
-	if pause := p.OwnerPause; pause != nil && pause.Duration > 0 {
+	if pause := p.OwnerPause; pause != nil {
 		for i := range pod.OwnerReferences {
 			if last, ok := r.perOwner[ownerOf(pod, i)]; ok && r.now.Sub(last) < pause.Duration {
 				o := &pod.OwnerReferences[i]
@@ -217,9 +217,7 @@ func (r *run) replacement(pod *model.Pod, to *model.Node) *model.Pod {
 	}
 	object := *pod.Pod
 	object.Name = replacementName(object.Name)
-	if object.UID != "" {
-		object.UID += types.UID(replacementSuffix)
-	}
+	object.UID += types.UID(replacementSuffix)
 	object.CreationTimestamp, object.DeletionTimestamp = metav1.NewTime(r.now), nil
 	object.Spec.NodeName = ""
 	object.Status = v1.PodStatus{Phase: v1.PodRunning, QOSClass: pod.Status.QOSClass,

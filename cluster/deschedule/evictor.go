@@ -55,7 +55,7 @@ func newEvictor(p *planner, profile *Profile) (*evictor, error) {
 	if e.selector, err = selectorOrAll(args.LabelSelector); err != nil {
 		return nil, fmt.Errorf("labelSelector: %w", err)
 	}
-	if s := args.NamespaceLabelSelector; s != nil && len(s.MatchLabels)+len(s.MatchExpressions) > 0 {
+	if s := args.NamespaceLabelSelector; s != nil {
 		if e.namespaces, err = metav1.LabelSelectorAsSelector(s); err != nil {
 			return nil, fmt.Errorf("namespaceLabelSelector: %w", err)
 		}
@@ -96,10 +96,7 @@ func (p *planner) countReplicas() {
 // thresholdPriority returns the priority from which pods are protected. An unknown PriorityClass
 // is an error, as in the API server.
 func (p *planner) thresholdPriority(t *PriorityThreshold) (int32, error) {
-	switch {
-	case t == nil:
-		return criticalPriority, nil
-	case t.Value != nil:
+	if t.Value != nil {
 		return *t.Value, nil
 	}
 	for _, class := range p.input.PriorityClasses {

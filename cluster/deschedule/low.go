@@ -90,10 +90,7 @@ func (m *meter) deviationThresholds(nodes []*model.Node, below, above Thresholds
 				count++
 			}
 		}
-		if count == 0 {
-			continue
-		}
-		average := sum / float64(count)
+		average := sum / float64(max(count, 1))
 		low[name] = min(max(average-below[name], 0), 100)
 		high[name] = min(max(average+above[name], 0), 100)
 	}

@@ -93,8 +93,8 @@ func qosClass(p *v1.Pod) int {
 				request, limit := r.Requests[name], r.Limits[name]
 				anySet = anySet || request.Sign() > 0 || limit.Sign() > 0
 				allLimited = allLimited && limit.Sign() > 0
-				addPositive(requests, name, request)
-				addPositive(limits, name, limit)
+				add(requests, name, request)
+				add(limits, name, limit)
 			}
 		}
 	}
@@ -104,17 +104,14 @@ func qosClass(p *v1.Pod) int {
 	for name, request := range requests {
 		allLimited = allLimited && request.Cmp(limits[name]) == 0
 	}
-	if allLimited && len(requests) == len(limits) {
+	if allLimited {
 		return 2
 	}
 	return 1
 }
 
-// addPositive adds q to to[name] if q is positive.
-func addPositive(to map[v1.ResourceName]resource.Quantity, name v1.ResourceName, q resource.Quantity) {
-	if q.Sign() <= 0 {
-		return
-	}
+// add adds q to to[name].
+func add(to map[v1.ResourceName]resource.Quantity, name v1.ResourceName, q resource.Quantity) {
 	sum := to[name].DeepCopy()
 	sum.Add(q)
 	to[name] = sum

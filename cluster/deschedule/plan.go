@@ -306,17 +306,14 @@ func (r *run) runOnce() {
 		r.stop("no ready node matches nodeSelector of the policy")
 	case known.points&balancePoint != 0 && len(r.nodes) < 2:
 		r.stop("only one ready node: no other node to balance with")
-	case !r.totalReached(r):
+	case !r.totalReached():
 		known.run(r, r.args)
 	}
 }
 
-// totalReached reports whether the total limit is reached and r has already reported it.
-func (p *planner) totalReached(r *run) bool {
-	if most := p.policy.MaxNoOfPodsToEvictTotal; most == nil || p.total < *most || *most == 0 {
-		return false
-	}
-	return slices.ContainsFunc(p.stops, func(s Stop) bool {
+// totalReached reports whether the strategy has already ended at the total limit.
+func (r *run) totalReached() bool {
+	return slices.ContainsFunc(r.stops, func(s Stop) bool {
 		return s.Strategy == r.strategy && s.Reason == limitTotal
 	})
 }

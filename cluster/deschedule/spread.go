@@ -28,7 +28,7 @@ func topologySpread(r *run, args any) {
 			}
 		}
 		for _, group := range groups {
-			if len(group) > 0 && s.balance(namespace, group) == totalLimitReached {
+			if s.balance(namespace, group) == totalLimitReached {
 				return
 			}
 		}
@@ -100,12 +100,13 @@ func (s *spreadRun) balance(namespace string, constraints []*model.Constraint) o
 	b := &balancing{spreadRun: s, namespace: namespace, constraints: constraints,
 		counts: make([]spreadCounts, len(constraints))}
 	b.findCandidates()
-	if len(b.candidates) > 0 {
-		for i := range constraints {
-			b.count(i)
-		}
+	if len(b.candidates) == 0 {
+		return podKept
 	}
-	for evicted := 0; len(b.candidates) > 0; {
+	for i := range constraints {
+		b.count(i)
+	}
+	for evicted := 0; ; {
 		p, propose := b.best(evicted), b.propose
 		if p == nil && s.onlyIfBetter {
 			p, propose = b.enabler(), b.proposeEnabler
@@ -135,7 +136,6 @@ func (s *spreadRun) balance(namespace string, constraints []*model.Constraint) o
 			p.kept = evicted
 		}
 	}
-	return podKept
 }
 
 // count counts the pods of some constraints.

@@ -3,6 +3,7 @@ package model
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,6 +11,8 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
@@ -70,6 +73,15 @@ func TestFitsOnOwnNode(t *testing.T) {
 	}
 	if got := c.FitCheck(c.Pods()[0]).Successor().FailureReason(c.Nodes[0]); got != "insufficient cpu" {
 		t.Errorf("pod that is being deleted: failure reason = %q, want insufficient cpu", got)
+	}
+	apart := podOn(t, "apart", "", "", "affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: pool, operator: In, values: [x]}]}]}}}")
+	if got := c.FitCheck(c.NewPod(apart)).FailureReason(c.Nodes[0]); got != reasonNodeAffinity {
+		t.Errorf("other node affinity: failure reason = %q, want %q", got, reasonNodeAffinity)
+	}
+	const ports = "containers: [{ports: [{containerPort: 80}]}]"
+	shared := New(&Objects{Nodes: []*v1.Node{node("n1", "a")}, Pods: []*v1.Pod{podOn(t, "there", "n1", "", ports)}}, nil)
+	if got := shared.FitCheck(shared.NewPod(podOn(t, "new", "", "", ports))).FailureReason(shared.Nodes[0]); got != "" {
+		t.Errorf("the same container port: failure reason = %q, want none", got)
 	}
 	if got := c.FitCheck(c.NewPod(spread)).FailureReason(c.Nodes[0]); got != "node has no topology label rack" {
 		t.Errorf("node without topology key: failure reason = %q, want the label", got)
@@ -229,6 +241,11 @@ func TestDomainsOfConstraints(t *testing.T) {
 			t.Errorf("%s: pods by domain of n2 = %v, want those of zone b only", name, got)
 		}
 	}
+	empty := New(&Objects{Nodes: []*v1.Node{n1, n2}}, nil)
+	k := empty.NewPod(podOn(t, "new", "", "app: a", fmt.Sprintf(form, "", "", "Ignore", "Ignore"))).Constraints()[0]
+	if got, want := k.CountByDomain(empty, "x", empty.Nodes), map[string]int{"a": 0, "b": 0}; !maps.Equal(got, want) {
+		t.Errorf("domains without pods = %v, want %v", got, want)
+	}
 	if got := (&Constraint{MinDomains: 2}).MinCount(map[string]int{"a": 3, "b": 2}); got != 2 {
 		t.Errorf("MinCount with as many domains as minDomains = %d, want 2", got)
 	}
@@ -359,5 +376,118 @@ func TestOwnerNumbers(t *testing.T) {
 	}
 	if c.Owners() != 3 {
 		t.Errorf("%d owners, want 3", c.Owners())
+	}
+}
+
+// Lists without duplicates are short ones, or have an index. A pod is found by each of its owners.
+func TestDistinctValues(t *testing.T) {
+	for _, count := range []int{1, smallCount, smallCount + 1, 3 * smallCount} {
+		var d distinct[int]
+		p := podOn(t, "p", "", "", "")
+		for range 2 {
+			for i := range count {
+				d.add(i)
+				p.OwnerReferences = append(p.OwnerReferences, metav1.OwnerReference{Kind: "R", Name: fmt.Sprint(i), UID: types.UID(fmt.Sprint(i))})
+			}
+		}
+		if len(d.list) != count {
+			t.Errorf("%d values added twice: %d in the list, want each once", count, len(d.list))
+		}
+		c := New(&Objects{Pods: []*v1.Pod{p}}, nil)
+		for i := range p.OwnerReferences {
+			if got := c.OwnedPods(c.Pods()[0], i); len(got) != 1 {
+				t.Errorf("%d owners: %d pods of owner %d, want one", count, len(got), i)
+			}
+		}
+	}
+}
+
+// Resources that a node lacks have no balance.
+func TestBalanceOfOneResource(t *testing.T) {
+	for _, c := range []struct {
+		used, whole pair
+		want        int64
+	}{{pair{1, 0}, pair{2, 0}, 100}, {pair{0, 1}, pair{0, 2}, 100}, {pair{1, 1}, pair{2, 2}, 100}, {pair{2, 0}, pair{2, 2}, 50}} {
+		if got := balance(c.used, c.whole); got != c.want {
+			t.Errorf("balance of %v in %v = %d, want %d", c.used, c.whole, got, c.want)
+		}
+	}
+}
+
+// A selector with keys requires the values that the pod has, or others. Keys that the pod lacks, and
+// selectors that match nothing, stay as they are. An invalid selector matches nothing.
+func TestSelectorsWithKeys(t *testing.T) {
+	app := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}}
+	own := map[string]string{"app": "a", "version": "1"}
+	for name, c := range map[string]struct {
+		selector *metav1.LabelSelector
+		keys     []string
+		same     bool
+		match    string // which of the versions 1, 2 and none match
+	}{
+		"no keys": {app, nil, true, "1 2 none"}, "same": {app, []string{"version"}, true, "1"}, "different": {app, []string{"version"}, false, "2 none"},
+		"pod lacks the key": {app, []string{"other"}, true, "1 2 none"}, "matches nothing": {nil, []string{"version"}, true, ""},
+		"invalid": {&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Near"}}}, nil, true, ""},
+	} {
+		s, match := withKeys(selectorOf(c.selector), own, c.keys, c.same), []string{}
+		for _, version := range []string{"1", "2", "none"} {
+			set := labels.Set{"app": "a"}
+			if version != "none" {
+				set["version"] = version
+			}
+			if s.Matches(set) {
+				match = append(match, version)
+			}
+		}
+		if got := strings.Join(match, " "); got != c.match {
+			t.Errorf("%s: versions that match = %q, want %q", name, got, c.match)
+		}
+	}
+}
+
+// Anti-affinity with a namespace selector conflicts with pods of the namespaces that it selects.
+func TestConflictsInOtherNamespaces(t *testing.T) {
+	const anti = "affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: a}}, namespaceSelector: {matchLabels: {team: t}}}]}}"
+	for team, want := range map[string]string{"t": "y/there", "u": ""} {
+		there := podOn(t, "there", "n1", "app: a", "")
+		there.Namespace = "y"
+		c := New(&Objects{Nodes: []*v1.Node{node("n1", "a")}, Pods: []*v1.Pod{there, podOn(t, "p", "n1", "", anti)},
+			Namespaces: []*v1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "y", Labels: map[string]string{"team": team}}}}}, nil)
+		got := ""
+		if other := c.AntiAffinityConflict(c.Pods()[0], func(*Pod) bool { return true }); other != nil {
+			got = other.Key()
+		}
+		if got != want {
+			t.Errorf("namespace of team %s: conflict with %q, want %q", team, got, want)
+		}
+	}
+}
+
+// Undo restores pods on nodes and in namespaces, in their order.
+func TestUndoRestoresOrder(t *testing.T) {
+	o := &Objects{Nodes: []*v1.Node{node("n1", "a")}}
+	for _, name := range []string{"a", "b", "c"} {
+		o.Pods = append(o.Pods, podOn(t, name, "n1", "", "containers: [{resources: {requests: {cpu: 100m}}}]"))
+	}
+	o.Pods = append(o.Pods, podOn(t, "lost", "", "", ""))
+	c := New(o, nil)
+	state := func() (out string) {
+		for _, p := range append(slices.Clone(c.Nodes[0].Pods), c.pods["x"]...) {
+			out += p.Name + " "
+		}
+		return out + fmt.Sprint(c.Nodes[0].Requested(v1.ResourceCPU), c.Moves())
+	}
+	before, pods := state(), c.Pods()
+	c.Remove(pods[0])
+	between := state()
+	c.Put(c.NewPod(podOn(t, "d", "", "", "")), c.Nodes[0])
+	c.Put(c.NewPod(podOn(t, "e", "", "", "")), nil)
+	c.Remove(pods[1])
+	c.Remove(pods[3])
+	if c.Undo(1); state() != between {
+		t.Errorf("after undo of all but one move: %s, want %s", state(), between)
+	}
+	if c.Undo(0); state() != before || pods[0].Node != c.Nodes[0] || pods[3].Node != nil {
+		t.Errorf("after undo: %s, want %s", state(), before)
 	}
 }

@@ -77,11 +77,7 @@ func inZones(volumeLabels map[string]string, n *Node) bool {
 		if !ok {
 			continue
 		}
-		value, known := n.Labels[key]
-		if !known {
-			return false
-		}
-		found := false
+		value, found := n.Labels[key], false
 		for zone := range strings.SplitSeq(zones, "__") {
 			found = found || zone == value
 		}

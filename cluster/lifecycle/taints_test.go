@@ -346,3 +346,18 @@ func shifted(fields []metav1.ManagedFieldsEntry, ahead time.Duration) (out []met
 	}
 	return out
 }
+
+// A swapped taint keeps the time of the one that it replaces, also if it is the only one that is
+// added. A time in the future is not kept.
+func TestSwappedTaintKeepsItsTime(t *testing.T) {
+	for since, want := range map[time.Duration]bool{-time.Minute: true, time.Minute: false} {
+		at := metav1.NewTime(start.Add(since))
+		n := nodes(1, 0)["n000"]
+		n.Spec.Taints = []v1.Taint{{Key: v1.TaintNodeNotReady, Effect: v1.TaintEffectNoExecute, TimeAdded: &at}}
+		c := &taintChange{node: n}
+		c.swap(v1.TaintNodeNotReady, v1.TaintNodeUnreachable, start)
+		if len(c.add) != 1 || len(c.remove) != 1 || (c.add[0].TimeAdded != nil) != want || want && !c.add[0].TimeAdded.Equal(&at) {
+			t.Errorf("taint since %v: added %+v, removed %+v, want its time kept: %t", since, c.add, c.remove, want)
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -62,7 +63,7 @@ func TestNodeAffinityIsMet(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		edit  edit
-		third []func(*v1.Node) // of a third node; nil: there is none
+		third []func(*v1.Node) // of a third node; nil: no third node
 		want  string           // part of the reason; empty: none
 		moves bool
 	}{
@@ -290,7 +291,7 @@ func TestNodeFitCountsEarlierEvictions(t *testing.T) {
 // could also be elsewhere.
 func TestShareOfDuplicates(t *testing.T) {
 	zones := func() []*v1.Node {
-		return cluster(machine("n1", 8000, nodeLabel("a", "x")), machine("n2", 8000, nodeLabel("a", "x"), nodeLabel("b", "x")), machine("n3", 8000, nodeLabel("b", "x"), nodeLabel("c", "x")),
+		return cluster(machine("n1", 8000, nodeLabel("a", "x")), machine("n2", 64000, nodeLabel("a", "x"), nodeLabel("b", "x")), machine("n3", 8000, nodeLabel("b", "x"), nodeLabel("c", "x")),
 			machine("n4", 8000, nodeLabel("c", "x"), nodeLabel("d", "x")))
 	}
 	in := func(key string) edit { return selects(key, "x") }
@@ -386,14 +387,16 @@ func TestThresholdsAreInclusive(t *testing.T) {
 
 // Without the measured usage that a strategy compares, it evicts nothing.
 func TestUsageIsUnavailable(t *testing.T) {
-	for name, usage := range map[string][2]map[string]v1.ResourceList{
-		"none": {}, "pods only": {nil, {"default/p0": sized("", 900, 0, 0).Status.Capacity}},
+	for want, usage := range map[string][2]map[string]v1.ResourceList{
+		"measured usage is unavailable":          {},
+		"measured usage of node n1 lacks cpu":    {nil, {"default/p0": sized("", 900, 0, 0).Status.Capacity}},
+		"measured usage of node n1 lacks memory": {{"n1": {v1.ResourceCPU: resource.MustParse("3")}, "n2": {v1.ResourceCPU: resource.MustParse("0")}}, nil},
 	} {
 		p := plan{strategy: LowNodeUtilization, nodes: cluster(big("n1", 10), big("n2", 10)), pods: podsNamed(4, "p", "n1", request("cpu", 900)),
 			args: &LowNodeUtilizationArgs{Thresholds: Thresholds{"cpu": 30}, TargetThresholds: Thresholds{"cpu": 60}, MetricsUtilization: &MetricsUtilization{Source: KubernetesMetrics}},
 			edit: func(_ *Policy, s *Snapshot) { s.NodeUsage, s.PodUsage = usage[0], usage[1] }}
-		if r := p.run(t); len(r.Evictions) != 0 || len(r.Stopped) != 1 {
-			t.Errorf("%s: evictions = %v, stopped %v, want no eviction and one reason", name, names(r), r.Stopped)
+		if r := p.run(t); len(r.Evictions) != 0 || !slices.Equal(stopReasons(r), []string{want}) {
+			t.Errorf("evictions = %v, stopped %v, want no eviction and %q", names(r), r.Stopped, want)
 		}
 	}
 }
@@ -424,7 +427,8 @@ func TestTaintsOfDestinations(t *testing.T) {
 	}
 }
 
-// PodLifeTime without an age evicts no pod whose replacement matches as soon as it runs.
+// PodLifeTime without an age evicts no pod whose replacement matches as soon as it runs: the limit
+// ends the plan, and the next one would evict the replacement.
 func TestReplacementThatMatchesAtOnce(t *testing.T) {
 	fit := &DefaultEvictorArgs{NodeFit: true, NodeSelector: "pool=a"}
 	loop := fmt.Sprintf(evictionLoop, PodLifeTime)
@@ -435,6 +439,7 @@ func TestReplacementThatMatchesAtOnce(t *testing.T) {
 		want    string // the reason to stay; empty: the pod is evicted
 	}{
 		"matches":                              {nil, func(*v1.Pod) {}, machine("n2", 4000), loop},
+		"matches on its own node":              {nil, func(*v1.Pod) {}, machine("n2", 4000, cordoned), loop},
 		"ended":                                {nil, phase(v1.PodFailed), machine("n2", 4000), ""},
 		"no owner":                             {nil, func(p *v1.Pod) { bare(p); annotation(evictAnnotation)(p) }, machine("n2", 4000), ""},
 		"too young":                            {&DefaultEvictorArgs{MinPodAge: &metav1.Duration{Duration: time.Minute}}, started(time.Hour), machine("n2", 4000), ""},
@@ -444,8 +449,9 @@ func TestReplacementThatMatchesAtOnce(t *testing.T) {
 		"stays where nodeFit finds no other n": {&DefaultEvictorArgs{NodeFit: true}, func(*v1.Pod) {}, machine("n2", 4000, cordoned), "nodeFit: pod fits on no other node: node is cordoned"},
 	} {
 		p := plan{strategy: PodLifeTime, args: &PodLifeTimeArgs{States: []string{"Running", "Failed"}}, evictor: c.evictor,
-			nodes: cluster(machine("n1", 8000), c.second), pods: podList(pod("p", "n1", c.edit))}
-		if r := p.run(t); (len(r.Evictions) == 1) != (c.want == "") || skipReason(r, "p") != c.want {
+			nodes: cluster(machine("n1", 8000), c.second),
+			pods:  podList(pod("p0", "n1", c.edit), pod("p1", "n1", owned("ReplicaSet", "other"), c.edit)), limits: &limits{1, -1, -1}}
+		if r := p.run(t); slices.Contains(names(r), "p0") != (c.want == "") || skipReason(r, "p0") != c.want {
 			t.Errorf("%s: evictions = %v, skipped %v, want reason %q", name, names(r), r.Skipped, c.want)
 		}
 	}
@@ -519,7 +525,7 @@ func TestViolationsOfMoves(t *testing.T) {
 		{map[string]int{"a": 3, "b": 0}, 0, "a", "b", -2},
 		{map[string]int{"a": 3, "b": 0}, 2, "a", "b", -2},
 		{map[string]int{"a": 3, "b": 0}, 3, "a", "b", -1},
-		{map[string]int{"a": 3, "b": 0}, 0, "a", "a", 0},
+		{map[string]int{"a": 1, "b": 0}, 0, "a", "a", 0},
 		{map[string]int{"a": 3, "b": 0}, 0, "a", noDomain, -1},
 		{map[string]int{"a": 3, "b": 0}, 0, noDomain, "b", -1},
 		{map[string]int{"a": 1, "b": 1}, 0, "a", "b", 1},
@@ -671,5 +677,97 @@ func TestReplacementsInResult(t *testing.T) {
 	}
 	if want := "map[p+next:Running p+next q+next:Pending q+next]"; fmt.Sprint(got) != want {
 		t.Errorf("resulting pods = %v, want %s", got, want)
+	}
+}
+
+// Only claims of the protected storage classes protect a pod; without such classes all claims do.
+func TestProtectedStorageClasses(t *testing.T) {
+	for class, want := range map[string]string{"": "uses PersistentVolumeClaim foo", "standard": "protected storage class standard", "other": ""} {
+		a := &DefaultEvictorArgs{PodProtections: PodProtections{ExtraEnabled: []string{PodsWithPVC}, Config: &PodProtectionsConfig{}}}
+		if class != "" {
+			a.PodProtections.Config.PodsWithPVC = &PodsWithPVCConfig{ProtectedStorageClasses: []ProtectedStorageClass{{class}}}
+		}
+		if why, _ := filterResults(t, a, two(), podList(pod("p", "n1", claims("foo")))); (why == "") != (want == "") || !strings.Contains(why, want) {
+			t.Errorf("protected class %q: filter = %q, want %q", class, why, want)
+		}
+	}
+}
+
+// NoExecute taints are left to taint eviction, PreferNoSchedule taints count if the arguments include
+// them, and then only if the replacement gets a node without one.
+func TestTaintsThatCount(t *testing.T) {
+	soft, hard := taint("t", "v", v1.TaintEffectPreferNoSchedule), taint("t", "v", v1.TaintEffectNoSchedule)
+	for name, c := range map[string]struct {
+		include        bool
+		present, other func(*v1.Node)
+		want           string // the reason to stay; empty: the pod is evicted
+		stays          bool
+	}{
+		"NoSchedule":                     {false, hard, func(*v1.Node) {}, "", false},
+		"NoSchedule, soft there":         {true, hard, soft, "", false},
+		"NoExecute":                      {true, taint("t", "v", v1.TaintEffectNoExecute), func(*v1.Node) {}, "", true},
+		"PreferNoSchedule, not included": {false, soft, func(*v1.Node) {}, "", true},
+		"PreferNoSchedule":               {true, soft, func(*v1.Node) {}, "", false},
+		"PreferNoSchedule on both":       {true, soft, soft, "no feasible node would be better: other nodes have such a taint, too", true},
+	} {
+		p := plan{strategy: NodeTaints, args: &NodeTaintsArgs{IncludePreferNoSchedule: c.include}, nodes: cluster(node("n1", c.present), node("n2", c.other)),
+			pods: podList(pod("p", "n1"))}
+		if r := p.run(t); (len(r.Evictions) == 0) != c.stays || skipReason(r, "p") != c.want {
+			t.Errorf("%s: evictions = %v, skipped %v, want no eviction: %t, reason %q", name, names(r), r.Skipped, c.stays, c.want)
+		}
+	}
+}
+
+// Contradictions of metrics are named.
+func TestFaultsOfMetrics(t *testing.T) {
+	for want, m := range map[string]*MetricsUtilization{
+		"":                       nil,
+		"select the same source": {Source: KubernetesMetrics, MetricsServer: true},
+		"source is required":     {},
+		`source "other": want KubernetesMetrics or Prometheus`: {Source: "other"},
+		"prometheus is not allowed":                            {Source: KubernetesMetrics, Prometheus: &PrometheusQuery{}},
+		"query is required":                                    {Source: PrometheusMetrics},
+	} {
+		if faults := fmt.Sprint(m.check(Thresholds{"cpu": 1})); (faults == "[]") != (want == "") || !strings.Contains(faults, want) {
+			t.Errorf("%+v: faults %s, want %q", m, faults, want)
+		}
+	}
+	for source, want := range map[MetricsSource]int{KubernetesMetrics: 1, PrometheusMetrics: 0} {
+		p := &Policy{MetricsCollector: &MetricsCollector{Enabled: true}, MetricsProviders: []MetricsProvider{{Source: source, Prometheus: &Prometheus{URL: "http://localhost"}}}}
+		if faults := p.checkProviders(); len(faults) != want {
+			t.Errorf("metricsCollector and provider %s: faults %v, want %d", source, faults, want)
+		}
+	}
+}
+
+// A plan is rewound to the mark before the first proposal for a pinned pod, with all counts. With
+// measured usage, or without a pinned pod, it starts from scratch.
+func TestRewind(t *testing.T) {
+	c := plan{strategy: PodLifeTime, args: lifeTime()}
+	for _, measured := range []bool{false, true} {
+		s := &Snapshot{}
+		s.Nodes, s.Pods = two(), podList(pod("p", "n1"))
+		if measured {
+			setUsage(s, 100)
+		}
+		p, err := newPlanner(c.policy(t), s, t0, map[string]string{}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, victim := p.runs[0], p.cluster.Pods()[0]
+		p.addMark(0, 0)
+		if p.rewind() {
+			t.Error("rewound without a pinned pod, want a start from scratch")
+		}
+		p.noteProposal(victim.Key())
+		r.countEviction(victim)
+		p.moves.ineffective[ownerOf(victim, 0)] = ineffectiveMove{t0, 0}
+		p.pin(victim.Key(), PodLifeTime)
+		if got := p.rewind(); got == measured {
+			t.Errorf("measured usage: %t, rewound %t, want the opposite", measured, got)
+		} else if got && (p.total != 0 || p.perNode["n1"] != 0 || p.perNamespace["default"] != 0 || len(p.perOwner) != 0 || len(p.moves.ineffective) != 0) {
+			t.Errorf("counts after rewind: total %d, nodes %v, namespaces %v, owners %v, moves %v, want none", p.total, p.perNode, p.perNamespace,
+				p.perOwner, p.moves.ineffective)
+		}
 	}
 }

@@ -414,8 +414,8 @@ func TestBalanceOfOneResource(t *testing.T) {
 	}
 }
 
-// A selector with keys requires the values that the pod has, or others. Keys that the pod lacks, and
-// selectors that match nothing, stay as they are. An invalid selector matches nothing.
+// A selector with keys requires the values that the pod has, or others. Keys that the pod lacks have
+// no effect. An absent or invalid selector matches nothing.
 func TestSelectorsWithKeys(t *testing.T) {
 	app := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}}
 	own := map[string]string{"app": "a", "version": "1"}

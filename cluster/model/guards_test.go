@@ -88,6 +88,17 @@ func TestFitsOnOwnNode(t *testing.T) {
 	}
 }
 
+// Anti-affinity of a pod to its own label keeps the replacement out of the topology until the pod is
+// gone.
+func TestReplacementConflictsWithItsPod(t *testing.T) {
+	const anti = "affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: topology.kubernetes.io/zone, labelSelector: {matchLabels: {app: a}}}]}}"
+	c := New(&Objects{Nodes: []*v1.Node{node("n1", "a"), node("n2", "a")}, Pods: []*v1.Pod{podOn(t, "p", "n1", "app: a", anti)}}, nil)
+	gone := c.FitCheck(c.Pods()[0])
+	if now, later := gone.Successor().FailureReason(c.Nodes[1]), gone.FailureReason(c.Nodes[1]); now != "anti-affinity conflicts with x/p" || later != "" {
+		t.Errorf("failure reason = %q, and %q when the pod is gone, want a conflict, and none", now, later)
+	}
+}
+
 // Amounts of the resource pods, and of resources that a node lacks.
 func TestAmountsOfNodes(t *testing.T) {
 	p := podOn(t, "p", "n1", "", "containers: [{resources: {requests: {cpu: 500m, memory: 0}}}]")

@@ -68,6 +68,9 @@ func TestSandboxesExceedOneAnswer(t *testing.T) {
 			if fmt.Sprint(count) != fmt.Sprint(c.want) || len(slices.Compact(ids)) != len(got.Sandboxes) {
 				t.Errorf("%s, streams %v: %v sandboxes, want %v", name, streams, count, c.want)
 			}
+			if want := c.want["r"] == 70; got.Incomplete != want { // those that are ready exceed one answer
+				t.Errorf("%s, streams %v: incomplete %v, want %v", name, streams, got.Incomplete, want)
+			}
 			if len(got.Containers) != len(r.Containers) {
 				t.Errorf("%s, streams %v: %d containers, want %d", name, streams, len(got.Containers), len(r.Containers))
 			}

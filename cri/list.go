@@ -15,6 +15,7 @@ type Listing struct {
 	Time       time.Time
 	Sandboxes  []PodSandbox
 	Containers []Container // exited ones too
+	Incomplete bool        // ready sandboxes without a container may be missing
 }
 
 // Intervals for refreshing details. Details of containers can change in place (the kubelet resizes
@@ -103,16 +104,19 @@ func (l *Lister) SetEvents(reported bool, changed map[string]bool) {
 // Of pods without a ready sandbox, List returns at most maxEnded exited containers and at most
 // maxEnded sandboxes, plus the sandboxes that may be static or have relevant annotations. If the
 // list of all sandboxes is too large for one answer, new sandboxes without a container that may run
-// can be missing. When ctx ends, or a status times out, List returns the details known so far.
+// can be missing (Incomplete). When ctx ends, or a status times out, List returns the details known
+// so far.
 func (l *Lister) List(ctx context.Context) (Listing, error) {
 	within, done := l.client.link.exclusive(ctx, l.client.timeouts.list)
 	defer done()
 	out := Listing{Time: l.now()}
+	var left Unlisted
 	var err error
-	if out.Sandboxes, _, err = l.client.anySandboxes(within,
+	if out.Sandboxes, left, err = l.client.anySandboxes(within,
 		slices.Sorted(maps.Keys(l.sandboxes))); err != nil {
 		return out, err
 	}
+	out.Incomplete = left.Ready
 	over := endedOf(out.Sandboxes)
 	out.Containers, err = l.client.listContainers(within, nil, over.keeps)
 	if errors.Is(err, ErrTooLarge) {

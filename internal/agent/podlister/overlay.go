@@ -52,19 +52,25 @@ func (t *runtimeEvents) update(at time.Time, now nri.Pods) read.Index {
 	return next
 }
 
-// withoutMissing returns a pod without its sandboxes that lists lack.
+// withoutMissing returns a pod without its sandboxes that lists lack. A sandbox with a container is
+// not missing: the runtime reports the end of each container.
 func (t *runtimeEvents) withoutMissing(known map[string]*knownSandbox, l *cri.Listing) read.Index {
 	here := *l
-	here.Sandboxes = slices.DeleteFunc(slices.Clone(l.Sandboxes),
-		func(s cri.PodSandbox) bool { return known[s.ID].missing })
+	here.Sandboxes = slices.DeleteFunc(slices.Clone(l.Sandboxes), func(s cri.PodSandbox) bool {
+		return known[s.ID].missing && !slices.ContainsFunc(l.Containers,
+			func(c cri.Container) bool { return c.SandboxID == s.ID })
+	})
 	return read.NewIndex(here)
 }
 
 // dropMissing removes the sandboxes that a list lacks and that are no longer new. A containerd that
 // was restarted sends no event for the end of the sandboxes from before (2.4.2 internal/nri/nri.go
 // syncPlugin restores the states of containers only), and CRI-O none for a sandbox whose start it
-// gives up.
+// gives up. A list that may lack sandboxes, with a zero began, shows the end of none.
 func (t *runtimeEvents) dropMissing(listed read.Index, began time.Time) {
+	if began.IsZero() {
+		return
+	}
 	for uid, l := range t.pods {
 		changed := false
 		for i := range l.Sandboxes {
@@ -85,7 +91,8 @@ func (t *runtimeEvents) dropMissing(listed read.Index, began time.Time) {
 }
 
 func hasSandbox(p *read.Pod, id string) bool {
-	return p != nil && slices.ContainsFunc(p.Sandboxes, func(s cri.PodSandbox) bool { return s.ID == id })
+	return p != nil &&
+		slices.ContainsFunc(p.Sandboxes, func(s cri.PodSandbox) bool { return s.ID == id })
 }
 
 // changedContainers returns the IDs of the containers of changed pods: listed data on them may be
@@ -216,7 +223,10 @@ func overlay(listed, events read.Index) read.Index {
 	return out
 }
 
-// mergePod returns a listed pod with the sandboxes and containers that only events contain.
+// mergePod returns a listed pod with the sandboxes and containers that only events contain. A
+// container never runs again after its end, so one that the list shows as exited is not added:
+// containerd may report its start after its end (2.4.2 internal/cri/server/container_start.go
+// starts the exit monitor before PostStartContainer).
 func mergePod(listed, events *read.Pod) *read.Pod {
 	var sandboxes []cri.PodSandbox
 	var containers []cri.Container
@@ -231,7 +241,8 @@ func mergePod(listed, events *read.Pod) *read.Pod {
 		}
 	}
 	for _, c := range events.Containers {
-		if !slices.ContainsFunc(listed.Containers, func(o cri.Container) bool { return o.ID == c.ID }) {
+		same := func(o cri.Container) bool { return o.ID == c.ID }
+		if !slices.ContainsFunc(listed.Containers, same) && !slices.ContainsFunc(listed.Exited, same) {
 			containers = append(containers, c)
 		}
 	}

@@ -27,7 +27,7 @@ const (
 
 // Update is an answer of the runtime, or its error.
 type Update struct {
-	Began time.Time // the list contains the pods from before
+	Began time.Time // the list contains the pods from before; zero: some may be missing
 	Pods  read.Index
 	Err   error
 }
@@ -143,7 +143,11 @@ func (l *Lister) run(ctx context.Context) {
 		if err == nil && l.listed != nil {
 			l.listed(pods)
 		}
-		l.updates <- Update{listing.Time, pods, err} // run is the only sender: the slot is free
+		began := listing.Time
+		if listing.Incomplete {
+			began = time.Time{}
+		}
+		l.updates <- Update{began, pods, err} // run is the only sender: the slot is free
 		timer := time.NewTimer(l.next(err, pods))
 		select {
 		case <-timer.C:

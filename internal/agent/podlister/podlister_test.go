@@ -3,6 +3,8 @@ package podlister
 import (
 	"context"
 	"errors"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -42,6 +44,34 @@ func TestListing(t *testing.T) {
 	runtime.Change(func() { runtime.Fail = map[string]error{"ListPodSandbox": errors.New("down")} })
 	for u := (Update{}); u.Err == nil; u = <-l.Updates() { // until the failure
 		l.Ask()
+	}
+	cancel()
+	wait()
+}
+
+// A list that may lack sandboxes, because those that are ready exceed one answer, says so.
+func TestIncompleteList(t *testing.T) {
+	runtime := critest.Start(t)
+	large := map[string]string{"x": strings.Repeat("x", 255<<10)}
+	for i := range 70 {
+		id := strconv.Itoa(i)
+		runtime.Sandboxes = append(runtime.Sandboxes, &runtimev1.PodSandbox{Id: id, Metadata: &runtimev1.PodSandboxMetadata{Uid: id, Name: "p"}, Annotations: large})
+	}
+	client, err := cri.Dial(runtime.Endpoint(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	l := New(client, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	wait := l.Start(ctx)
+	if u := <-l.Updates(); u.Err != nil || !u.Began.IsZero() {
+		t.Errorf("list of %d sandboxes: began %v, error %v, want a zero time", len(u.Pods), u.Began, u.Err)
+	}
+	runtime.Change(func() { runtime.Sandboxes = runtime.Sandboxes[:1] })
+	l.Ask()
+	if u := <-l.Updates(); u.Err != nil || u.Began.IsZero() {
+		t.Errorf("list of %d sandboxes: began %v, error %v, want a time", len(u.Pods), u.Began, u.Err)
 	}
 	cancel()
 	wait()

@@ -345,3 +345,46 @@ func TestSandboxEndsWithoutEvent(t *testing.T) {
 		}
 	}
 }
+
+// A sandbox that lists lack is not gone if a container starts in it. CRI-O announces a sandbox and
+// lists it only when the kubelet asks again, if the kubelet's first request timed out (1.37
+// server/sandbox_run_linux.go finalizeSandboxCreation).
+func TestContainerStartsInUnlistedSandbox(t *testing.T) {
+	p, _ := newPods(t, func(read.Index) {})
+	began := time.Now()
+	p.OnEvents(began, events("a"), true)
+	if p.OnListed(Update{Began: began.Add(time.Minute), Pods: read.Index{}}); len(p.All()) > 0 {
+		t.Fatalf("pods = %v, want none: the list lacks the sandbox", ids(p.All()))
+	}
+	started := listing("a")
+	started.Containers = []cri.Container{{ID: "c", SandboxID: "s", State: cri.Running}}
+	p.OnEvents(began.Add(2*time.Minute), nri.Pods{uid: started}, true)
+	if got := ids(p.All())[uid]; !slices.Equal(got, []string{"s ready=true", "s/c running"}) {
+		t.Errorf("pod = %v, want the sandbox with its container", got)
+	}
+}
+
+// A list that may lack sandboxes shows the end of none.
+func TestIncompleteListEndsNoSandbox(t *testing.T) {
+	p, _ := newPods(t, func(read.Index) {})
+	p.OnEvents(time.Now().Add(-time.Hour), events("a"), true)
+	if p.OnListed(Update{Pods: read.Index{}}); len(p.All()) != 1 {
+		t.Errorf("pods = %v, want the pod, which a list in parts lacks while it has no container", ids(p.All()))
+	}
+}
+
+// containerd may report the start of a container after its end: the list shows that it has exited. A
+// completed pod then holds nothing.
+func TestStartAfterTheEnd(t *testing.T) {
+	p, _ := newPods(t, func(read.Index) {})
+	pod := func(state cri.ContainerState) *cri.Listing {
+		l := listing("a")
+		l.Sandboxes[0].Ready, l.Containers = false, []cri.Container{{ID: "c", SandboxID: "s", State: state}}
+		return l
+	}
+	p.OnEvents(time.Now(), nri.Pods{uid: pod(cri.Running)}, true)
+	p.OnListed(Update{Began: time.Now(), Pods: read.NewIndex(*pod(cri.Exited))})
+	if got := p.All()[uid]; len(got.Containers) > 0 || len(got.Exited) != 1 {
+		t.Errorf("containers = %+v, exited %+v, want only the exited one", got.Containers, got.Exited)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"runtime"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -251,5 +252,23 @@ func TestIncompletePodKeepsItsRequests(t *testing.T) {
 		if !taint.Unread(p.Spec.Tolerations) || p.Spec.NodeName != "n" || p.UID != "u" {
 			t.Errorf("pod on node %q with UID %q, %d tolerations: want the mark, its node and its UID", p.Spec.NodeName, p.UID, len(p.Spec.Tolerations))
 		}
+	}
+}
+
+// The messages of failed containers do not make a pod too large to plan for. A kubelet stores up to
+// 12 KiB of them.
+func TestTerminationMessagesAreDropped(t *testing.T) {
+	p := &v1.Pod{}
+	for i := range 20 {
+		name := fmt.Sprint("container-", i)
+		p.Spec.Containers = append(p.Spec.Containers, v1.Container{Name: name, Image: "registry.example/team/application/component:1.2.3"})
+		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, v1.ContainerStatus{Name: name, State: v1.ContainerState{
+			Terminated: &v1.ContainerStateTerminated{Reason: "Error", ExitCode: 3, Message: strings.Repeat("x", 12<<10/20), ContainerID: "containerd://" + strings.Repeat("0", 64)}}})
+	}
+	if _, err := trim(p); err != nil || len(incomplete([]*v1.Pod{p})) > 0 {
+		t.Fatalf("a failed pod with 20 containers is too large to plan for (%v)", err)
+	}
+	if got := p.Status.ContainerStatuses[0].State.Terminated; got.Reason != "Error" || got.ExitCode != 3 || got.Message != "" {
+		t.Errorf("state = %+v, want reason and exit code without the message", got)
 	}
 }

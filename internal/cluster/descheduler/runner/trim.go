@@ -103,8 +103,20 @@ func trimContainerStatuses(in []v1.ContainerStatus) []v1.ContainerStatus {
 	out := filtered(in, nil)
 	for i := range out {
 		s := &in[i]
-		out[i] = v1.ContainerStatus{Name: s.Name, RestartCount: s.RestartCount,
-			State: v1.ContainerState{Waiting: s.State.Waiting, Terminated: s.State.Terminated}}
+		out[i] = v1.ContainerStatus{Name: s.Name, RestartCount: s.RestartCount, State: trimState(&s.State)}
+	}
+	return out
+}
+
+// trimState keeps reasons and exit codes. A container writes its message, and a kubelet stores up to
+// 12 KiB of them in a pod (pkg/kubelet/container/runtime.go MaxPodTerminationMessageLogLength,
+// v1.37.2).
+func trimState(s *v1.ContainerState) (out v1.ContainerState) {
+	if w := s.Waiting; w != nil {
+		out.Waiting = &v1.ContainerStateWaiting{Reason: w.Reason}
+	}
+	if t := s.Terminated; t != nil {
+		out.Terminated = &v1.ContainerStateTerminated{Reason: t.Reason, ExitCode: t.ExitCode}
 	}
 	return out
 }

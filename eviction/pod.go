@@ -1,7 +1,6 @@
 package eviction
 
 import (
-	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -116,27 +115,29 @@ func newPod(p *v1.Pod, manifest bool) *Pod {
 		sidecar := c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
 		out.containers = append(out.containers, newContainer(c, sidecar))
 	}
+	written := writableVolumes(&p.Spec)
 	for i := range p.Spec.Volumes {
 		v := &p.Spec.Volumes[i]
 		out.volume(v)
-		out.writesHost = out.writesHost || v.HostPath != nil && writable(&p.Spec, v.Name)
+		out.writesHost = out.writesHost || v.HostPath != nil && written[v.Name]
 	}
 	out.unseen = stats.PodStats{PodRef: out.Ref, QOSClass: out.qos, Announced: true}
 	return out
 }
 
-// writable reports whether a container mounts a volume for writing.
-func writable(s *v1.PodSpec, volume string) bool {
+// writableVolumes returns the names of the volumes that containers mount for writing.
+func writableVolumes(s *v1.PodSpec) map[string]bool {
+	out := map[string]bool{}
 	for _, containers := range [][]v1.Container{s.Containers, s.InitContainers} {
 		for i := range containers {
-			if slices.ContainsFunc(containers[i].VolumeMounts, func(m v1.VolumeMount) bool {
-				return m.Name == volume && !m.ReadOnly
-			}) {
-				return true
+			for j := range containers[i].VolumeMounts {
+				if m := &containers[i].VolumeMounts[j]; !m.ReadOnly {
+					out[m.Name] = true
+				}
 			}
 		}
 	}
-	return false
+	return out
 }
 
 // Names reports whether the object belongs to the pod that the runtime reports with the same UID. A

@@ -12,11 +12,11 @@ import (
 )
 
 // Trim returns a new object with the fields that decisions and records need: names and UID, labels,
-// owners, annotations that decide (IsKeptAnnotation, and of AppArmor), priority, resources, volumes on the
-// node's disks, scheduling constraints, required features of the node (host ports, sysctls,
-// AppArmor), phase with its reason (for failed pods, to recognize evictions), QoS class, and the
-// kubelet's allocation. It shares maps and pointers with p, except those of quantities that are
-// added up.
+// owners, annotations that decide (IsKeptAnnotation, and of AppArmor), priority, resources, volumes
+// that may be on the node's disks, writable mounts of those that are not measured, scheduling
+// constraints, required features of the node (host ports, sysctls, AppArmor), phase with its reason
+// (for failed pods, to recognize evictions), QoS class, and the kubelet's allocation. It shares
+// maps and pointers with p, except those of quantities that are added up.
 func Trim(p *v1.Pod) *v1.Pod {
 	out := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -34,8 +34,8 @@ func Trim(p *v1.Pod) *v1.Pod {
 			PreemptionPolicy:              p.Spec.PreemptionPolicy,
 			TerminationGracePeriodSeconds: p.Spec.TerminationGracePeriodSeconds, Overhead: p.Spec.Overhead,
 			Resources:           p.Spec.Resources.DeepCopy(), // libraries add to its quantities
-			Containers:          trimContainers(p.Spec.Containers, p.Spec.HostNetwork),
-			InitContainers:      trimContainers(p.Spec.InitContainers, p.Spec.HostNetwork),
+			Containers:          trimContainers(&p.Spec, p.Spec.Containers),
+			InitContainers:      trimContainers(&p.Spec, p.Spec.InitContainers),
 			EphemeralContainers: trimEphemeral(p.Spec.EphemeralContainers),
 			Volumes:             trimVolumes(p.Spec.Volumes),
 		},
@@ -177,18 +177,21 @@ func isAppArmor(annotation string) bool {
 	return strings.HasPrefix(annotation, v1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix)
 }
 
-// trimContainers keeps host ports only; in the host's network, all ports are host ports.
-func trimContainers(all []v1.Container, hostNetwork bool) []v1.Container {
+// trimContainers keeps host ports only; in the host's network, all ports are host ports. It keeps
+// the names of unmeasured volumes that are mounted for writing.
+func trimContainers(s *v1.PodSpec, all []v1.Container) []v1.Container {
 	var out []v1.Container
+	unmeasured := unmeasuredVolumes(s)
 	for i := range all {
 		c := &all[i]
 		resources := v1.ResourceRequirements{Requests: c.Resources.Requests, Limits: c.Resources.Limits}
 		kept := v1.Container{
 			Name: c.Name, Resources: resources, RestartPolicy: c.RestartPolicy,
 			SecurityContext: trimSecurity(c.SecurityContext),
+			VolumeMounts:    writableMounts(c.VolumeMounts, unmeasured),
 		}
 		for _, port := range c.Ports {
-			if port.HostPort != 0 || hostNetwork {
+			if port.HostPort != 0 || s.HostNetwork {
 				kept.Ports = append(kept.Ports, port)
 			}
 		}
@@ -198,6 +201,35 @@ func trimContainers(all []v1.Container, hostNetwork bool) []v1.Container {
 		out = append(out, kept)
 	}
 	return out
+}
+
+// unmeasuredVolumes returns the names of the volumes that the agent does not measure and that may
+// be on the node's disks.
+func unmeasuredVolumes(s *v1.PodSpec) (names map[string]bool) {
+	for i := range s.Volumes {
+		if v := &s.Volumes[i]; v.HostPath != nil {
+			if names == nil {
+				names = map[string]bool{}
+			}
+			names[v.Name] = true
+		}
+	}
+	return names
+}
+
+// writableMounts keeps one mount of each volume that is mounted for writing, with its name only.
+func writableMounts(all []v1.VolumeMount, of map[string]bool) (out []v1.VolumeMount) {
+	if len(of) == 0 {
+		return nil
+	}
+	kept := map[string]bool{}
+	for i := range all {
+		if m := &all[i]; of[m.Name] && !m.ReadOnly && !kept[m.Name] {
+			kept[m.Name] = true
+			out = append(out, v1.VolumeMount{Name: m.Name})
+		}
+	}
+	return slices.Clip(out)
 }
 
 // trimSecurity keeps the AppArmor profile, which a node may not support.
@@ -219,7 +251,8 @@ func trimEphemeral(all []v1.EphemeralContainer) (out []v1.EphemeralContainer) {
 	return slices.Clip(out)
 }
 
-// trimVolumes keeps the volumes on the node's disks or in its memory, most of them without details.
+// trimVolumes keeps the volumes that may be on the node's disks or in its memory, most of them
+// without details.
 func trimVolumes(all []v1.Volume) []v1.Volume {
 	var out []v1.Volume
 	for i := range all {

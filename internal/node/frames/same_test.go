@@ -192,6 +192,7 @@ func (d draw) object(i int) *v1.Pod {
 	if d.yes("volume") {
 		size := resource.MustParse("1Gi")
 		v := v1.Volume{Name: "v"}
+		p.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "v", MountPath: "/x", ReadOnly: d.yes("read-only")}}
 		switch rapid.IntRange(0, 3).Draw(d.T, "kind of the volume") {
 		case 0:
 			v.EmptyDir = &v1.EmptyDirVolumeSource{SizeLimit: &size}

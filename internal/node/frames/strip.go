@@ -44,7 +44,13 @@ func strip(p *v1.Pod) v1.Pod {
 }
 
 func stripContainer(c *v1.Container) v1.Container {
-	return v1.Container{Name: c.Name, Resources: c.Resources, RestartPolicy: c.RestartPolicy}
+	out := v1.Container{Name: c.Name, Resources: c.Resources, RestartPolicy: c.RestartPolicy}
+	for i := range c.VolumeMounts {
+		if m := &c.VolumeMounts[i]; !m.ReadOnly {
+			out.VolumeMounts = append(out.VolumeMounts, v1.VolumeMount{Name: m.Name})
+		}
+	}
+	return out
 }
 
 // stripVolume returns the name and type of a volume.

@@ -103,9 +103,9 @@ func (e *diskExplainer) changeSinceQuiet(in Input, w *watched, d *fileSystems,
 	return g, true
 }
 
-// growthOf computes the growth of one pod, and the part of the loss that it may have caused. What it
-// wrote counts only if its usage is not completely known, or if it may have written to a hostPath
-// volume: a database that overwrites its files is judged by its files.
+// growthOf computes the growth of one pod, and the part of the loss that it may have caused. What
+// it wrote counts only if its usage is not completely known, or if it may have written to a volume
+// that is not measured: a database that overwrites its files is judged by its files.
 func (e *diskExplainer) growthOf(q *quietDisk, c *Candidate, w *watched, d *fileSystems,
 	held map[string]uint64, full time.Time, toExplain uint64) (p podGrowth) {
 	uid := c.Pod.PodRef.UID
@@ -136,12 +136,12 @@ func (e *diskExplainer) growthOf(q *quietDisk, c *Candidate, w *watched, d *file
 	p.estimate = max(p.measured, wrote.V)
 	switch {
 	case complete && !unknown && fresh:
-		if p.suspicion.idle = true; !c.writesHost() {
+		if p.suspicion.idle = true; !d.writesUnmeasured(c, w) {
 			p.estimate, p.suspicion.part = p.measured, grew
 		}
 		return p
 	case complete && !unknown:
-		if p.suspicion.stale = true; !c.writesHost() {
+		if p.suspicion.stale = true; !d.writesUnmeasured(c, w) {
 			p.estimate = p.measured
 		}
 	case completed && fresh:

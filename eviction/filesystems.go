@@ -147,8 +147,13 @@ func (d *fileSystems) complete(c *Candidate, w *watched) bool {
 	return !s.Cut && !atLeast(c, w) && (s.Time.IsZero() || s.UsedBytes.OK)
 }
 
-// writesHost reports whether a pod may hold files in hostPath volumes, which are not measured.
-func (c *Candidate) writesHost() bool { return c.Object != nil && c.Object.writesHost }
+// writesUnmeasured reports whether a pod may write to volumes that are not measured: to a hostPath
+// volume, or to a persistent volume. That is often on another disk, so it counts only if writes are
+// known by disk.
+func (d *fileSystems) writesUnmeasured(c *Candidate, w *watched) bool {
+	byDisk := w.info.kind != kindInodes && d.disks[w.info.fs] != 0
+	return c.Object != nil && (c.Object.writesHost || c.Object.writesClaim && byDisk)
+}
 
 // atLeast reports whether a pod's known disk usage is a lower bound. The ranking uses the bound as
 // the value.

@@ -23,6 +23,7 @@ type fillPod struct {
 	uncounted          bool   // the kernel does not count what it writes
 	silent             bool   // another process writes what it fills
 	hostPath           bool   // it may write to a hostPath volume
+	claim              bool   // it may write to a persistent volume
 	elsewhere          uint64 // written to another disk per second
 	reads              uint64 // files read per second, which slab memory holds too
 	slab               uint64 // inodes that slab memory holds before it is reclaimed; 0: all
@@ -135,14 +136,19 @@ func (p *fillPod) stats(f *fillingDisk) stats.PodStats {
 	return s
 }
 
-// object returns the object of a pod that mounts a hostPath volume for writing, and one read-only.
+// object returns the object of a pod that mounts a hostPath volume or a persistent volume for writing,
+// and a hostPath volume read-only.
 func (p *fillPod) object() *Pod {
+	written := v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/data"}}
+	if p.claim {
+		written = v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}
+	}
 	return NewPod(&v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: p.uid, UID: types.UID(p.uid)},
 		Spec: v1.PodSpec{
 			Containers: []v1.Container{{Name: "c", VolumeMounts: []v1.VolumeMount{{Name: "ro", ReadOnly: true}, {Name: "rw"}}}},
 			Volumes: []v1.Volume{{Name: "ro", VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/etc"}}},
-				{Name: "rw", VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/data"}}}},
+				{Name: "rw", VolumeSource: written}},
 		},
 	})
 }
@@ -160,7 +166,7 @@ func (f *fillingDisk) input(now time.Time) Input {
 		if p.gone.IsZero() || now.Before(p.gone) {
 			s.Pods = append(s.Pods, p.stats(f))
 		}
-		if p.hostPath {
+		if p.hostPath || p.claim {
 			objects[p.uid] = p.object()
 		}
 	}

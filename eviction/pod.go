@@ -36,8 +36,9 @@ type Pod struct {
 	storageLimit *resource.Quantity
 	emptyDirs    []emptyDir          // those with a size limit above 0, on disk or in memory
 	localVolumes map[string]struct{} // names of the volumes that count as the pod's disk usage
-	// writesHost: a container may write to a hostPath volume, which is not measured
-	writesHost bool
+	// writesHost: a container may write to a hostPath volume; writesClaim: to a persistent volume.
+	// Neither is measured, and a persistent volume may be a directory of the node's disk, too.
+	writesHost, writesClaim bool
 
 	// unseen represents the pod in a ranking while the Summary does not contain it.
 	unseen stats.PodStats
@@ -119,7 +120,10 @@ func newPod(p *v1.Pod, manifest bool) *Pod {
 	for i := range p.Spec.Volumes {
 		v := &p.Spec.Volumes[i]
 		out.volume(v)
+		claim := v.PersistentVolumeClaim
 		out.writesHost = out.writesHost || v.HostPath != nil && written[v.Name]
+		out.writesClaim = out.writesClaim ||
+			(claim != nil && !claim.ReadOnly || v.Ephemeral != nil) && written[v.Name]
 	}
 	out.unseen = stats.PodStats{PodRef: out.Ref, QOSClass: out.qos, Announced: true}
 	return out

@@ -420,6 +420,35 @@ func TestHostPathWriterComesBeforeIdleUnknownPods(t *testing.T) {
 	}
 }
 
+// A persistent volume may be a directory of the node's disk, as a local-path provisioner makes them.
+// Only writes that are known to be on that disk count.
+func TestWriterToALocalClaimComesBeforeIdleUnknownPods(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		elsewhere bool // the volume is on another disk
+		inodes    bool // writes are not known by disk
+		want      string
+	}{{"the node's disk", false, false, "claim"}, {"another disk", true, false, "giant"}, {"inodes", false, true, "giant"}} {
+		f := newFillingDisk(t, c.inodes, false, &fillPod{uid: "giant", qos: stats.BestEffort, how: "cut", holds: 20 << 10},
+			&fillPod{uid: "claim", qos: stats.Burstable, holds: 1 << 10, claim: true})
+		f.measureAll()
+		f.run(10*time.Minute, func(_ time.Time, since time.Duration) {
+			p := f.pods[1]
+			f.outside, p.overwrites, p.elsewhere = 0, 0, 0
+			if since >= 60*time.Second && f.lives[p] == nil {
+				if f.outside = 200; c.elsewhere {
+					p.elsewhere = 200
+				} else {
+					p.overwrites = 200
+				}
+			}
+		})
+		if len(f.victims) == 0 || f.victims[0].uid != c.want {
+			t.Errorf("%s: victims = %+v, want %s first", c.name, f.victims, c.want)
+		}
+	}
+}
+
 // Whether a pod may write to a hostPath volume depends on its mounts.
 func TestWritesHost(t *testing.T) {
 	host := v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/data"}}

@@ -210,11 +210,13 @@ func realistic(i int) string {
 "managedFields":[{"manager":"kubelet","operation":"Update","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{"f:status":{"f:conditions":{%s}}}}]},
 "spec":{"volumes":[{"name":"cache","emptyDir":{"sizeLimit":"1Gi"}},{"name":"conf","configMap":{"name":"web","items":[{"key":"a","path":"b"}]}},
 {"name":"data","hostPath":{"path":"/srv/data"}},{"name":"zone","hostPath":{"path":"/etc/localtime"}},
+{"name":"claim","persistentVolumeClaim":{"claimName":"web"}},
 {"name":"token","projected":{"sources":[{"serviceAccountToken":{"expirationSeconds":3607,"path":"token"}}]}}],
 "containers":[{"name":"web","image":"registry.example/web:1","command":["/web"],"args":["-v"],"env":[%s{"name":"X","value":"1e-99990000"}],
 "ports":[{"containerPort":80,"protocol":"TCP"},{"containerPort":81,"hostPort":8081}],
 "resources":{"limits":{"cpu":"2","memory":"1Gi","ephemeral-storage":"2Gi"},"requests":{"cpu":"500m","memory":"512Mi","ephemeral-storage":"1Gi"}},
 "volumeMounts":[{"name":"cache","mountPath":"/cache"},{"name":"data","mountPath":"/data"},{"name":"data","mountPath":"/more","subPath":"more"},
+{"name":"claim","mountPath":"/claim"},
 {"name":"zone","mountPath":"/etc/localtime","readOnly":true}],"livenessProbe":{"httpGet":{"path":"/","port":80}}},
 {"name":"proxy","image":"registry.example/proxy:1","resources":{"limits":{"memory":"64Mi"},"requests":{"memory":"64Mi"}}}],
 "initContainers":[{"name":"setup","restartPolicy":"Always","resources":{"requests":{"memory":"32Mi"}}}],
@@ -251,7 +253,7 @@ func TestTrim(t *testing.T) {
 	if ports := p.Spec.Containers[0].Ports; len(ports) != 1 || ports[0].HostPort != 8081 {
 		t.Errorf("trimmed ports = %v, want only the host port", ports)
 	}
-	if mounts := p.Spec.Containers[0].VolumeMounts; !reflect.DeepEqual(mounts, []v1.VolumeMount{{Name: "data"}}) {
+	if mounts := p.Spec.Containers[0].VolumeMounts; !reflect.DeepEqual(mounts, []v1.VolumeMount{{Name: "data"}, {Name: "claim"}}) {
 		t.Errorf("trimmed mounts = %v, want only the names of the volumes that are written and not measured", mounts)
 	}
 	t.Logf("%d bytes of JSON, %d in memory", len(raw), Size(p))

@@ -207,7 +207,8 @@ func trimContainers(s *v1.PodSpec, all []v1.Container) []v1.Container {
 // be on the node's disks.
 func unmeasuredVolumes(s *v1.PodSpec) (names map[string]bool) {
 	for i := range s.Volumes {
-		if v := &s.Volumes[i]; v.HostPath != nil {
+		v := &s.Volumes[i]
+		if v.HostPath != nil || v.PersistentVolumeClaim != nil || v.Ephemeral != nil {
 			if names == nil {
 				names = map[string]bool{}
 			}
@@ -270,6 +271,10 @@ func trimVolumes(all []v1.Volume) []v1.Volume {
 			kept.ConfigMap = &v1.ConfigMapVolumeSource{LocalObjectReference: v.ConfigMap.LocalObjectReference}
 		case v.GitRepo != nil:
 			kept.GitRepo = &v1.GitRepoVolumeSource{Repository: v.GitRepo.Repository}
+		case v.PersistentVolumeClaim != nil:
+			kept.PersistentVolumeClaim = v.PersistentVolumeClaim
+		case v.Ephemeral != nil:
+			kept.Ephemeral = &v1.EphemeralVolumeSource{}
 		default:
 			continue
 		}

@@ -193,7 +193,7 @@ func (d draw) object(i int) *v1.Pod {
 		size := resource.MustParse("1Gi")
 		v := v1.Volume{Name: "v"}
 		p.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "v", MountPath: "/x", ReadOnly: d.yes("read-only")}}
-		switch rapid.IntRange(0, 3).Draw(d.T, "kind of the volume") {
+		switch rapid.IntRange(0, 5).Draw(d.T, "kind of the volume") {
 		case 0:
 			v.EmptyDir = &v1.EmptyDirVolumeSource{SizeLimit: &size}
 		case 1:
@@ -202,6 +202,10 @@ func (d draw) object(i int) *v1.Pod {
 			v.HostPath = &v1.HostPathVolumeSource{Path: "/x"}
 		case 3:
 			v.NFS = &v1.NFSVolumeSource{Server: "s"}
+		case 4:
+			v.PersistentVolumeClaim = &v1.PersistentVolumeClaimVolumeSource{ClaimName: "c", ReadOnly: d.yes("read-only claim")}
+		case 5:
+			v.Ephemeral = &v1.EphemeralVolumeSource{}
 		}
 		p.Spec.Volumes = []v1.Volume{v}
 	}

@@ -70,6 +70,11 @@ func stripVolume(v *v1.Volume) v1.Volume {
 		out.Secret = &v1.SecretVolumeSource{}
 	case v.Projected != nil:
 		out.Projected = &v1.ProjectedVolumeSource{}
+	case v.PersistentVolumeClaim != nil:
+		out.PersistentVolumeClaim = &v1.PersistentVolumeClaimVolumeSource{
+			ReadOnly: v.PersistentVolumeClaim.ReadOnly}
+	case v.Ephemeral != nil:
+		out.Ephemeral = &v1.EphemeralVolumeSource{}
 	}
 	return out
 }

@@ -69,9 +69,8 @@ func TestIncompleteList(t *testing.T) {
 		t.Errorf("list of %d sandboxes: began %v, error %v, want a zero time", len(u.Pods), u.Began, u.Err)
 	}
 	runtime.Change(func() { runtime.Sandboxes = runtime.Sandboxes[:1] })
-	l.Ask()
-	if u := <-l.Updates(); u.Err != nil || u.Began.IsZero() {
-		t.Errorf("list of %d sandboxes: began %v, error %v, want a time", len(u.Pods), u.Began, u.Err)
+	for u := (Update{}); u.Began.IsZero(); u = <-l.Updates() { // until a complete list
+		l.Ask()
 	}
 	cancel()
 	wait()

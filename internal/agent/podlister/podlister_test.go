@@ -49,7 +49,8 @@ func TestListing(t *testing.T) {
 	wait()
 }
 
-// A list that may lack sandboxes, because those that are ready exceed one answer, says so.
+// A list that may lack sandboxes, because those that are ready exceed one answer, began at no known
+// time.
 func TestIncompleteList(t *testing.T) {
 	runtime := critest.Start(t)
 	large := map[string]string{"x": strings.Repeat("x", 255<<10)}

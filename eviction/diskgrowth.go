@@ -105,7 +105,8 @@ func (e *diskExplainer) changeSinceQuiet(in Input, w *watched, d *fileSystems,
 
 // growthOf computes the growth of one pod, and the part of the loss that it may have caused. What
 // it wrote counts only if its usage is not completely known, or if it may have written to a volume
-// that is not measured: a database that overwrites its files is judged by its files.
+// that is not measured: a database that overwrites its files is judged by its files. Writes to such
+// a volume explain no shortage, because the database may overwrite files there, too.
 func (e *diskExplainer) growthOf(q *quietDisk, c *Candidate, w *watched, d *fileSystems,
 	held map[string]uint64, full time.Time, toExplain uint64) (p podGrowth) {
 	uid := c.Pod.PodRef.UID
@@ -136,14 +137,13 @@ func (e *diskExplainer) growthOf(q *quietDisk, c *Candidate, w *watched, d *file
 	p.estimate = max(p.measured, wrote.V)
 	switch {
 	case complete && !unknown && fresh:
-		if p.suspicion.idle = true; !d.writesUnmeasured(c, w) {
-			p.estimate, p.suspicion.part = p.measured, grew
+		p.estimate, p.suspicion.idle = p.measured, true
+		if !d.writesUnmeasured(c, w) {
+			p.suspicion.part = grew
 		}
 		return p
 	case complete && !unknown:
-		if p.suspicion.stale = true; !d.writesUnmeasured(c, w) {
-			p.estimate = p.measured
-		}
+		p.estimate, p.suspicion.stale = p.measured, true
 	case completed && fresh:
 		p.suspicion.idle = wrote.OK
 	}

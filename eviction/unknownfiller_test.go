@@ -449,6 +449,28 @@ func TestWriterToALocalClaimComesBeforeIdleUnknownPods(t *testing.T) {
 	}
 }
 
+// Something else fills the disk slowly while a database overwrites files in a volume that is not
+// measured. It gets the delay in which garbage collection may end the shortage.
+func TestWriterToAnUnmeasuredVolumeGetsTheDelay(t *testing.T) {
+	for _, p := range []*fillPod{{uid: "host", hostPath: true}, {uid: "claim", claim: true}, {uid: "neither"}} {
+		p.qos, p.holds = stats.Burstable, 1<<10
+		f := newFillingDisk(t, false, false, p)
+		f.measureAll()
+		met := time.Duration(0)
+		f.run(30*time.Minute, func(_ time.Time, since time.Duration) {
+			if f.outside, p.overwrites = 0, 50; since >= 60*time.Second {
+				f.outside = 20
+			}
+			if met == 0 && f.left < fillLimit {
+				met = since
+			}
+		})
+		if len(f.victims) == 0 || f.victims[0].at < met+suspectDelay*9/10 {
+			t.Errorf("%s: victims = %+v, want one about %v after %v", p.uid, f.victims, suspectDelay, met)
+		}
+	}
+}
+
 // Whether a pod may write to a hostPath volume depends on its mounts.
 func TestWritesHost(t *testing.T) {
 	host := v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/data"}}

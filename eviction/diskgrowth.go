@@ -117,7 +117,7 @@ func (e *diskExplainer) growthOf(q *quietDisk, c *Candidate, w *watched, d *file
 	first, completed := q.completed[uid]
 	completed = completed && unknown && complete
 	counter, base := d.written(c.Pod, w), e.writtenBase(w, uid)
-	if completed { // what it wrote before that, if anything; its growth since then is measured
+	if completed && !d.writesUnmeasured(c, w) { // what it wrote before; its growth since is measured
 		counter = first.written
 		counter.V = max(counter.V, base.older.written)
 	}

@@ -449,6 +449,27 @@ func TestWriterToALocalClaimComesBeforeIdleUnknownPods(t *testing.T) {
 	}
 }
 
+// A pod whose walk was cut off while the disk was quiet, and that was completely measured before the
+// shortage, is suspect by what it writes to a hostPath volume since.
+func TestCompletedHostPathWriterIsSuspect(t *testing.T) {
+	f := newFillingDisk(t, false, false, &fillPod{uid: "other", qos: stats.BestEffort, how: "cut", holds: 20 << 10},
+		&fillPod{uid: "host", qos: stats.Burstable, how: "cut", holds: 3 << 10, hostPath: true})
+	f.measureAll()
+	f.run(15*time.Minute, func(_ time.Time, since time.Duration) {
+		host := f.pods[1]
+		if since >= 440*time.Second { // after the last look at the quiet disk
+			host.how = ""
+		}
+		f.outside, host.overwrites = 0, 0
+		if since >= 500*time.Second && f.lives[host] == nil {
+			f.outside, host.overwrites = 100, 100
+		}
+	})
+	if len(f.victims) == 0 || f.victims[0].uid != "host" {
+		t.Errorf("victims = %+v, want host first", f.victims)
+	}
+}
+
 // Something else fills the disk slowly while a database overwrites files in a volume that is not
 // measured. It gets the delay in which garbage collection may end the shortage.
 func TestWriterToAnUnmeasuredVolumeGetsTheDelay(t *testing.T) {

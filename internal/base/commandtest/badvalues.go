@@ -163,8 +163,9 @@ func runProcess(t *testing.T, dir, command string) (out []result) {
 // -1, and after its end.
 func (p *Program) runCases(command, dir string, results io.Writer) error {
 	if os.Getuid() == 0 {
-		const nobody = 65534
-		if err := errors.Join(syscall.Setgroups(nil), syscall.Setgid(nobody), syscall.Setuid(nobody)); err != nil {
+		const unprivileged = 65534
+		if err := errors.Join(syscall.Setgroups(nil), syscall.Setgid(unprivileged),
+			syscall.Setuid(unprivileged)); err != nil {
 			return fmt.Errorf("drop privileges: %w", err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"text/template"
 
 	"sigs.k8s.io/yaml"
 
@@ -18,7 +19,7 @@ import (
 // alerts are the alerts of the file, in its order.
 var alerts = []string{
 	"JettisonDown", "JettisonEvictionStorm", "JettisonBreakerOpen", "JettisonIneffective", "JettisonBlind", "JettisonOOMBeforeEviction",
-	"JettisonSlow", "JettisonConfigRefused", "JettisonGateLost", "JettisonPrioritiesUnknown", "JettisonClientSilent",
+	"JettisonHeadroomTooSmall", "JettisonSlow", "JettisonConfigRefused", "JettisonGateLost", "JettisonPrioritiesUnknown", "JettisonClientSilent",
 	"JettisonHung", "JettisonDryRun", "JettisonRuntimeLost",
 }
 
@@ -39,7 +40,8 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
-func rules(t *testing.T) []rule {
+// rules returns the alerts of a rule file.
+func rules(t *testing.T, path string) []rule {
 	t.Helper()
 	var file struct {
 		Groups []struct {
@@ -47,34 +49,100 @@ func rules(t *testing.T) []rule {
 			Rules []rule `json:"rules"`
 		} `json:"groups"`
 	}
-	if err := yaml.UnmarshalStrict([]byte(read(t, "alerts.yaml")), &file); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(read(t, path)), &file); err != nil {
 		t.Fatal(err)
 	}
 	if len(file.Groups) != 1 {
-		t.Fatalf("alert file has %d groups, want one", len(file.Groups))
+		t.Fatalf("%s has %d groups, want one", path, len(file.Groups))
 	}
 	return file.Groups[0].Rules
 }
 
-// Each alert has a severity and a runbook link to an existing section. The runbook has a section
-// for each alert.
+// runbookURL is the address of the runbook in the rules, until an operator replaces it.
+const runbookURL = "https://jettison.example/docs/operate/runbook.md"
+
+// ruleFiles are the files with alerts, and testFiles their tests with promtool.
+var (
+	ruleFiles = []string{"alerts.yaml", "alerts-bare.yaml"}
+	testFiles = []string{"alerts_test.yaml", "alerts_bare_test.yaml", "alerts_day_test.yaml"}
+)
+
+// Each alert has a severity and the absolute address of its section of the runbook, which exists.
 func TestAlertsHaveTheirSection(t *testing.T) {
-	var names []string
 	runbook := read(t, "../../docs/operate/runbook.md")
-	for _, r := range rules(t) {
-		names = append(names, r.Alert)
-		if !slices.Contains([]string{"critical", "warning", "info"}, r.Labels["severity"]) || r.Annotations["summary"] == "" {
-			t.Errorf("alert %s lacks a severity, summary or description: %+v", r.Alert, r)
+	for file, want := range map[string][]string{"alerts.yaml": alerts, "alerts-bare.yaml": {"JettisonDown"}} {
+		var names []string
+		for _, r := range rules(t, file) {
+			names = append(names, r.Alert)
+			if !slices.Contains([]string{"critical", "warning", "info"}, r.Labels["severity"]) || r.Annotations["summary"] == "" {
+				t.Errorf("%s: alert %s lacks a severity or a summary: %+v", file, r.Alert, r)
+			}
+			if got, want := r.Annotations["runbook_url"], runbookURL+"#"+strings.ToLower(r.Alert); got != want {
+				t.Errorf("%s: alert %s: runbook_url = %q, want %q", file, r.Alert, got, want)
+			}
+			if !strings.Contains(runbook, "\n### "+r.Alert+"\n") {
+				t.Errorf("the runbook has no section for %s", r.Alert)
+			}
 		}
-		if got, want := r.Annotations["runbook"], "docs/operate/runbook.md#"+strings.ToLower(r.Alert); got != want {
-			t.Errorf("alert %s: runbook = %q, want %q", r.Alert, got, want)
-		}
-		if !strings.Contains(runbook, "\n### "+r.Alert+"\n") {
-			t.Errorf("the runbook has no section for %s", r.Alert)
+		if !slices.Equal(names, want) {
+			t.Errorf("alerts of %s = %v, want %v", file, names, want)
 		}
 	}
-	if !slices.Equal(names, alerts) {
-		t.Errorf("alerts of the file = %v, want %v", names, alerts)
+}
+
+// runbookCommand matches the command of the runbook that sets the address of the runbook.
+var runbookCommand = regexp.MustCompile(`(?m)^    (sed -i .*)$`)
+
+// The command of the runbook replaces the address in every rule.
+func TestRunbookAddressIsConfigurable(t *testing.T) {
+	found := runbookCommand.FindStringSubmatch(read(t, "../../docs/operate/runbook.md"))
+	if found == nil {
+		t.Fatal("the runbook has no command that replaces its address in the rules")
+	}
+	dir := t.TempDir()
+	for _, file := range ruleFiles {
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(read(t, file)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const address = "https://wiki.example.org/on-call/jettison"
+	cmd := exec.Command("sh", "-c", found[1])
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "RUNBOOK="+address)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("run the command of the runbook %q: %v\n%s", found[1], err, out)
+	}
+	for _, file := range ruleFiles {
+		for _, r := range rules(t, filepath.Join(dir, file)) {
+			if got, want := r.Annotations["runbook_url"], address+"#"+strings.ToLower(r.Alert); got != want {
+				t.Errorf("%s: alert %s: runbook_url after the command = %q, want %q", file, r.Alert, got, want)
+			}
+		}
+	}
+}
+
+// Summaries read well with and without the name of a node, which absent() and targets without the label node lack.
+func TestSummariesReadWell(t *testing.T) {
+	humanize := func(float64) string { return "230Mi" }
+	for _, file := range ruleFiles {
+		for _, r := range rules(t, file) {
+			text := "{{ $labels := .Labels }}{{ $value := .Value }}" + r.Annotations["summary"]
+			summary, err := template.New(r.Alert).Funcs(template.FuncMap{"humanize1024": humanize}).Parse(text)
+			if err != nil {
+				t.Fatalf("%s: parse the summary of %s: %v", file, r.Alert, err)
+			}
+			for _, node := range []string{"", "worker-1"} {
+				var out strings.Builder
+				labels := map[string]string{"node": node, "outcome": "undying", "eviction_signal": "memory.available"}
+				if err := summary.Execute(&out, map[string]any{"Labels": labels, "Value": 3.0}); err != nil {
+					t.Fatalf("%s: execute the template of the summary of %s: %v", file, r.Alert, err)
+				}
+				got := out.String()
+				if strings.Contains(got, "  ") || strings.TrimSpace(got) != got || strings.Contains(got, " :") ||
+					strings.Contains(got, "worker-1") != (node != "") {
+					t.Errorf("%s: summary of %s with the node %q = %q", file, r.Alert, node, got)
+				}
+			}
+		}
 	}
 }
 
@@ -87,7 +155,7 @@ func TestMetricsExist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range []string{"alerts.yaml", "alerts_test.yaml", "alerts_day_test.yaml", "dashboard.json"} {
+	for _, file := range slices.Concat(ruleFiles, testFiles, []string{"dashboard.json"}) {
 		for _, name := range agentMetric.FindAllString(read(t, file), -1) {
 			base := regexp.MustCompile(`_(bucket|sum|count)$`).ReplaceAllString(name, "")
 			if !strings.Contains(string(known), "`"+name+"`") && !strings.Contains(string(known), "`"+base+"`") {
@@ -177,7 +245,7 @@ func TestPromtool(t *testing.T) {
 			t.Skip("NOT TESTED: no promtool: run make alerts")
 		}
 	}
-	for _, args := range [][]string{{"check", "rules", "alerts.yaml"}, {"test", "rules", "alerts_test.yaml", "alerts_day_test.yaml"}} {
+	for _, args := range [][]string{append([]string{"check", "rules"}, ruleFiles...), append([]string{"test", "rules"}, testFiles...)} {
 		if out, err := exec.Command(tool, args...).CombinedOutput(); err != nil {
 			t.Errorf("promtool with arguments %v failed: %v\n%s", args, err, out)
 		}
@@ -195,7 +263,10 @@ func TestPromtool(t *testing.T) {
 			t.Errorf("promtool rejects the scrape configuration: %v\n%s\n%s", err, out, text[1])
 		}
 	}
-	tests := read(t, "alerts_test.yaml") + read(t, "alerts_day_test.yaml")
+	tests := ""
+	for _, file := range testFiles {
+		tests += read(t, file)
+	}
 	for _, name := range alerts {
 		if !strings.Contains(tests, "alertname: "+name) {
 			t.Errorf("alert %s has no test", name)

@@ -111,7 +111,7 @@ func (l *loop) onTick(ctx context.Context, now time.Time) {
 		l.upkeep.rotation.Tick(ctx, now, l.pods.All())
 	}
 	if calm && !processesShort(ready.Met) {
-		l.upkeep.trial.Tick(ctx)
+		l.upkeep.trial.Tick(ctx, now)
 	}
 	l.deschedule(ctx, now, ready.Met)
 }
@@ -213,7 +213,7 @@ func (l *loop) selfTest(ctx context.Context) {
 		return
 	}
 	ready := l.manager.Ready(time.Now())
-	if report, made := l.upkeep.trial.AtStart(ctx, ready.HardMet); made {
+	if report, made := l.upkeep.trial.AtStart(ctx, time.Now(), ready.HardMet); made {
 		l.onTested(&report)
 	}
 }

@@ -260,7 +260,7 @@ func (l *loop) onObjects() {
 }
 
 func (l *loop) onTrial(ctx context.Context, r kill.Report) {
-	if l.upkeep.trial.OnDone(ctx, &r) {
+	if l.upkeep.trial.OnDone(ctx, time.Now(), &r) {
 		l.onTested(&r)
 	}
 }

@@ -29,7 +29,8 @@ func Command(stdout *terminal.Screen, stderr io.Writer) *cobra.Command {
     agent; without an agent, from annotations and static manifests
 
 Exit code 1: a requirement of "jettison run" is not met, or the kernel refuses a step of the kill
-ladder. The message on stderr names the requirement or the step.`,
+ladder. The message on stderr names the requirement, or the step and the privilege that it lacks. A
+step is unknown if the node is too busy to try it, which does not fail the check.`,
 		Example: "  jettison check\n  jettison check --watch 10s\n  jettison check -o json | jq .rivals",
 		Args:    commandline.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {

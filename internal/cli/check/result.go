@@ -38,7 +38,7 @@ type Source struct {
 // Step is a step of the kill ladder and the result of its self-test.
 type Step struct {
 	Name    string `json:"name"`
-	Answer  string `json:"answer"` // works, refused, absent or not tested
+	Answer  string `json:"answer"` // works, refused, absent or unknown
 	Took    string `json:"took,omitempty"`
 	Detail  string `json:"detail,omitempty"`
 	WhatFor string `json:"whatFor,omitempty"`

@@ -49,7 +49,7 @@ func selfTestWithin(ctx context.Context, fs *cgroup.FS, own string, limit time.D
 		cmp.Or(all.free, each.free)}
 	for i, rung := range []Ladder{CgroupKill, Pidfd, CPU, Mrelease} {
 		if r := &report.Steps[i]; r.Step == "" {
-			*r = Result{Step: rung.String(), Outcome: Untested, Err: cmp.Or(all.err, each.err)}
+			*r = untried(rung, cmp.Or(all.err, each.err))
 		}
 	}
 	return report
@@ -129,20 +129,11 @@ func (t *attempt) run(ctx context.Context, fs *cgroup.FS, parent string, step La
 
 // timed runs one kill step and returns its outcome and duration.
 func timed(step Ladder, do func() error) Result {
-	r := Result{Step: step.String()}
 	start := time.Now()
-	r.Err = do()
-	r.Took = time.Since(start)
-	switch {
-	case r.Err == nil:
-		r.Outcome = Works
-	case errors.Is(r.Err, context.Canceled): // the caller stopped the test
-		r.Outcome = Untested
-	case errors.Is(r.Err, os.ErrNotExist), errors.Is(r.Err, unix.ENOSYS):
-		r.Outcome = Absent
-	default:
-		r.Outcome = Refused
-	}
+	err := do()
+	took := time.Since(start)
+	r := resultOf(step, err)
+	r.Took = took
 	return r
 }
 

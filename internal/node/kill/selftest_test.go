@@ -3,6 +3,7 @@ package kill
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -54,7 +55,7 @@ func TestSelfTest(t *testing.T) {
 	}
 	want := []string{"cgroup.kill", "pidfd", "cpu", "mrelease"}
 	for i, rung := range r.Steps {
-		if rung.Step != want[i] || rung.Outcome == Untested || (rung.Outcome == Works) != (rung.Err == nil) {
+		if rung.Step != want[i] || rung.Outcome == Unknown || (rung.Outcome == Works) != (rung.Err == nil) {
 			t.Errorf("result %d = %+v, want a tested step %s", i, rung, want[i])
 		}
 	}
@@ -79,12 +80,12 @@ func TestSelfTestThatCannotRun(t *testing.T) {
 		"a cgroup that is none": SelfTest(t.Context(), fs, "jettison-none/of/these"),
 	} {
 		for _, rung := range r.Steps {
-			if rung.Outcome != Untested || rung.Err == nil || rung.Step == "" {
-				t.Errorf("%s: result = %+v, want untested with an error", name, rung)
+			if rung.Outcome != Unknown || rung.Err == nil || rung.Step == "" {
+				t.Errorf("%s: result = %+v, want unknown with an error", name, rung)
 			}
 		}
-		if r.Kills() {
-			t.Errorf("%s: Kills = true, want false", name)
+		if r.Kills() || !r.Inconclusive() {
+			t.Errorf("%s: Kills = %v, Inconclusive = %v, want false and true", name, r.Kills(), r.Inconclusive())
 		}
 	}
 	if left := leftovers(t, fs, p.Cgroup); len(left) > 0 {
@@ -106,9 +107,37 @@ func TestScratchParent(t *testing.T) {
 }
 
 func TestOutcomes(t *testing.T) {
-	for want, err := range map[Outcome]error{Works: nil, Absent: unix.ENOSYS, Refused: unix.EPERM, Untested: context.Canceled} {
-		if r := timed(CPU, func() error { return err }); r.Outcome != want || !strings.HasPrefix(r.String(), string(want)) {
-			t.Errorf("outcome of error %v = %+v, want %s", err, r, want)
+	for _, c := range []struct {
+		step Ladder
+		err  error
+		want string
+	}{
+		{CPU, nil, "works ("},
+		{CPU, unix.ENOSYS, "absent: "},
+		{CgroupKill, unix.EROFS, "refused: read-only file system: requires root and a writable cgroup v2 hierarchy"},
+		{CgroupKill, fmt.Errorf("%w: %w", ErrNotKilled, unix.EACCES),
+			"refused: the kernel refused the kill: permission denied: requires root and a writable cgroup v2 hierarchy"},
+		{Pidfd, unix.EPERM, "refused: operation not permitted: requires CAP_KILL"},
+		{Mrelease, unix.EPERM, "refused: operation not permitted: requires a seccomp profile"},
+		// A starved node or a stopped test refuses nothing.
+		{CgroupKill, context.DeadlineExceeded, "unknown: "},
+		{CgroupKill, os.ErrDeadlineExceeded, "unknown: "},
+		{Pidfd, fmt.Errorf("%w: cannot determine whether pod is dead: %w", os.ErrDeadlineExceeded, unix.EMFILE), "unknown: "},
+		{Pidfd, context.Canceled, "unknown: "},
+		{Mrelease, unix.EAGAIN, "unknown: "},
+		{CPU, unix.ENOMEM, "unknown: "},
+	} {
+		if r := timed(c.step, func() error { return c.err }); !strings.HasPrefix(r.String(), c.want) || !errors.Is(r.Err, c.err) {
+			t.Errorf("result of %v after the error %v = %q, want %q", c.step, c.err, r.String(), c.want)
+		}
+	}
+	// Without its process a step is unknown, unless the kernel refuses to create the process.
+	for err, want := range map[error]string{
+		unix.EACCES: "refused: permission denied: requires root", unix.EROFS: "refused: read-only file system: requires root",
+		os.ErrDeadlineExceeded: "unknown: ", unix.ENOENT: "unknown: ", unix.EAGAIN: "unknown: ",
+	} {
+		if r := untried(Pidfd, err); !strings.HasPrefix(r.String(), want) {
+			t.Errorf("result of a step without a process after the error %v = %q, want %q", err, r.String(), want)
 		}
 	}
 }

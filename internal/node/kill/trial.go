@@ -3,14 +3,19 @@ package kill
 import (
 	"context"
 	"sync"
+	"time"
 
 	"jettison/api"
 	"jettison/cgroup"
 	"jettison/internal/base/logthrottle"
+	"jettison/internal/base/retry"
 )
 
-// maxTrials bounds the runs of an inconclusive self-test.
-const maxTrials = 3
+// Pauses after an inconclusive self-test: the first, and the longest.
+const (
+	firstPause = 10 * time.Second
+	maxPause   = time.Hour
+)
 
 // Trial runs the self-test for the loop: immediately at the start, or later in a goroutine if a
 // resource is short then. The loop owns it. Call Wait at the end.
@@ -20,10 +25,11 @@ type Trial struct {
 	log  *logthrottle.Logger
 	test func(context.Context, *cgroup.FS, string) Report
 
-	postponed bool        // a self-test is due
-	tries     int         // self-tests run so far
-	cancel    func()      // ends the running self-test; nil: none runs
-	done      chan Report // one slot: the report of the running self-test
+	postponed bool          // another self-test is needed
+	due       time.Time     // the earliest time for it
+	pause     time.Duration // before it; 0: no self-test was inconclusive
+	cancel    func()        // ends the running self-test; nil: none runs
+	done      chan Report   // one slot: the report of the running self-test
 
 	running sync.WaitGroup // the running self-test
 }
@@ -36,7 +42,7 @@ func NewTrial(fs *cgroup.FS, own func() string, log *logthrottle.Logger) *Trial 
 // AtStart runs the self-test and returns its report, unless a resource that processes use is short.
 // Then it postpones the test, because the first look cannot wait, and returns false. It also
 // returns false for an inconclusive report that is retried.
-func (t *Trial) AtStart(ctx context.Context, short bool) (report Report, ok bool) {
+func (t *Trial) AtStart(ctx context.Context, now time.Time, short bool) (report Report, ok bool) {
 	if short {
 		t.postponed = true
 		//log: A threshold is met at the start, so the agent runs its self-test later. Until then it
@@ -46,30 +52,33 @@ func (t *Trial) AtStart(ctx context.Context, short bool) (report Report, ok bool
 		return Report{}, false
 	}
 	report = t.test(ctx, t.fs, t.own())
-	return report, !t.retry(&report)
+	return report, !t.retry(now, &report)
 }
 
-// retry schedules another self-test if this one was inconclusive about the steps that kill: on a
-// starved node its process may not have started in time, and an untested step may work. After
-// maxTrials it accepts the report and returns false.
-func (t *Trial) retry(r *Report) bool {
-	if t.tries++; !r.inconclusive() || t.tries >= maxTrials {
+// retry schedules another self-test if this one was inconclusive: on a starved node its process may
+// not have started or ended in time.
+func (t *Trial) retry(now time.Time, r *Report) bool {
+	if !r.Inconclusive() {
 		return false
 	}
-	t.postponed = true
-	//log: The self-test could not try any step that kills, for example because its process did not
-	//  start in time. The agent retries it, up to three times. The keys name each step and its result.
-	t.log.Info("self-test inconclusive, will retry", append(r.Log(), api.EventEviction.Attr())...)
+	t.pause = retry.Backoff(t.pause, firstPause, maxPause)
+	t.postponed, t.due = true, now.Add(t.pause)
+	//log: The self-test does not know yet whether a step that kills works, for example because its
+	//  process did not start in time. The agent retries it with backoff. The keys name each step and
+	//  its result.
+	t.log.Info("self-test inconclusive, will retry",
+		append(r.Log(), "after", t.pause, api.EventEviction.Attr())...)
 	return true
 }
 
 // Done returns the channel with the report of a postponed self-test.
 func (t *Trial) Done() <-chan Report { return t.done }
 
-// Tick starts a postponed self-test in a goroutine. Call it while no resource that processes use is
-// short and no pod is being evicted. A disk may stay short for days and does not postpone the test.
-func (t *Trial) Tick(ctx context.Context) {
-	if !t.postponed || t.cancel != nil {
+// Tick starts a postponed self-test in a goroutine when it is due. Call it while no resource that
+// processes use is short and no pod is being evicted. A disk may stay short for days and does not
+// postpone the test.
+func (t *Trial) Tick(ctx context.Context, now time.Time) {
+	if !t.postponed || t.cancel != nil || now.Before(t.due) {
 		return
 	}
 	t.postponed = false
@@ -92,10 +101,10 @@ func (t *Trial) Stop() {
 
 // OnDone handles the report received from Done. It returns false if the report does not count: the
 // self-test was stopped or is retried, or ctx ended.
-func (t *Trial) OnDone(ctx context.Context, r *Report) (ok bool) {
+func (t *Trial) OnDone(ctx context.Context, now time.Time, r *Report) (ok bool) {
 	t.cancel()
 	t.cancel = nil
-	return !t.postponed && ctx.Err() == nil && !t.retry(r)
+	return !t.postponed && ctx.Err() == nil && !t.retry(now, r)
 }
 
 // Wait waits for the running self-test.

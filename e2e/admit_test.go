@@ -37,7 +37,7 @@ func TestPromiseTheSocketSaysWhoIsAdmitted(t *testing.T) {
 		if err := n.WriteFile(n.ctx, "/tmp/pod.yaml", []byte(c.pod)); err != nil {
 			t.Fatal(err)
 		}
-		line := "/usr/local/bin/jettison admit -f /tmp/pod.yaml " + c.flags
+		line := "/usr/local/bin/jettison admit --file /tmp/pod.yaml " + c.flags
 		if c.user != "root" {
 			line = fmt.Sprintf("chmod 644 /tmp/pod.yaml; su %s -c '%s'", c.user, line)
 		}

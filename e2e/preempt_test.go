@@ -229,7 +229,7 @@ func TestRootPreemptsForAStaticPod(t *testing.T) {
 		}
 		var res guestapi.ExecResult
 		n.until("the manifest is known", func() (err error) {
-			res, err = n.Exec(n.ctx, append([]string{"/usr/local/bin/jettison", "admit", "-f", vm.StaticPods + "static.yaml"}, strings.Fields(c.flags)...)...)
+			res, err = n.Exec(n.ctx, append([]string{"/usr/local/bin/jettison", "admit", "--file", vm.StaticPods + "static.yaml"}, strings.Fields(c.flags)...)...)
 			if err == nil && strings.Contains(string(res.Stderr), "neither the runtime nor a static manifest") {
 				err = errors.New(string(res.Stderr))
 			}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"jettison/internal/base/commandline"
+	"jettison/internal/base/output"
 	"jettison/internal/base/printable"
 	"jettison/internal/bridge"
 	"jettison/internal/bridge/cleanup"
@@ -33,9 +35,16 @@ func main() {
 func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	stdout, stderr = printable.Writer(stdout), printable.Writer(stderr)
 	err := commandline.Execute(ctx, command(stdout, stderr), args)
-	if err != nil {
-		fmt.Fprintln(stderr, "jettison-bridge:",
-			strings.Join(strings.Fields(strings.ReplaceAll(err.Error(), "\n", "; ")), " "))
+	if err == nil {
+		return commandline.ExitOK
+	}
+	text := output.OneLine(strings.ReplaceAll(err.Error(), "\n", "; "))
+	if commandline.LogsJSON(args) {
+		//log: The program ends because of an error.
+		//do: Fix the error and start the program again.
+		slog.New(slog.NewJSONHandler(stderr, nil)).Error("program failed", "error", text)
+	} else {
+		fmt.Fprintln(stderr, "jettison-bridge:", text)
 	}
 	return commandline.ExitCode(err)
 }
@@ -49,11 +58,13 @@ pods of the node with their priorities. It writes the agent's evictions to the A
 phase Failed and reason Evicted, and as events. It needs no privilege except access to the agent's
 socket.
 
-Exit codes: 0 done; 1 failed; 2 bad usage. An error is one line on stderr.`,
+Exit codes: 0 done; 1 failed; 2 bad usage. An error is one line on stderr, in JSON with
+--log-format json.`,
 		Example: "  jettison-bridge run --node-name node-1 --kubeconfig bridge.conf\n  jettison-bridge " +
 			"cleanup --kubeconfig ~/.kube/config",
 	}
 	commandline.Root(root, version, stdout, stderr)
-	root.AddCommand(bridge.Command(version, stderr), cleanup.Command(version, stdout))
+	root.AddCommand(bridge.Command(version, stderr), cleanup.Command(version, stdout),
+		commandline.Version(root.Name(), version, stdout))
 	return root
 }

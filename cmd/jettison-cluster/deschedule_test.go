@@ -20,7 +20,7 @@ import (
 // klog's logger, which is set without a lock.
 func TestDescheduleLogFormat(t *testing.T) {
 	if conf := os.Getenv("JETTISON_TEST_KUBECONFIG"); conf != "" {
-		code := execute(t.Context(), []string{"deschedule", "--policy", "../../internal/cluster/descheduler/planner/testdata/policy.yaml", "--kubeconfig", conf, "--log-json"},
+		code := execute(t.Context(), []string{"deschedule", "--policy", "../../internal/cluster/descheduler/planner/testdata/policy.yaml", "--kubeconfig", conf, "--log-format=json"},
 			nil, os.Stdout, os.Stderr)
 		klog.Info("log line of client-go")
 		os.Exit(code)

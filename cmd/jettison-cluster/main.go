@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -37,7 +38,14 @@ func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 	stderr = printable.Writer(stderr)
 	err := commandline.Execute(ctx, command(stdin, terminal.New(stdout, os.Getenv("NO_COLOR") != ""),
 		stderr), args)
-	if err != nil {
+	switch {
+	case err == nil:
+	case commandline.LogsJSON(args):
+		//log: The program ends because of an error.
+		//do: Fix the error and start the program again.
+		slog.New(slog.NewJSONHandler(stderr, nil)).Error("program failed", "error",
+			output.OneLine(err.Error()))
+	default:
 		fmt.Fprintln(stderr, "jettison-cluster:", output.OneLine(err.Error()))
 	}
 	return commandline.ExitCode(err)
@@ -49,7 +57,8 @@ func command(stdin io.Reader, stdout *terminal.Screen, stderr io.Writer) *cobra.
 		Short: "Node lifecycle, taint eviction and descheduling for a cluster",
 		Long: `jettison-cluster contains the cluster-wide programs of jettison.
 
-Exit codes: 0 done; 1 failed; 2 bad usage or configuration. An error is one line on stderr.`,
+Exit codes: 0 done; 1 failed; 2 bad usage or configuration. An error is one line on stderr, in
+JSON with --log-format json.`,
 	}
 	commandline.Root(root, version, stdout, stderr)
 	root.SetIn(stdin)

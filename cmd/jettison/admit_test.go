@@ -119,7 +119,7 @@ func TestAdmit(t *testing.T) {
 			}
 			b.asked = nil
 			var stdout, stderr bytes.Buffer
-			args := append([]string{"admit", "-f", file, "--socket", path}, strings.Fields(c.flags)...)
+			args := append([]string{"admit", "--file", file, "--socket", path}, strings.Fields(c.flags)...)
 			code := execute(t.Context(), args, &stdout, &stderr)
 			errText := strings.ReplaceAll(stderr.String(), file, "FILE")
 			if code != c.code || stdout.String() != c.stdout || !strings.Contains(errText, c.stderr) || c.stderr == "" && errText != "" ||

@@ -212,7 +212,7 @@ func TestCommandsWithInvalidConfiguration(t *testing.T) {
 	}
 	none := "--cgroup-mount=" + filepath.Join(dir, "none") // the content of the node is irrelevant
 	for _, args := range [][]string{
-		{"records"}, {"events"}, {"admit", "-f", pod}, {"explain"}, {"top", "-n", "1", none}, {"check", none}, {"stats", none},
+		{"records"}, {"events"}, {"admit", "--file", pod}, {"explain"}, {"top", "-n", "1", none}, {"check", none}, {"stats", none},
 		{"gc", "--dry-run", none},
 	} {
 		var out, errs bytes.Buffer

@@ -83,7 +83,7 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case errors.Is(err, status.ErrUnhealthy): // the report was printed
 		return exitFailed
 	}
-	if text := flags.Reason(err); logsJSON(args) {
+	if text := flags.Reason(err); commandline.LogsJSON(args) {
 		//log: The program ends because of an error.
 		//do: Fix the error and start the program again.
 		slog.New(slog.NewJSONHandler(stderr, nil)).Error("program failed", "error", text)
@@ -91,18 +91,6 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "jettison:", text)
 	}
 	return commandline.ExitCode(err)
-}
-
-// logsJSON reports whether a command line sets --log-format json. It does not rely on parsed flags,
-// because an error of another flag may prevent parsing, and readers of the log need its last line
-// in the same format.
-func logsJSON(args []string) bool {
-	for i, arg := range args {
-		if arg == "--log-format=json" || arg == "--log-format" && i+1 < len(args) && args[i+1] == "json" {
-			return true
-		}
-	}
-	return false
 }
 
 // command returns the root command.

@@ -118,7 +118,7 @@ func (d *descheduling) plan(policy string) (p planned) {
 // act runs one cycle and returns the UIDs of the evicted pods, in order, and the log.
 func (d *descheduling) act(policy string) (uids []string, log string) {
 	d.t.Helper()
-	_, log, code := command(d.t, d.program, "deschedule", "--policy="+policy, "--kubeconfig="+d.conf, "--log-json")
+	_, log, code := command(d.t, d.program, "deschedule", "--policy="+policy, "--kubeconfig="+d.conf, "--log-format=json")
 	if code != 0 {
 		d.t.Fatalf("exit code of the cycle = %d: %s", code, log)
 	}
@@ -226,7 +226,7 @@ func TestADryRunIsWhatIsDone(t *testing.T) {
 
 	args := []string{
 		"deschedule", "--policy=" + policy, "--descheduling-interval=4s", "--leader-elect", "--leader-elect-lease-duration=8s",
-		"--leader-elect-renew-deadline=5s", "--leader-elect-retry-period=2s", "--log-json",
+		"--leader-elect-renew-deadline=5s", "--leader-elect-retry-period=2s", "--log-format=json",
 	}
 	one := d.replica(d.program, "one", deschedulerAccount, args...)
 	two := d.replica(d.program, "two", deschedulerAccount, args...)

@@ -135,7 +135,7 @@ func TestAWebhookRefuses(t *testing.T) {
 	d.members.join("b")
 	d.kubectl("taint", "node", "a", "test/away=yes:NoSchedule")
 	policy := d.withEvents(d.policy("RemovePodsViolatingNodeTaints", "{}", ""))
-	r := d.replica(d.program, "one", deschedulerAccount, "deschedule", "--policy="+policy, "--descheduling-interval=2s", "--log-json")
+	r := d.replica(d.program, "one", deschedulerAccount, "deschedule", "--policy="+policy, "--descheduling-interval=2s", "--log-format=json")
 	d.awaitDistribution("web", "off the tainted node", func(on map[string]int) bool { return on["b"] == 4 })
 	cycles := func() int { return strings.Count(r.log(), `"descheduling cycle finished"`) }
 	before := cycles()
@@ -183,7 +183,7 @@ func TestTheAPIFails(t *testing.T) {
 	if got := d.answers()["web"]; code != 1 || !slices.Equal(got, slices.Repeat([]int{http.StatusInternalServerError}, 6)) {
 		t.Errorf("cycle: exit code %d, answers %v: %s", code, got, log)
 	}
-	r := d.replica(d.program, "one", deschedulerAccount, "deschedule", "--policy="+policy, "--descheduling-interval=2s", "--log-json")
+	r := d.replica(d.program, "one", deschedulerAccount, "deschedule", "--policy="+policy, "--descheduling-interval=2s", "--log-format=json")
 	logged := func(what string, times int) {
 		t.Helper()
 		d.Eventually(startDeadline, "the log contains "+what, func(context.Context) error {

@@ -3,6 +3,7 @@
 //	commandline.go  errors about unknown commands and flags
 //	output.go       Output: the flag --output
 //	program.go      Root, Execute, ExitCode: a program's root command and its end; Log: its log
+//	version.go      Version: the command that prints a program's versions
 //
 // Errors name the command whose help has more.
 package commandline

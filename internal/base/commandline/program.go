@@ -40,12 +40,21 @@ func ExitCode(err error) int {
 	return ExitFailed
 }
 
+// logFormat is the name of a flag of every command, and formatUsage its meaning.
+const (
+	logFormat   = "log-format"
+	formatUsage = "text or json, for the log and the final error"
+)
+
+var logFormats = []string{"text", "json"}
+
 // Root sets up a program's root command: version and help are printed on stdout, and errors are
-// left to the caller of Execute.
+// left to the caller of Execute. Every command has the flag --log-format.
 func Root(root *cobra.Command, version string, stdout, stderr io.Writer) {
 	root.SilenceErrors, root.SilenceUsage, root.Version = true, true, version
 	root.Args = cobra.ArbitraryArgs // checked by UnknownCommand
 	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	root.PersistentFlags().String(logFormat, "text", formatUsage)
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -64,6 +73,21 @@ func Execute(ctx context.Context, root *cobra.Command, args []string) error {
 	return root.ExecuteContext(ctx)
 }
 
+// LogsJSON reports whether a command line sets --log-format json. It does not rely on parsed flags,
+// because an error of another flag may prevent parsing, and readers of the log need its last line
+// in the same format.
+func LogsJSON(args []string) bool {
+	for i, arg := range args {
+		if arg == "--"+logFormat && i+1 < len(args) {
+			arg += "=" + args[i+1]
+		}
+		if arg == "--"+logFormat+"=json" {
+			return true
+		}
+	}
+	return false
+}
+
 // checkArguments makes errors of arguments usage errors, for a command and all below it. An empty
 // argument is one: it usually comes from an unset variable of a script.
 func checkArguments(cmd *cobra.Command) {
@@ -72,6 +96,9 @@ func checkArguments(cmd *cobra.Command) {
 		if i := slices.Index(args, ""); i >= 0 {
 			return Usage(fmt.Errorf("%s: argument %d is empty: see %s --help", cmd.Name(), i+1,
 				cmd.CommandPath()))
+		}
+		if f := cmd.Flag(logFormat); f != nil && !slices.Contains(logFormats, f.Value.String()) {
+			return Usage(fmt.Errorf("--%s %q: want text or json", logFormat, f.Value))
 		}
 		if check == nil {
 			return nil
@@ -95,29 +122,21 @@ func NoArguments(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// Version returns the command that prints a program's version.
-func Version(program, version string, stdout io.Writer) *cobra.Command {
-	return &cobra.Command{
-		Use: "version", Short: "Print the version", Example: "  " + program + " version",
-		Args: NoArguments,
-		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintln(stdout, version)
-			return err
-		},
-	}
+// Log opens the log of a program.
+type Log struct {
+	level string
+	flags *pflag.FlagSet
 }
 
-// Log has the flags of a program's log.
-type Log struct{ format, level string }
-
-// Add adds the flags.
+// Add adds the flag --log-level to the flags of a command.
 func (l *Log) Add(f *pflag.FlagSet) {
-	f.StringVar(&l.format, "log-format", "text", "text or json")
 	f.StringVar(&l.level, "log-level", "info", "debug, info, warn or error")
+	l.flags = f
 }
 
-// JSON reports whether the log format is JSON.
-func (l *Log) JSON() bool { return l.format == "json" }
+// JSON reports whether the log format is JSON. Call it after the command line was parsed, because
+// that adds the flags of the root command to those of the command.
+func (l *Log) JSON() bool { return l.flags.Lookup(logFormat).Value.String() == "json" }
 
 // Open returns the logger that the flags select. An error is a usage error.
 func (l *Log) Open(w io.Writer) (*slog.Logger, error) {
@@ -126,11 +145,8 @@ func (l *Log) Open(w io.Writer) (*slog.Logger, error) {
 		return nil, Usage(fmt.Errorf("--log-level %q: want debug, info, warn or error", l.level))
 	}
 	o := &slog.HandlerOptions{Level: level}
-	switch l.format {
-	case "text":
-		return slog.New(slog.NewTextHandler(w, o)), nil
-	case "json":
+	if l.JSON() {
 		return slog.New(slog.NewJSONHandler(w, o)), nil
 	}
-	return nil, Usage(fmt.Errorf("--log-format %q: want text or json", l.format))
+	return slog.New(slog.NewTextHandler(w, o)), nil
 }

@@ -35,9 +35,9 @@ the command fails with exit code 1 while the pods continue to stop: run it again
 
 Exit codes: 0 the pod is admitted; 3 it is rejected; 1 no answer; 2 bad usage or configuration.
 docs/operate/admission.md describes admission.`,
-		Example: "  jettison admit -f pod.yaml\n" +
-			"  kubectl get pod web-1 -o json | jettison admit -f - -o json\n" +
-			"  jettison admit -f critical.yaml --preempt",
+		Example: "  jettison admit --file pod.yaml\n" +
+			"  kubectl get pod web-1 -o json | jettison admit --file - -o json\n" +
+			"  jettison admit --file critical.yaml --preempt",
 		Args: commandline.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
@@ -46,7 +46,7 @@ docs/operate/admission.md describes admission.`,
 			}
 			if len(files) != 1 || files[0] == "" {
 				return commandline.Usage(
-					errors.New("admit: name the pod's file with one -f, or - for standard input: see jettison admit --help"))
+					errors.New("admit: name the pod's file with one --file, or - for standard input: see jettison admit --help"))
 			}
 			o.file = files[0]
 			if o.socket, err = socket.Find(cmd, stderr); err != nil {
@@ -56,7 +56,7 @@ docs/operate/admission.md describes admission.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringArrayVarP(&files, "file", "f", nil, "file of the pod, YAML or JSON; - is standard input")
+	f.StringArrayVar(&files, "file", nil, "file of the pod, YAML or JSON; - is standard input")
 	f.BoolVar(&o.preempt, "preempt", false,
 		"stop other pods if the pod is critical and does not fit")
 	output.Add(f, "")

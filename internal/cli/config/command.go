@@ -64,7 +64,7 @@ environment, flag; or found (the runtime's socket). A running agent reports conf
 that it has not applied in its log and in "jettison status".
 
 -o yaml prints an equivalent configuration file of the agent, with the origins as comments.`,
-		Example: "  jettison config print\n  jettison config print -f new.yaml -o json",
+		Example: "  jettison config print\n  jettison config print --config new.yaml -o json",
 		Args:    commandline.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !slices.Contains(formats, output) {

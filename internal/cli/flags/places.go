@@ -11,8 +11,7 @@ import (
 // AddConfig adds the flags that name configuration files, for a command that also reads the
 // kubelet's configuration.
 func AddConfig(f *pflag.FlagSet, p *config.Places) {
-	f.StringVarP(&p.Path, "config", "f", "",
-		"configuration file (default "+config.DefaultPath+" if it exists)")
+	AddConfigFile(f, &p.Path)
 	f.StringVar(&p.Dir, "config-dir", "",
 		"drop-in directory of the kubelet configuration, as in the kubelet")
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"runtime/debug"
 	"time"
@@ -32,7 +31,7 @@ type liveFlags struct {
 	election   kubeclient.Election
 	leases     string
 	address    string
-	json       bool
+	log        commandline.Log
 
 	flags []string
 }
@@ -67,9 +66,10 @@ func (l *liveFlags) add(f *pflag.FlagSet) {
 		"namespace of load Leases")
 	own.StringVar(&l.address, "address", "127.0.0.1:10258",
 		"serve metrics and health; empty: off")
-	own.BoolVar(&l.json, "log-json", false, "write the log as JSON")
 	own.VisitAll(func(flag *pflag.Flag) { l.flags = append(l.flags, flag.Name) })
 	f.AddFlagSet(own)
+	l.log.Add(f)
+	l.flags = append(l.flags, "log-level")
 }
 
 // changed returns the first of these flags that was given; empty: none.
@@ -113,11 +113,10 @@ func (l *liveFlags) run(ctx context.Context, o *planner.Offline, stdout *termina
 	}
 	run := Options{
 		API: api, Policy: policy, Interval: l.interval, DryRun: l.dryRun, Format: o.Format,
-		LeaseNamespace: l.leases, Version: l.version,
-		Log: slog.New(slog.NewTextHandler(stderr, nil)), Stdout: stdout,
+		LeaseNamespace: l.leases, Version: l.version, Stdout: stdout,
 	}
-	if l.json {
-		run.Log = slog.New(slog.NewJSONHandler(stderr, nil))
+	if run.Log, err = l.log.Open(stderr); err != nil {
+		return err
 	}
 	run.Reach = kubeclient.NewReach(api, run.Log)
 	klog.SetSlogLogger(run.Reach.Quiet(run.Log)) // log of client-go

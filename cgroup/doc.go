@@ -20,7 +20,6 @@
 //	kill.go          cgroup.kill
 //	killprocs.go     killing process by process
 //	pidfd.go         process descriptors: signals, reaping memory
-//	cpuwrite.go      writing cpu.max, cpu.weight, cpu.idle
 //	limitwrite.go    writing memory.min, low, high and max, pids.max, cpu.weight
 //	memorywrite.go   writing memory.min, and notes on a group (extended attributes)
 //	remove.go        removing empty groups

@@ -6,9 +6,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fifoPriority is the lowest real-time priority: above all ordinary work, equal to the kernel's
-// own psimon threads.
-const fifoPriority = 1
+// Real-time priorities: above all ordinary work. Dying threads have the lowest one, as the kernel's
+// psimon threads do, and never hold up the agent's threads.
+const (
+	dyingPriority = 1
+	fifoPriority  = 2
+)
 
 // RaiseThread gives the calling thread, which must be locked to its goroutine, a real-time
 // priority or, if that is denied, the best ordinary one. Threads that it starts do not inherit
@@ -29,6 +32,13 @@ func RaiseThread() (raised bool, refused []error) {
 		return true, refused
 	}
 	return false, append(refused, fmt.Errorf("set a thread to nice -20: %w (needs CAP_SYS_NICE)", err))
+}
+
+// RaiseDying gives a dying thread real-time priority. Errors are plain errnos. EPERM: needs
+// CAP_SYS_NICE, and a real-time budget of the thread's cgroup where the kernel has RT_GROUP_SCHED.
+func RaiseDying(tid int) error {
+	return unix.SchedSetAttr(tid, &unix.SchedAttr{Size: unix.SizeofSchedAttr,
+		Policy: unix.SCHED_FIFO, Priority: dyingPriority}, 0)
 }
 
 // lowerThread gives the calling thread ordinary priority.

@@ -42,7 +42,7 @@ func TestAnEvictionShowsAtOnce(t *testing.T) {
 		}
 	}
 	ladder := eval[string](b, "document.querySelector('details[open] .ladder').innerText")
-	for _, want := range []string{"threshold crossed", "cgroup.kill", "+0.1 ms", "mrelease (5)", "no process left", "+38.0 ms", "StopPodSandbox", "write cpu.max"} {
+	for _, want := range []string{"threshold crossed", "cgroup.kill", "+0.1 ms", "mrelease (5)", "no process left", "+38.0 ms", "StopPodSandbox", "sched_setattr"} {
 		if !strings.Contains(ladder, want) {
 			t.Errorf("ladder on the page lacks %q: %s", want, ladder)
 		}

@@ -91,21 +91,21 @@ func (b *builder) protect(l *loop) {
 	l.upkeep.own = o
 }
 
-// restoreKills restores settings in pods' cgroups if the previous process crashed in the middle of a
+// restoreKills thaws processes in pods' cgroups if the previous process crashed in the middle of a
 // kill. A pod that is still dying is resumed by resume.
 func (b *builder) restoreKills(l *loop) {
 	if b.o.DryRun {
 		return
 	}
-	mended, err := kill.Restore(b.s.FS, b.killable(l.looks.Reader()))
-	if len(mended) > 0 {
-		//log: The previous agent process crashed during a kill. Its temporary settings in these cgroups
-		//  were restored.
-		b.log.Info("restored pod cgroups after crash", "cgroups", mended)
+	thawed, err := kill.Restore(b.s.FS, b.killable(l.looks.Reader()))
+	if len(thawed) > 0 {
+		//log: The previous agent process crashed during a kill. The processes that it left frozen in
+		//  these cgroups were thawed.
+		b.log.Info("restored pod cgroups after crash", "cgroups", thawed)
 	}
 	if err != nil {
-		//log: Temporary settings that a crashed agent left in pods' cgroups could not be restored.
-		//do: See the key error. Restarting the pod removes the settings.
+		//log: Processes that a crashed agent left frozen in pods' cgroups could not be thawed.
+		//do: See the key error. Deleting the pod ends its processes.
 		b.log.Warn("restore of pod cgroups after crash failed", "error", err)
 	}
 }

@@ -22,8 +22,8 @@ func Command(stdout io.Writer) *cobra.Command {
 		Use:   "restore",
 		Short: "Restore the cgroup settings that agents changed, before you remove jettison",
 		Long: `restore visits all cgroups of the node and restores the settings that agents changed and recorded in
-extended attributes named jettison: limits of node allocatable, memory protection, and CPU limits of
-a pod during its kill. Settings that another program changed later are kept.
+extended attributes named jettison: limits of node allocatable, memory protection, and frozen
+processes of a pod that is killed. Settings that another program changed later are kept.
 
 An agent restores most settings when it stops. restore handles the rest: leftovers of a crash, and
 the limits above pods, which an agent keeps on purpose. It needs root but no runtime, and refuses to

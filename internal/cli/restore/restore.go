@@ -1,5 +1,5 @@
 // Package restore implements jettison restore: it restores the cgroup settings that an agent
-// changed (limits and protection of pods, memory.min, CPU limits of a victim, frozen processes) and
+// changed (limits and protection of pods, memory.min, frozen processes) and
 // removes their notes. An agent restores most of them when it stops, and the rest at its next
 // start; this package is for a node that jettison is removed from.
 package restore
@@ -87,12 +87,12 @@ func lock(stateDir string) (unlock func(), err error) {
 }
 
 const (
-	// formerFrozen is the note of a frozen cgroup by older agents, or by the owner of the cgroup's
-	// directory. No code uses it (cgroup.ProcKiller).
-	formerFrozen = "cgroup.freeze"
 	// limitNotes is the prefix of the notes of package noted.
 	limitNotes = cgroup.Trusted + "before."
 )
+
+// formerNotes are notes of older agents, or of the owner of a cgroup's directory. No code uses them.
+var formerNotes = []string{"cgroup.freeze", "cpu", cgroup.Trusted + "cpu"}
 
 // sweep visits all cgroups.
 type sweep struct {
@@ -163,17 +163,17 @@ func (s *sweep) restoreGroup(name string) {
 	} else {
 		actions = s.unprotect(g, name)
 	}
-	mended, err := kill.Restore(s.FS, []string{name})
+	thawed, err := kill.Restore(s.FS, []string{name})
 	s.addError(name, err)
-	if len(mended) > 0 {
-		actions = append(actions, "CPU limits restored, processes thawed")
+	if len(thawed) > 0 {
+		actions = append(actions, "processes thawed")
 	}
 	if notes, err = g.Notes(); err != nil {
 		s.addError(name, err)
 		return
 	}
 	for _, note := range notes {
-		if note == formerFrozen {
+		if slices.Contains(formerNotes, note) {
 			s.addError(name, g.RemoveNote(note))
 			actions = append(actions, "note "+note+" removed: written by an older agent or the owner")
 			continue

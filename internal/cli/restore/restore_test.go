@@ -82,7 +82,6 @@ func crashed(t *testing.T) (*cgroup.FS, string) {
 		"system.slice/memory.min": "51380224\n", "system.slice/jettison.service/memory.oom.group": "0\n", "system.slice/other.service/memory.min": "4096\n",
 		"kubepods/memory.max": "1048576\n", "kubepods/memory.current": "4096\n", "kubepods/pids.max": "100\n", "kubepods/cpu.weight": "39\n",
 		"kubepods/pod1/memory.min": "8192\n", "kubepods/pod1/memory.low": "0\n", "kubepods/pod1/memory.high": "max\n",
-		"kubepods/pod1/cpu.max": "max 100000\n", "kubepods/pod1/cpu.weight": "100\n", "kubepods/pod1/cpu.idle": "0\n",
 		"kubepods/pod1/cgroup.freeze": "1\n",
 	})
 	note(t, dir+"/system.slice", "user.jettison.memory.min", "1048576 51380224")
@@ -118,8 +117,7 @@ func TestRestore(t *testing.T) {
 		for name, want := range map[string]string{
 			"system.slice/memory.min": "1048576", "system.slice/other.service/memory.min": "4096", "kubepods/memory.max": "max",
 			"system.slice/jettison.service/memory.oom.group": "1",
-			"kubepods/pids.max": "max", "kubepods/pod1/memory.min": "0", "kubepods/pod1/cpu.max": "1000 100000",
-			"kubepods/pod1/cpu.weight": "100", "kubepods/pod1/cgroup.freeze": "0",
+			"kubepods/pids.max": "max", "kubepods/pod1/memory.min": "0", "kubepods/pod1/cgroup.freeze": "0",
 		} {
 			checkFile(t, filepath.Join(dir, name), want)
 		}

@@ -9,9 +9,9 @@ import (
 )
 
 // A process that creates or removes a cgroup in the victim's directory locks that directory while it
-// allocates (strike.go). Opening a file there and writing a note wait for the lock. So goroutines of
-// the Killer do the tasks that no caller must wait for: WaitEmpty reports the death without delay, and
-// the threads that kill stay available.
+// allocates (strike.go). Opening a file there waits for the lock. So goroutines of the Killer do the
+// tasks that no caller must wait for: WaitEmpty reports the death without delay, and the threads that
+// kill stay available.
 const (
 	maxWorkers = 4 // each may be blocked in the kernel; kills have goroutines of their own
 	maxTasks   = 2 * maxDying
@@ -21,8 +21,8 @@ const (
 type backgroundTask uint8
 
 const (
-	restoreLimits backgroundTask = iota // once no process is left, or the victim is closed
-	readCPUTime
+	readCPUTime backgroundTask = iota
+	raisePriority
 	repeatSingly    // one more round of the kill process by process
 	backgroundTasks // their number
 )
@@ -101,22 +101,20 @@ func (k *Killer) nextTask() (a assignment, ok bool) {
 	}
 }
 
-// inBackground has a worker do a task. Without a Killer, or after its Close, the calling goroutine does
-// it. queued is false if the task is done, or was skipped because too many are queued.
-func (v *Victim) inBackground(c backgroundTask) (queued bool) {
-	err := v.killer.assign(v, c)
-	if err == os.ErrClosed {
+// inBackground has a worker do a task, or skips it if too many are queued. Without a Killer, or after
+// its Close, the calling goroutine does it.
+func (v *Victim) inBackground(c backgroundTask) {
+	if v.killer.assign(v, c) == os.ErrClosed {
 		v.do(c)
 	}
-	return err == nil
 }
 
 func (v *Victim) do(c backgroundTask) {
 	switch c {
-	case restoreLimits:
-		v.cpu.restore(!v.life.dead(), &v.steps)
 	case readCPUTime:
 		v.readCPUTime()
+	case raisePriority:
+		v.raisePriority()
 	case repeatSingly:
 		v.killAgain()
 	}

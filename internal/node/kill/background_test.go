@@ -41,41 +41,6 @@ func awaitUsers(t *testing.T, v *Victim, n int) {
 	}
 }
 
-// raised pins a pod of a tree, kills it, and waits until its CPU limits are raised.
-func raised(t *testing.T, f *tree, k *Killer, name string) *Victim {
-	t.Helper()
-	v, err := k.Pin(f.pod(name, map[string]string{"cpu.max": "200 1000\n", "cpu.weight": "10000\n"}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(v.Close)
-	if err := v.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	step(t, v, "cpu")
-	return v
-}
-
-// A process that creates a cgroup in the victim's directory holds its lock, so opening a file there
-// blocks. The victim is reported dead without delay, and its limits are restored later.
-func TestDeathIsReportedBeforeTheRestore(t *testing.T) {
-	f := newTree(t)
-	v := raised(t, f, newKiller(t, f.fs, "cgroup.kill,cpu"), "a")
-	f.block("a", "cpu.max", "max 1000\n")
-	if err := os.WriteFile(f.file("a", "cgroup.events"), []byte("populated 0\nfrozen 0\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	reported := make(chan struct{})
-	go func() {
-		defer close(reported)
-		if err := v.WaitEmpty(t.Context(), waitLimit); err != nil {
-			t.Errorf("WaitEmpty = %v, want nil", err)
-		}
-	}()
-	within(t, "WaitEmpty reports the death", reported)
-	step(t, v, stepEmptied)
-}
-
 // While the directory of a victim is locked, WaitEmpty ends at its limit: neither the repeated kill nor the look at the CPU time
 // delays it, so neither delays the report of the death.
 func TestWaitEmptyIsNotBlocked(t *testing.T) {
@@ -100,26 +65,4 @@ func TestWaitEmptyIsNotBlocked(t *testing.T) {
 		}()
 		within(t, fmt.Sprintf("WaitEmpty ends while %s is blocked", file), ended)
 	}
-}
-
-// The thread that writes cgroup.kill may be the last user of a victim. It kills the next one while the
-// directory of the first is locked.
-func TestLastUserDoesNotRestore(t *testing.T) {
-	f := newTree(t)
-	k := newKiller(t, f.fs, "cgroup.kill,cpu")
-	p := f.pod("a", map[string]string{"cpu.max": "200 1000\n", "cpu.weight": "10000\n"})
-	unblock := f.full("a", "cgroup.kill")
-	v, err := k.Pin(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := v.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	step(t, v, "cpu")
-	awaitUsers(t, v, 2)
-	v.Close() // the thread that writes cgroup.kill is left
-	f.block("a", "cpu.max", "max 1000\n")
-	unblock()
-	step(t, raised(t, f, k, "b"), "cgroup.kill")
 }

@@ -17,11 +17,11 @@
 //	sandboxes.go       part of Victim: the sandboxes that the runtime knows
 //	kill.go            Kill: the steps that kill
 //	wait.go            WaitEmpty: waits until no process is left
-//	cpu.go             part of Victim: CPU limits raised for dying processes
 //	background.go      work on a victim's directory that no caller waits for
 //	reap.go            frees the memory of dying processes after the kill
+//	priority.go        gives dying threads real-time priority after the kill
 //	cache.go           drops page cache that the pod leaves behind
-//	note.go            notes on a cgroup, for the restore after a crash
+//	restore.go         Restore: thaws what a crash left frozen
 //	stop.go            Stop: graceful termination through the runtime
 //	clean.go           Clean and Remove: cleanup by the runtime
 //	steplog.go         the log of steps with their times
@@ -36,9 +36,8 @@
 // write that blocks in the kernel (another thread creates or removes a cgroup and waits for memory)
 // delays no caller: after 20 ms the processes are also killed through their pidfds.
 //
-// Dying processes need CPU time to exit. cpu.max and cpu.weight of their cgroups are raised, and
-// restored once no process is left or the caller closes the victim. The former values are noted on
-// each cgroup first, because the agent may crash in between.
+// Dying processes need CPU time to exit. Their threads get real-time priority, which neither cpu.max
+// nor cpu.weight of their cgroups limits.
 //
 // Nothing is allocated from Pin to the kill of a pod in its own cgroup. Alongside monitors, nothing
 // is allocated until the containers are killed: only then the kill reads /proc for what is named as

@@ -109,7 +109,7 @@ func New(o Options) *Killer {
 // priority.
 func (k *Killer) Refused() []error { return k.refused }
 
-// Close ends the threads and waits for them and for the restore of CPU limits, 2 s at most; it
+// Close ends the threads and waits for them and for their tasks, 2 s at most; it
 // returns os.ErrDeadlineExceeded if a thread is still in the kernel. Pinned victims stay usable,
 // without help from the threads.
 func (k *Killer) Close() error {
@@ -127,7 +127,7 @@ func (k *Killer) Close() error {
 	k.ended = true
 	k.mu.Unlock()
 	if !retry.AwaitFunc(k.workerGroup.Wait, time.Until(deadline)) && err == nil {
-		err = fmt.Errorf("restore the CPU limits of victims: %w", os.ErrDeadlineExceeded)
+		err = fmt.Errorf("end the tasks of victims: %w", os.ErrDeadlineExceeded)
 	}
 	return err
 }

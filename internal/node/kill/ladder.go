@@ -12,7 +12,7 @@ type Ladder uint8
 const (
 	CgroupKill Ladder = 1 << iota // one write kills every process (since v5.14)
 	Pidfd                         // process by process, where cgroup.kill is missing or refused
-	CPU                           // raise the CPU limits of dying processes
+	CPU                           // give dying threads real-time priority
 	Mrelease                      // threads of the Killer free the processes' memory (since v5.15)
 	ByRuntime                     // the container runtime kills the processes that the kernel did not
 )

@@ -67,8 +67,7 @@ func (l *life) empty(steps *stepLog) {
 }
 
 // dead reports whether the victim's cgroup was empty at some time. Processes in it now are not the
-// victim's. dead takes no lock: the thread that writes cgroup.kill calls it, while raise may hold a
-// lock during a slow kernel call.
+// victim's.
 func (l *life) dead() bool { return l.gone.Load() }
 
 // over reports whether the victim is dead or closed. Remaining work on it is then skipped.

@@ -119,7 +119,7 @@ func anon(t *testing.T, dir string) uint64 {
 	return 0
 }
 
-// A victim without CPU time: the agent frees the memory of its processes and raises its CPU limits.
+// A victim without CPU time: the agent frees the memory of its processes and gives them real-time priority. Its limits stay.
 func TestLiveStarvedVictims(t *testing.T) {
 	const size = 96 << 20
 	for _, starve := range []struct{ name, file, value string }{{"weight", "cpu.weight", "1"}, {"quota", "cpu.max", "1000 100000"}} {
@@ -153,8 +153,8 @@ func TestLiveStarvedVictims(t *testing.T) {
 				}
 				back, left := time.Since(begin), anon(t, top)
 				if k.ladder.has(CPU) {
-					if s := step(t, v, "cpu"); s.Err != nil || s.N != 3 {
-						t.Errorf("step cpu = %+v, want N = 3 and no error", s)
+					if s := step(t, v, "cpu"); s.Err != nil || s.N < 2 {
+						t.Errorf("step cpu = %+v, want N >= 2 and no error", s)
 					}
 				}
 				if k.ladder.has(Mrelease) {
@@ -168,14 +168,10 @@ func TestLiveStarvedVictims(t *testing.T) {
 				err = v.WaitEmpty(t.Context(), time.Minute)
 				t.Logf("%s: memory back after %v, empty after %v (%v)%s", rungs, back.Round(time.Millisecond), time.Since(begin).Round(time.Millisecond), err, stepTimes(v))
 				if k.ladder.has(CPU) {
-					if s := step(t, v, "cpu restored"); s.Err != nil {
-						t.Errorf("step cpu restored = %+v, want no error", s)
-					}
-					if got := get(t, top+"/"+starve.file); err != nil || got != starve.value {
-						t.Errorf("%s after the kill = %q, %v, want %q", starve.file, got, err, starve.value)
-					}
-					if got := get(t, top+"/a/"+starve.file); got != "max 100000" && got != "10000" {
-						t.Errorf("%s of the container = %s, want the raised value", starve.file, got)
+					for _, dir := range []string{top, top + "/a"} {
+						if got := get(t, dir+"/"+starve.file); err != nil || got != starve.value {
+							t.Errorf("%s/%s after the kill = %q, %v, want %q", dir, starve.file, got, err, starve.value)
+						}
 					}
 				}
 			})
@@ -217,39 +213,6 @@ func TestLive500Processes(t *testing.T) {
 		v.Close()
 		tidy(top + "/a")
 		tidy(top)
-	}
-}
-
-// An idle cgroup has no weight until cpu.idle is cleared; the restore sets cpu.idle again.
-func TestLiveIdleVictim(t *testing.T) {
-	fs, p, top := livePod(t, "a")
-	hog(t, top+"/a", 1<<20)
-	set(t, top+"/cpu.idle", "1")
-	g, err := fs.Group(p.Cgroup)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer g.Close()
-	buf := make([]byte, 256)
-	before, err := g.CPUSettings(buf)
-	if err != nil || !before.Idle {
-		t.Fatalf("settings of an idle cgroup = %+v, %v, want Idle", before, err)
-	}
-	if err := g.RaiseCPU(); err != nil || get(t, top+"/cpu.weight") != "10000" {
-		t.Errorf("RaiseCPU = %v, cpu.weight %s, want 10000", err, get(t, top+"/cpu.weight"))
-	}
-	if err := g.RestoreCPU(before, buf); err != nil || get(t, top+"/cpu.idle") != "1" {
-		t.Errorf("RestoreCPU = %v, cpu.idle %s, want 1", err, get(t, top+"/cpu.idle"))
-	}
-	// Values that another program has set in between stay.
-	if err := g.RaiseCPU(); err != nil {
-		t.Fatal(err)
-	}
-	set(t, top+"/cpu.weight", "77")
-	set(t, top+"/cpu.max", "5000 50000")
-	before.Max = cgroup.CPUMax{Quota: time.Millisecond, Period: 100 * time.Millisecond}
-	if err := g.RestoreCPU(before, buf); err != nil || get(t, top+"/cpu.weight") != "77" || get(t, top+"/cpu.max") != "5000 50000" {
-		t.Errorf("RestoreCPU = %v, cpu.weight %s, cpu.max %s, want 77 and 5000 50000", err, get(t, top+"/cpu.weight"), get(t, top+"/cpu.max"))
 	}
 }
 
@@ -315,36 +278,4 @@ func TestLiveDropCache(t *testing.T) {
 		t.Errorf("freed %d MiB in %v with %d MiB left, want most freed", took>>20, time.Since(began), cache>>20)
 	}
 	t.Logf("freed %d MiB in %v", took>>20, time.Since(began))
-}
-
-// On a real hierarchy the agent stores its note where the owner of a container's cgroup cannot, and the restore removes it.
-func TestLiveForgedNotes(t *testing.T) {
-	fs, p, _ := livePod(t, "c")
-	for _, name := range []string{p.Cgroup, p.Cgroup + "/c"} {
-		dir := filepath.Join(fs.Mount(), name)
-		set(t, dir+"/cpu.max", "20000 100000")
-		if err := unix.Setxattr(dir, "user.jettison.cpu", []byte("max 100000 10000 0"), 0); err != nil {
-			t.Fatal(err)
-		}
-		g, err := fs.Group(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		buf := make([]byte, 256)
-		before, raised, err := raiseCPU(g, buf)
-		if got := get(t, dir+"/cpu.max"); !raised || err != nil || got != "max 100000" {
-			t.Errorf("%s: raised %v, %v, cpu.max %s, want max 100000", name, raised, err, got)
-		}
-		if _, noted, err := g.Note(noteCPU); !noted || err != nil {
-			t.Errorf("%s: note present = %v, %v, want true", name, noted, err)
-		}
-		if err := restoreCPU(g, before, buf); err != nil {
-			t.Error(err)
-		}
-		_, noted, err := g.Note(noteCPU)
-		if got := get(t, dir+"/cpu.max"); got != "20000 100000" || noted || err != nil {
-			t.Errorf("%s: cpu.max after the restore = %s, noted %v, %v, want 20000 100000 and no note", name, got, noted, err)
-		}
-		g.Close()
-	}
 }

@@ -28,19 +28,18 @@ type reaper struct {
 	seen    map[int]bool // processes that are done
 	fresh   int          // processes done in this round
 	pending int          // processes of this round that could not be freed yet
-	groups  int          // cgroups with raised limits
-	top     bool         // the next cgroup of the walk is the victim's own
+	raiser  *raiser
 	until   time.Time
 	err     error
 	sweep   func(*cgroup.Group) bool
-	boost   func(*cgroup.Group) bool
 	free    func(int)
 	began   atomic.Int64 // CLOCK_MONOTONIC, start of the current step; 0: idle
 }
 
 func newReaper(k *Killer) *reaper {
 	r := &reaper{k: k, seen: map[int]bool{}}
-	r.sweep, r.boost, r.free = r.sweepGroup, r.boostGroup, r.freeProcess
+	r.sweep, r.free = r.sweepGroup, r.freeProcess
+	r.raiser = newRaiser(k.monitors.proc, r.step)
 	return r
 }
 
@@ -79,26 +78,30 @@ func (r *reaper) run(raised chan<- []error) {
 	}
 }
 
-// reap raises the CPU limits of the dying processes and frees their memory. The first thread raises
-// the limits and queues the victim for the other threads too.
+// reap gives the dying threads real-time priority and frees their memory. The first thread raises
+// the priorities, after it has queued the victim for the other threads.
 func (r *reaper) reap(v *Victim) {
 	r.v, r.err = v, nil
 	clear(r.seen)
 	first := v.freeing.begin()
-	if first && r.k.ladder.has(CPU) {
-		r.lift()
+	frees := r.k.ladder.has(Mrelease)
+	if frees {
+		v.freeing.join()
 	}
-	if !r.k.ladder.has(Mrelease) {
-		return
-	}
-	v.freeing.join()
-	if first {
+	if first && frees {
 		for range min(r.k.reapers, v.processes.count()) - 1 {
 			v.life.retain()
 			if r.k.offer(v) != nil {
 				v.release()
 			}
 		}
+	}
+	if first && r.k.ladder.has(CPU) {
+		raised, err := r.raiser.raise(v, &v.group.reap)
+		v.steps.add(CPU.String(), raised, err)
+	}
+	if !frees {
+		return
 	}
 	r.pidfds()
 	if first {

@@ -108,7 +108,7 @@ func (t *attempt) run(ctx context.Context, fs *cgroup.FS, parent string, step La
 		return
 	}
 	defer victim.end()
-	t.tryCPU(fs, name)
+	t.tryCPU(victim.cmd.Process.Pid)
 	t.tryFree(victim.cmd.Process.Pid)
 	k := New(Options{FS: fs, Ladder: step | CPU | Mrelease})
 	defer func() { _ = k.Close() }() // a thread that is still in the kernel ends when it returns
@@ -137,23 +137,10 @@ func timed(step Ladder, do func() error) Result {
 	return r
 }
 
-// tryCPU raises the CPU limits of the scratch cgroup and restores them.
-func (t *attempt) tryCPU(fs *cgroup.FS, name string) {
+// tryCPU gives the process real-time priority.
+func (t *attempt) tryCPU(pid int) {
 	t.cpu = timed(CPU, func() error {
-		g, err := fs.Group(name)
-		if err != nil {
-			return err
-		}
-		defer g.Close()
-		buf := make([]byte, 256)
-		before, err := g.CPUSettings(buf)
-		if errors.Is(err, os.ErrNotExist) {
-			err = fmt.Errorf("%w: the cpu controller is not enabled in the parent cgroup", err)
-		}
-		if err != nil {
-			return err
-		}
-		return errors.Join(g.RaiseCPU(), g.RestoreCPU(before, buf))
+		return os.NewSyscallError("sched_setattr", cgroup.RaiseDying(pid))
 	})
 }
 

@@ -36,7 +36,6 @@ const (
 	stepAgain     = "cgroup.kill again"
 	stepWait      = "wait"
 	stepEmptied   = "emptied"
-	stepRestored  = "cpu restored"
 	stepCache     = "page cache"
 	stepContainer = "StopContainer"
 	stepStop      = "StopPodSandbox"
@@ -48,7 +47,7 @@ type Step struct {
 	Name string
 	At   time.Duration // CLOCK_MONOTONIC, time of the action
 	Err  error         // why it failed, in whole or in part
-	// N counts pidfds opened, processes killed through pidfds, cgroups with raised CPU limits,
+	// N counts pidfds opened, processes killed through pidfds, threads with raised priority,
 	// processes with freed memory, or MiB of page cache. For runtime calls it is the number of calls
 	// in a row.
 	N int

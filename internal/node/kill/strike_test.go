@@ -41,7 +41,7 @@ func (f *tree) pod(name string, files map[string]string) *stats.PodStats {
 	if err := os.Mkdir(f.file(name, ""), 0o755); err != nil {
 		f.t.Fatal(err)
 	}
-	for _, set := range []map[string]string{{"cgroup.events": "populated 1\nfrozen 0\n", "cgroup.procs": "", "cgroup.kill": ""}, files} {
+	for _, set := range []map[string]string{{"cgroup.events": "populated 1\nfrozen 0\n", "cgroup.procs": "", "cgroup.threads": "", "cgroup.kill": ""}, files} {
 		for file, text := range set {
 			if err := os.WriteFile(f.file(name, file), []byte(text), 0o600); err != nil {
 				f.t.Fatal(err)
@@ -175,8 +175,8 @@ func TestKilledAtIsTheTimeOfTheWrite(t *testing.T) {
 func TestStuckReaperIsReplaced(t *testing.T) {
 	f := newTree(t)
 	k := newKiller(t, f.fs, "cgroup.kill,cpu,mrelease")
-	stuck := f.pod("stuck", map[string]string{"cpu.weight": "100\n"})
-	fifo := f.fifo("stuck", "cpu.max") // open blocks until a writer opens it
+	stuck := f.pod("stuck", nil)
+	f.block("stuck", "cgroup.threads", "")
 	var victims []*Victim
 	for i := range maxReapers { // each of the threads
 		v, err := k.Pin(stuck)
@@ -196,7 +196,7 @@ func TestStuckReaperIsReplaced(t *testing.T) {
 			t.Errorf("WaitEmpty of the stuck victim = %v, want deadline exceeded", err)
 		}
 	}()
-	v, err := k.Pin(f.pod("next", map[string]string{"cpu.max": "max 100000\n", "cpu.weight": "100\n"}))
+	v, err := k.Pin(f.pod("next", nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,15 +220,6 @@ func TestStuckReaperIsReplaced(t *testing.T) {
 	within(t, "the next victim's memory is freed", freed)
 	t.Logf("after %v", time.Since(start))
 	<-waited
-	go func() { // unblocks each of the threads
-		for range 3 * maxThreads {
-			if w, err := os.OpenFile(fifo, os.O_WRONLY|unix.O_NONBLOCK, 0); err == nil {
-				_, _ = w.WriteString("max 100000\n")
-				w.Close()
-			}
-			time.Sleep(20 * time.Millisecond)
-		}
-	}()
 }
 
 // WaitEmpty records an error of the wait as a step, and retries.

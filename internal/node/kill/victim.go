@@ -41,7 +41,6 @@ type Victim struct {
 	singles    singleKill
 	processes  pinnedProcesses
 	freeing    freeing
-	cpu        raisedCPU
 	background background
 }
 
@@ -52,7 +51,6 @@ func newVictim() *Victim {
 	v.replies.init()
 	v.file.init(&v.group.kill)
 	v.singles.init(&v.group.each)
-	v.cpu.init(&v.group.reap)
 	return v
 }
 
@@ -120,17 +118,8 @@ func (v *Victim) release() {
 	}
 }
 
-// closeAll closes every descriptor. No user of the descriptors is left. If CPU limits are still raised,
-// a worker restores them first: the calling thread may be the one that kills.
+// closeAll closes every descriptor. No user of the descriptors is left.
 func (v *Victim) closeAll() {
-	if v.cpu.isRaised() {
-		if v.inBackground(restoreLimits) {
-			return // its release calls closeAll again
-		}
-		if v.cpu.isRaised() { // the note remains for the next start
-			v.steps.add(stepRestored, 0, errBusy)
-		}
-	}
 	v.closeGroups()
 	v.processes.close()
 }

@@ -24,8 +24,7 @@ const (
 // die without need. If the wait itself fails (out of descriptors), WaitEmpty records a step and
 // retries. It returns os.ErrDeadlineExceeded if the cgroup is not known to be empty after that,
 // and ErrNotKilled if a pending kill failed. Without a known cgroup it returns nil immediately
-// although the pod may live: Clean kills it then. The CPU limits are restored after WaitEmpty has
-// returned, because the restore may wait for a kernel lock.
+// although the pod may live: Clean kills it then.
 func (v *Victim) WaitEmpty(ctx context.Context, limit time.Duration) error {
 	if !v.Located() {
 		return nil // Clean kills it
@@ -33,9 +32,6 @@ func (v *Victim) WaitEmpty(ctx context.Context, limit time.Duration) error {
 	err := v.waitOutside(ctx, limit, func() error { return v.awaitEmpty(ctx, limit) })
 	if err == nil {
 		v.life.empty(&v.steps)
-		if v.freeing.begun.Load() { // a thread that begins later sees that the victim is dead
-			v.inBackground(restoreLimits)
-		}
 	}
 	return err
 }
@@ -133,6 +129,9 @@ func (v *Victim) repeatKill() {
 	}
 	if !v.progress.killed.Load() {
 		return
+	}
+	if v.killer != nil && v.ladder.has(CPU) {
+		v.inBackground(raisePriority)
 	}
 	switch {
 	case v.progress.singly.Load():

@@ -28,7 +28,7 @@ const cgroupWrite = "root and a writable cgroup v2 hierarchy"
 var privileges = map[Ladder]string{
 	CgroupKill: cgroupWrite,
 	Pidfd:      "CAP_KILL, and AppArmor and seccomp profiles that allow signals to pods",
-	CPU:        cgroupWrite,
+	CPU:        "CAP_SYS_NICE",
 	Mrelease:   "a seccomp profile that allows pidfd_open and process_mrelease",
 }
 

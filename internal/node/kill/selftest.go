@@ -3,7 +3,6 @@ package kill
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -137,10 +136,15 @@ func timed(step Ladder, do func() error) Result {
 	return r
 }
 
-// tryCPU gives the process real-time priority.
+// tryCPU gives the process real-time priority. Where a better ordinary priority is allowed, the kernel
+// refuses for lack of a real-time budget, which pods never have (kernel/sched/syscalls.c).
 func (t *attempt) tryCPU(pid int) {
 	t.cpu = timed(CPU, func() error {
-		return os.NewSyscallError("sched_setattr", cgroup.RaiseDying(pid))
+		err := cgroup.RaiseDying(pid)
+		if err == unix.EPERM && unix.Setpriority(unix.PRIO_PROCESS, pid, -1) == nil {
+			return fmt.Errorf("%w: the kernel has RT_GROUP_SCHED", unix.EOPNOTSUPP)
+		}
+		return os.NewSyscallError("sched_setattr", err)
 	})
 }
 

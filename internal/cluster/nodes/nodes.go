@@ -7,6 +7,7 @@
 //	nodes.go    Options, Run: components, start and shutdown
 //	loop.go     the loop: when it decides, and on which input
 //	queue.go    pending writes
+//	pending.go  the pending writes to pods, by namespace
 //	results.go  logs and counts results; logs planned writes in mode observe
 //	events.go   events of nodes and pods
 //	metrics.go  metrics

@@ -36,13 +36,15 @@ type queue struct {
 	loop             *loop
 	idle             int
 	nodeJobs         []*nodeJob
-	pendingEvictions []*taint.Eviction
-	pendingMarks     []*lifecycle.Mark
+	pendingEvictions byNamespace[taint.Eviction]
+	pendingMarks     byNamespace[lifecycle.Mark]
 	pendingChecks    []fence.Node
 	pendingReads     []*taint.Read
 	checksInFlight   int
 	readsInFlight    int
 	podsInFlight     int
+	// writes in flight to pods of a namespace
+	inFlightOf map[string]int
 	// busy counts the pending writes of a node. The pods of such a busy node are evicted only after
 	// these writes.
 	busy                         map[string]int
@@ -80,14 +82,14 @@ func (q *queue) unpark(node string) {
 		delete(q.parked, node)
 		q.parkedEvictions -= len(parked.evictions)
 		q.parkedMarks -= len(parked.marks)
-		q.pendingEvictions = append(q.pendingEvictions, parked.evictions...)
-		q.pendingMarks = append(q.pendingMarks, parked.marks...)
+		q.addEvictions(parked.evictions...)
+		q.addMarks(parked.marks...)
 	}
 }
 
 // depth returns the number of pending evictions and marks.
 func (q *queue) depth() (evictions, marks int) {
-	return len(q.pendingEvictions) + len(q.unconfirmed) + q.parkedEvictions, len(q.pendingMarks) + q.parkedMarks
+	return q.pendingEvictions.count + len(q.unconfirmed) + q.parkedEvictions, q.pendingMarks.count + q.parkedMarks
 }
 
 // nodeJob holds the decisions of one step about a node.
@@ -103,7 +105,9 @@ type nodeJob struct {
 
 func newQueue(l *loop) *queue {
 	return &queue{loop: l, idle: workers, busy: map[string]int{}, inFlight: map[string]bool{},
-		heldEvents: newHeldEvents(), parked: map[string]*parkedWrites{}}
+		heldEvents: newHeldEvents(), parked: map[string]*parkedWrites{}, inFlightOf: map[string]int{},
+		pendingEvictions: byNamespace[taint.Eviction]{of: map[string][]*taint.Eviction{}},
+		pendingMarks:     byNamespace[lifecycle.Mark]{of: map[string][]*lifecycle.Mark{}}}
 }
 
 // addNodes queues the writes to nodes. fenced may be nil.
@@ -154,10 +158,41 @@ func (q *queue) addPods(actions *lifecycle.Actions, evictions *taint.Actions) {
 		q.pendingReads = append(q.pendingReads, &evictions.Reads[i])
 	}
 	for i := range evictions.Evict {
-		q.pendingEvictions = append(q.pendingEvictions, &evictions.Evict[i])
+		q.addEvictions(&evictions.Evict[i])
 	}
 	for i := range actions.Marks {
-		q.pendingMarks = append(q.pendingMarks, &actions.Marks[i])
+		q.addMarks(&actions.Marks[i])
+	}
+}
+
+func (q *queue) addEvictions(all ...*taint.Eviction) {
+	for _, e := range all {
+		q.pendingEvictions.add(e.Namespace, e)
+	}
+}
+
+func (q *queue) addMarks(all ...*lifecycle.Mark) {
+	for _, m := range all {
+		q.pendingMarks.add(m.Namespace, m)
+	}
+}
+
+// hasPlace reports whether another write to a pod of a namespace may start. A namespace has at most
+// as many writes in flight as there are free places. So writes that wait for a slow admission webhook
+// of one namespace leave places for the other namespaces.
+func (q *queue) hasPlace(namespace string) bool {
+	return q.inFlightOf[namespace] < maxPodWrites-q.podsInFlight
+}
+
+func (q *queue) beginPod(namespace string) {
+	q.podsInFlight++
+	q.inFlightOf[namespace]++
+}
+
+func (q *queue) endPod(namespace string) {
+	q.podsInFlight--
+	if q.inFlightOf[namespace]--; q.inFlightOf[namespace] == 0 {
+		delete(q.inFlightOf, namespace)
 	}
 }
 
@@ -393,20 +428,20 @@ func pop[T any](all *[]*T) *T {
 // mirror is current as of its deadline.
 func (q *queue) nextEvict() task {
 	l := q.loop
-	if len(q.pendingEvictions)+len(q.unconfirmed) == 0 || q.podsInFlight >= maxPodWrites {
+	if q.pendingEvictions.count+len(q.unconfirmed) == 0 || q.podsInFlight >= maxPodWrites {
 		return nil
 	}
 	currentAt := l.clock.fromMachine(l.ctrl.deps.Mirror.CurrentAt())
 	if len(q.unconfirmed) > 0 && !currentAt.Before(q.firstDeadline) {
-		q.pendingEvictions, q.unconfirmed = append(q.pendingEvictions, q.unconfirmed...), nil
+		q.addEvictions(q.unconfirmed...)
+		q.unconfirmed = nil
 	}
 	defer func() {
 		if len(q.unconfirmed) > 0 {
 			l.ctrl.deps.Mirror.RequestProbe()
 		}
 	}()
-	for len(q.pendingEvictions) > 0 {
-		e := pop(&q.pendingEvictions)
+	for e := q.pendingEvictions.pop(q.hasPlace); e != nil; e = q.pendingEvictions.pop(q.hasPlace) {
 		if at := q.parkedFor(e.Node); at != nil {
 			at.evictions = append(at.evictions, e)
 			q.parkedEvictions++
@@ -425,12 +460,12 @@ func (q *queue) nextEvict() task {
 			l.schedule.changed = true
 			continue
 		}
-		q.podsInFlight++
+		q.beginPod(e.Namespace)
 		return func(ctx context.Context) func() {
 			out, err := l.ctrl.deps.Writer.Evict(ctx, p, n, e, l.clock.now().Sub(e.Deadline),
 				l.ctrl.serverClock.At(time.Now()))
 			return func() {
-				q.podsInFlight--
+				q.endPod(e.Namespace)
 				if out.ChangedNode != nil || out.NodeGone {
 					if out.NodeGone {
 						l.ctrl.deps.Mirror.RemoveNode(n)
@@ -454,8 +489,10 @@ func (q *queue) nextEvict() task {
 // nextMark returns the next mark of a pod on a node that is still not ready.
 func (q *queue) nextMark() task {
 	l := q.loop
-	for len(q.pendingMarks) > 0 && q.podsInFlight < maxPodWrites {
-		m := pop(&q.pendingMarks)
+	if q.podsInFlight >= maxPodWrites {
+		return nil
+	}
+	for m := q.pendingMarks.pop(q.hasPlace); m != nil; m = q.pendingMarks.pop(q.hasPlace) {
 		if at := q.parkedFor(m.Node); at != nil {
 			at.marks = append(at.marks, m)
 			q.parkedMarks++
@@ -473,11 +510,11 @@ func (q *queue) nextMark() task {
 			take(q.heldEvents.pods, m.UID)
 			continue
 		}
-		q.podsInFlight++
+		q.beginPod(m.Namespace)
 		return func(ctx context.Context) func() {
 			out, err := l.ctrl.deps.Writer.Mark(ctx, p, l.ctrl.serverClock.At(time.Now()))
 			return func() {
-				q.podsInFlight--
+				q.endPod(m.Namespace)
 				q.updatePod(m.UID, out)
 				l.logMark(m, err)
 				if held := take(q.heldEvents.pods, m.UID); err == nil {

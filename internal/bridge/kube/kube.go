@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"jettison/internal/kube/kubeconfig"
+	"jettison/internal/kube/kubefeed"
 )
 
 // Rate limits of requests, watches excluded. They protect the cluster from a defect in the bridge.
@@ -125,6 +126,7 @@ func New(c *rest.Config, version string) (*Client, error) {
 		config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 		config.UserAgent = "jettison-bridge/" + version
 		config.QPS, config.Burst, config.Timeout = requestsPerSecond, burst, 0
+		config.Wrap(kubefeed.LimitRequests)
 		if config.ContentType == "" {
 			config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf,
 				runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON

@@ -1,12 +1,15 @@
 package kube
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -89,4 +92,36 @@ func TestInvalidList(t *testing.T) {
 			t.Errorf("%s: list %v, error %v, want its pods", text, list, err)
 		}
 	}
+}
+
+// waiting is a response that never sends anything.
+type waiting struct{ ctx context.Context }
+
+func (w waiting) Read([]byte) (int, error) { <-w.ctx.Done(); return 0, w.ctx.Err() }
+func (w waiting) Close() error             { return nil }
+
+// A watch whose events are lost, while the connection answers pings, ends after its timeout.
+func TestLostWatchEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, err := New(&rest.Config{Host: "http://api", Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: waiting{r.Context()}}, nil
+		})}, "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		pods := cache.ToListerWatcherWithContext(c.NodePods("n1", nil))
+		began := time.Now()
+		w, err := pods.WatchWithContext(t.Context(), metav1.ListOptions{TimeoutSeconds: new(int64(300))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Stop()
+		select {
+		case <-w.ResultChan():
+		case <-time.After(time.Hour):
+		}
+		if took := time.Since(began); took != 6*time.Minute {
+			t.Errorf("watch of 5 minutes ended after %v, want 6m0s", took)
+		}
+	})
 }

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"jettison/internal/kube/kubeconfig"
+	"jettison/internal/kube/kubefeed"
 )
 
 // Options configures Config.
@@ -49,7 +50,7 @@ func Config(o Options) (*rest.Config, error) {
 
 // New returns a client with its own rate limit, so that clients do not delay each other. It adds
 // part to the user agent, and uses protobuf unless the configuration names a content type. timeout
-// bounds each request; 0: no limit.
+// bounds each request; 0: only the limits of kubefeed.LimitRequests do.
 func New(c *rest.Config, part string, timeout time.Duration) (*kubernetes.Clientset, error) {
 	copied := rest.CopyConfig(c)
 	// rest.AddUserAgent would replace the program's name
@@ -58,6 +59,7 @@ func New(c *rest.Config, part string, timeout time.Duration) (*kubernetes.Client
 		copied.ContentType, copied.AcceptContentTypes = runtime.ContentTypeProtobuf,
 			runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
 	}
+	copied.Wrap(kubefeed.LimitRequests)
 	client, err := kubernetes.NewForConfig(copied)
 	if err != nil {
 		return nil, fmt.Errorf("create the API client: %w", err)

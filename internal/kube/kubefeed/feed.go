@@ -2,6 +2,7 @@
 // on by type. Programs that use the API server import it; the agent does not link it.
 //
 //	feed.go    Feed: the store of a reflector
+//	limit.go   ends requests that the API server should have ended
 //	run.go     Run: lists and watches, and restarts after failures
 //	silent.go  lists again if watches end without an event
 package kubefeed

@@ -2,6 +2,7 @@ package deschedule
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -281,3 +282,16 @@ func skipReason(r *Result, name string) string {
 	}
 	return ""
 }
+
+// skipped returns how many pods were skipped for a reason that contains a text.
+func skipped(r *Result, text string) (count int) {
+	for _, s := range r.Skipped {
+		if strings.Contains(s.Reason, text) {
+			count++
+		}
+	}
+	return count
+}
+
+// lifeTime evicts all pods that are older than ten minutes.
+func lifeTime() *PodLifeTimeArgs { return &PodLifeTimeArgs{MaxPodLifeTimeSeconds: new(uint(600))} }

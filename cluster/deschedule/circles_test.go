@@ -222,17 +222,25 @@ func TestSchedulerProfilesAreChecked(t *testing.T) {
 	}
 }
 
-// What the model cannot know, such as images or another scheduler, may send a replacement back: the
-// pods of that owner stay from then on.
-func TestMoveWithoutEffectIsRemembered(t *testing.T) {
-	gate := []edit{request(v1.ResourceCPU, 500), owned("ReplicaSet", "gate")}
-	p := plan{strategy: LowNodeUtilization, args: &LowNodeUtilizationArgs{Thresholds: Thresholds{"cpu": 20}, TargetThresholds: Thresholds{"cpu": 60}},
+// moveOfGate returns a plan that moves pods of ReplicaSet gate from n1, the edits of these pods, and
+// the plan's result.
+func moveOfGate(t *testing.T) (p plan, gate []edit, first *Result) {
+	t.Helper()
+	gate = []edit{request(v1.ResourceCPU, 500), owned("ReplicaSet", "gate")}
+	p = plan{strategy: LowNodeUtilization, args: &LowNodeUtilizationArgs{Thresholds: Thresholds{"cpu": 20}, TargetThresholds: Thresholds{"cpu": 60}},
 		nodes: cluster(machine("n1", 4000), machine("n2", 4000)),
 		pods:  all(podsNamed(3, "gate", "n1", gate...), podList(pod("db", "n1", request(v1.ResourceCPU, 1800), bare)))}
-	first := p.run(t)
+	first = p.run(t)
 	if len(first.Evictions) == 0 || len(first.Evictions[0].Moves) != 1 {
 		t.Fatalf("evictions = %+v, want some with a move; skipped %v", first.Evictions, first.Skipped)
 	}
+	return p, gate, first
+}
+
+// What the model cannot know, such as images or another scheduler, may send a replacement back: the
+// pods of that owner stay from then on.
+func TestMoveWithoutEffectIsRemembered(t *testing.T) {
+	p, gate, first := moveOfGate(t)
 	moves := first.Evictions[0].Moves
 	for name, c := range map[string]struct {
 		back string // node of the replacement
@@ -255,14 +263,7 @@ func TestMoveWithoutEffectIsRemembered(t *testing.T) {
 // A pod that was added long after a move is no replacement: it does not show that the move had no
 // effect.
 func TestLaterPodIsNoReplacement(t *testing.T) {
-	gate := []edit{request(v1.ResourceCPU, 500), owned("ReplicaSet", "gate")}
-	p := plan{strategy: LowNodeUtilization, args: &LowNodeUtilizationArgs{Thresholds: Thresholds{"cpu": 20}, TargetThresholds: Thresholds{"cpu": 60}},
-		nodes: cluster(machine("n1", 4000), machine("n2", 4000)),
-		pods:  all(podsNamed(3, "gate", "n1", gate...), podList(pod("db", "n1", request(v1.ResourceCPU, 1800), bare)))}
-	first := p.run(t)
-	if len(first.Evictions) == 0 || len(first.Evictions[0].Moves) != 1 {
-		t.Fatalf("evictions = %+v, want some with a move; skipped %v", first.Evictions, first.Skipped)
-	}
+	p, gate, first := moveOfGate(t)
 	for on, node := range map[string]string{"the node of the move": "n1", "another node": "n3"} {
 		move := first.Evictions[0].Moves[0]
 		move.Node, move.At = node, move.At.Add(-5*time.Hour)

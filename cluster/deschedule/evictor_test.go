@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -230,5 +231,78 @@ func TestPolicyCases(t *testing.T) {
 	}
 	if bad(&DefaultEvictorArgs{PodProtections: PodProtections{DefaultDisabled: []string{PodsWithPVC}}}) == nil {
 		t.Error("PO4: Complete() accepts PodsWithPVC in defaultDisabled, want an error")
+	}
+}
+
+// A priority threshold may name a PriorityClass. Without that class, or above the priority of system
+// pods, there is no plan.
+func TestThresholdOfPriorityClass(t *testing.T) {
+	for class, want := range map[string]string{"low": "", "high": "", "system": "", "above": "can't be greater than 2000000000", "missing": "not found"} {
+		p := plan{strategy: PodLifeTime, args: lifeTime(), evictor: &DefaultEvictorArgs{PriorityThreshold: &PriorityThreshold{Name: class}}, nodes: two(),
+			pods: podList(pod("p50", "n1", priority(50)), pod("p100", "n1", priority(100)), pod("p200", "n1", priority(200)))}
+		policy, s := p.policy(t), &Snapshot{}
+		s.Nodes, s.Pods = p.nodes, p.pods
+		for name, value := range map[string]int32{"low": 100, "high": 200, "system": criticalPriority, "above": criticalPriority + 1} {
+			s.PriorityClasses = append(s.PriorityClasses, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value})
+		}
+		r, err := Plan(policy, s, t0)
+		if want != "" {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: error = %v, want %q", class, err, want)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: error = %v, want none", class, err)
+		} else if evicted := map[string]int{"low": 1, "high": 2, "system": 3}[class]; len(r.Evictions) != evicted {
+			t.Errorf("%s: evictions = %v, want the %d below the threshold", class, names(r), evicted)
+		}
+	}
+}
+
+// The namespace selector of the evictor and nodeFit keep pods, each with its reason.
+func TestPreEvictionReasons(t *testing.T) {
+	team := &DefaultEvictorArgs{NamespaceLabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{v1.LabelMetadataName: "team"}}}
+	any := &DefaultEvictorArgs{NamespaceLabelSelector: &metav1.LabelSelector{}}
+	fit := &DefaultEvictorArgs{NodeFit: true}
+	for name, c := range map[string]struct {
+		args  *DefaultEvictorArgs
+		nodes []*v1.Node
+		edit  edit
+		want  string
+	}{
+		"namespace":          {team, two(), inSpace("team"), ""},
+		"another namespace":  {team, two(), inSpace("other"), "namespace does not match namespaceLabelSelector of DefaultEvictor"},
+		"empty selector":     {any, two(), inSpace("other"), ""},
+		"another node":       {fit, two(), inSpace("x"), ""},
+		"no other node":      {fit, cluster(node("n1")), inSpace("x"), "nodeFit: no other ready node"},
+		"fits on none":       {fit, cluster(node("n1"), node("n2", cordoned)), inSpace("x"), "nodeFit: pod fits on no other node: node is cordoned"},
+		"none, without that": {&DefaultEvictorArgs{}, cluster(node("n1")), inSpace("x"), ""},
+	} {
+		if _, why := filterResults(t, c.args, c.nodes, podList(pod("p", "n1", c.edit))); why != c.want {
+			t.Errorf("%s: preEvictionFilter = %q, want %q", name, why, c.want)
+		}
+	}
+}
+
+// Earlier evictions of a plan count for nodeFit: the only node that the evictor may use takes one pod.
+func TestNodeFitCountsEarlierEvictions(t *testing.T) {
+	p := plan{strategy: RemoveDuplicates, args: &RemoveDuplicatesArgs{}, evictor: &DefaultEvictorArgs{NodeFit: true, NodeSelector: "pool=a"},
+		nodes: cluster(machine("n1", 4000), sized("n2", 32000, 64<<30, 1, nodeLabel("pool", "a")), machine("n3", 4000)), pods: podsNamed(6, "p", "n1")}
+	if r := p.run(t); len(r.Evictions) != 1 || r.Evictions[0].To != "n2" || skipped(r, "nodeFit: pod fits on no other node: insufficient pods") == 0 {
+		t.Errorf("evictions = %+v, want one to n2; skipped %v", r.Evictions, r.Skipped)
+	}
+}
+
+// Only claims of the protected storage classes protect a pod; without such classes all claims do.
+func TestProtectedStorageClasses(t *testing.T) {
+	for class, want := range map[string]string{"": "uses PersistentVolumeClaim foo", "standard": "protected storage class standard", "other": ""} {
+		a := &DefaultEvictorArgs{PodProtections: PodProtections{ExtraEnabled: []string{PodsWithPVC}, Config: &PodProtectionsConfig{}}}
+		if class != "" {
+			a.PodProtections.Config.PodsWithPVC = &PodsWithPVCConfig{ProtectedStorageClasses: []ProtectedStorageClass{{class}}}
+		}
+		if why, _ := filterResults(t, a, two(), podList(pod("p", "n1", claims("foo")))); (why == "") != (want == "") || !strings.Contains(why, want) {
+			t.Errorf("protected class %q: filter = %q, want %q", class, why, want)
+		}
 	}
 }

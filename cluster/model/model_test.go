@@ -303,3 +303,11 @@ func TestIndexIsUpdated(t *testing.T) {
 		t.Errorf("after Remove: index finds %q, want \"a ab\"", got)
 	}
 }
+
+// podOn returns a pod of namespace x on a node, with labels and a spec in YAML.
+func podOn(t *testing.T, name, on, labels, spec string) *v1.Pod {
+	t.Helper()
+	p := read[v1.Pod](t, fmt.Sprintf("metadata: {name: %s, namespace: x, labels: {%s}}\nspec: {%s}", name, labels, spec))
+	p.Spec.NodeName = on
+	return p
+}

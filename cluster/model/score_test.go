@@ -159,3 +159,83 @@ func TestSuccessor(t *testing.T) {
 		t.Errorf("while the pod is being deleted: failure reason = %q, want insufficient cpu", got)
 	}
 }
+
+// Scores of single plugins where a resource, a constraint or a term does not count.
+func TestScoresOfWhatDoesNotCount(t *testing.T) {
+	const (
+		hostKey = "kubernetes.io/hostname: %s, topology.kubernetes.io/zone: %s"
+		spread  = "topologySpreadConstraints: [{maxSkew: 1, topologyKey: topology.kubernetes.io/zone, whenUnsatisfiable: %s, labelSelector: %s}]"
+		near    = "affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: topology.kubernetes.io/zone, labelSelector: {matchLabels: {app: a}}}]}}"
+		asks    = "containers: [{resources: {requests: {cpu: 1, memory: 1Gi}}}]"
+		app     = "{matchLabels: {app: a}}"
+	)
+	in := func(name, zone string) *v1.Node {
+		return scoreNode(t, name, "4", "4Gi", fmt.Sprintf(hostKey, name, zone), "")
+	}
+	lacks := func(name string, keys ...v1.ResourceName) *v1.Node {
+		n := in(name, "a")
+		for _, key := range keys {
+			delete(n.Status.Allocatable, key)
+		}
+		return n
+	}
+	zero := func(name string) *v1.Node {
+		n := in(name, "a")
+		n.Status.Allocatable["memory"] = resource.MustParse("0")
+		return n
+	}
+	on := func(spec string, nodes ...string) (out []*v1.Pod) {
+		for i, n := range nodes {
+			p := podOn(t, fmt.Sprint("p", i), n, "app: a", spec)
+			p.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "r", UID: "r"}}
+			out = append(out, p)
+		}
+		return out
+	}
+	fit, balanced := SchedulerProfile{NodeResourcesFit: 1}, SchedulerProfile{NodeResourcesBalancedAllocation: 1}
+	topology, inter := SchedulerProfile{PodTopologySpread: 1}, SchedulerProfile{InterPodAffinity: 1}
+	zones := []*v1.Node{in("n1", "a"), in("n2", "a"), in("n3", "b"), in("n4", "b")}
+	for name, c := range map[string]struct {
+		profile SchedulerProfile
+		spec    string
+		nodes   []*v1.Node
+		pods    []*v1.Pod
+		want    map[string]int64
+	}{
+		"node without memory":                {fit, "containers: [{}]", []*v1.Node{in("n1", "a"), lacks("n2", "memory")}, nil, map[string]int64{"n1": 96, "n2": 97}},
+		"no memory on the node":              {fit, "containers: [{}]", []*v1.Node{in("n1", "a"), zero("n2")}, nil, map[string]int64{"n1": 96, "n2": 97}},
+		"node without both":                  {fit, "containers: [{}]", []*v1.Node{in("n1", "a"), lacks("n2", "cpu", "memory")}, nil, map[string]int64{"n1": 96, "n2": 0}},
+		"balance without memory":             {balanced, "containers: [{resources: {requests: {cpu: 1}}}]", []*v1.Node{in("n1", "a"), lacks("n2", "memory"), zero("n3")}, nil, map[string]int64{"n1": 68, "n2": 75, "n3": 75}},
+		"balance without cpu":                {balanced, "containers: [{resources: {requests: {memory: 1Gi}}}]", []*v1.Node{in("n1", "a"), lacks("n2", "cpu")}, nil, map[string]int64{"n1": 68, "n2": 75}},
+		"balance without requests":           {balanced, "", []*v1.Node{in("n1", "a"), in("n2", "a")}, nil, map[string]int64{"n1": 0, "n2": 0}},
+		"no feasible node":                   {*DefaultProfile(), "nodeSelector: {no: node}", zones, nil, map[string]int64{}},
+		"hard constraint":                    {topology, fmt.Sprintf(spread, "DoNotSchedule", app), zones, nil, map[string]int64{"n1": 0, "n2": 0, "n3": 0, "n4": 0}},
+		"soft constraint on two zones":       {topology, fmt.Sprintf(spread, "ScheduleAnyway", app), zones, on("", "n1", "n1", "n2", "n3", "n4"), map[string]int64{"n1": 75, "n2": 75, "n3": 100, "n4": 100}},
+		"soft constraint without selector":   {topology, fmt.Sprintf(spread, "ScheduleAnyway", "{}"), zones, on("", "n1"), map[string]int64{"n1": 100, "n2": 100, "n3": 100, "n4": 100}},
+		"required affinity of the pod":       {inter, near, zones, on("", "n1", "n1", "n3"), map[string]int64{"n1": 0, "n2": 0, "n3": 0, "n4": 0}},
+		"terms that attract to all equally":  {inter, "", zones, on(near, "n1", "n3"), map[string]int64{"n1": 0, "n2": 0, "n3": 0, "n4": 0}},
+		"default constraints, no controller": {topology, "", []*v1.Node{in("n1", "a"), in("n2", "a")}, on("", "n1", "n1"), map[string]int64{"n1": 72, "n2": 100}},
+	} {
+		cl := New(&Objects{Nodes: c.nodes, Pods: c.pods}, nil)
+		p := podOn(t, "new", "", "app: a", c.spec)
+		p.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "r", UID: "r"}}
+		check := cl.FitCheck(cl.NewPod(p))
+		for range 2 { // the first scores leave nothing behind
+			if got := check.Scores(&c.profile); !maps.Equal(got, c.want) {
+				t.Errorf("%s: scores = %v, want %v", name, got, c.want)
+			}
+		}
+	}
+}
+
+// Resources that a node lacks have no balance.
+func TestBalanceOfOneResource(t *testing.T) {
+	for _, c := range []struct {
+		used, whole pair
+		want        int64
+	}{{pair{1, 0}, pair{2, 0}, 100}, {pair{0, 1}, pair{0, 2}, 100}, {pair{1, 1}, pair{2, 2}, 100}, {pair{2, 0}, pair{2, 2}, 50}} {
+		if got := balance(c.used, c.whole); got != c.want {
+			t.Errorf("balance of %v in %v = %d, want %d", c.used, c.whole, got, c.want)
+		}
+	}
+}

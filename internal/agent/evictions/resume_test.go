@@ -363,9 +363,10 @@ func TestKillThatWaitedIsRepeatedAfterACrash(t *testing.T) {
 	}
 }
 
-// The next agent process waits for a killed victim only for the rest of the time that it may take to
-// die, so that restarts in a row do not delay the next victim.
-func TestRestartDoesNotProlongTheWaitForADeath(t *testing.T) {
+// crashedAfterKill returns a node on which the agent crashed so long after a kill, with the state of
+// the next agent process, and the records of the running evictions.
+func crashedAfterKill(t *testing.T, after time.Duration) (f *fixture, running []api.Record) {
+	t.Helper()
 	f, dir := newFixture(t, softAndHard, nil), t.TempDir()
 	f.keeping(dir)
 	f.killable()
@@ -376,11 +377,18 @@ func TestRestartDoesNotProlongTheWaitForADeath(t *testing.T) {
 	f.crash(cancel)
 	state, running := f.keeping(dir)
 	killed := &state.Manager.Lives[0].Killed
-	killed.Time, killed.Monotonic = killed.Time.Add(-time.Minute), killed.Monotonic-time.Minute
+	killed.Time, killed.Monotonic = killed.Time.Add(-after), killed.Monotonic-after
 	if dropped := f.m.Resume(time.Now(), state.Manager); len(dropped) > 0 {
 		t.Errorf("the manager dropped restored state: %v", dropped)
 	}
-	ctx, cancel = context.WithCancel(t.Context())
+	return f, running
+}
+
+// The next agent process waits for a killed victim only for the rest of the time that it may take to
+// die, so that restarts in a row do not delay the next victim.
+func TestRestartDoesNotProlongTheWaitForADeath(t *testing.T) {
+	f, running := crashedAfterKill(t, time.Minute)
+	ctx, cancel := context.WithCancel(t.Context())
 	began := time.Now()
 	if n := f.Resume(ctx, began, running); n != 1 {
 		t.Fatalf("%d evictions continue, want 1\n%s", n, f.Text())
@@ -393,20 +401,7 @@ func TestRestartDoesNotProlongTheWaitForADeath(t *testing.T) {
 
 // A victim that uses CPU time since its kill is dying, also for the next agent process.
 func TestRestartWaitsForADyingVictim(t *testing.T) {
-	f, dir := newFixture(t, softAndHard, nil), t.TempDir()
-	f.keeping(dir)
-	f.killable()
-	ctx, cancel := context.WithCancel(t.Context())
-	if life := f.evict(ctx, time.Now(), 90); life == nil || life.Killed().Time.IsZero() {
-		t.Fatalf("eviction = %+v, want a kill\n%s", life, f.Text())
-	}
-	f.crash(cancel)
-	state, running := f.keeping(dir)
-	killed := &state.Manager.Lives[0].Killed
-	killed.Time, killed.Monotonic = killed.Time.Add(-eviction.DieLimit/2), killed.Monotonic-eviction.DieLimit/2
-	if dropped := f.m.Resume(time.Now(), state.Manager); len(dropped) > 0 {
-		t.Errorf("the manager dropped restored state: %v", dropped)
-	}
+	f, running := crashedAfterKill(t, eviction.DieLimit/2)
 	use := func(used int) { // of one length, so that no reader sees a part
 		file, err := os.OpenFile(filepath.Join(f.Dir, "cgroup", nodetest.Pod, "cpu.stat"), os.O_WRONLY|os.O_CREATE, 0o600)
 		if err == nil {
@@ -418,7 +413,7 @@ func TestRestartWaitsForADyingVictim(t *testing.T) {
 		}
 	}
 	use(1000)
-	ctx, cancel = context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(t.Context())
 	began := time.Now()
 	if n := f.Resume(ctx, began, running); n != 1 {
 		t.Fatalf("%d evictions continue, want 1\n%s", n, f.Text())

@@ -159,9 +159,6 @@ func (p *planner) evictsReplacements(next *planner) (undone bool) {
 
 // extend appends the follow-up plan next, which was made on the resulting snapshot of p.
 func (p *planner) extend(next *planner) {
-	if len(next.evictions) == 0 {
-		return
-	}
 	known := make(map[string]bool, len(p.skipped))
 	for pod := range p.skipped {
 		known[pod.Key()] = true
@@ -179,7 +176,6 @@ func (p *planner) extend(next *planner) {
 	p.evictions = append(p.evictions, next.evictions...)
 	maps.Copy(p.replacements, next.replacements)
 	p.cluster, p.budgets, p.usage = next.cluster, next.budgets, next.usage
-	p.capped = p.capped || next.capped
 }
 
 // continueFrom counts the evictions of the previous plan against limits and pauses.

@@ -59,3 +59,17 @@ func TestAgainstIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// The reasons of a follow-up plan are added for the pods of the snapshot that have none.
+func TestFollowUpAddsReasons(t *testing.T) {
+	of := func(name string) *model.Pod { return &model.Pod{Pod: pod(name, "n1")} }
+	p := &planner{skipped: map[*model.Pod]string{of("a"): "first"}, replacements: map[string]string{"default/r+next": "default/r"}}
+	p.extend(&planner{skipped: map[*model.Pod]string{of("a"): "second", of("b"): "second", of("r+next"): "second"}})
+	got := map[string]string{}
+	for pod, why := range p.skipped {
+		got[pod.Name] = why
+	}
+	if fmt.Sprint(got) != "map[a:first b:second]" {
+		t.Errorf("reasons = %v, want first for a and second for b", got)
+	}
+}

@@ -1,7 +1,7 @@
 // Package cluster holds types shared by the packages below it: events, a rate limit, and the backoff
 // of a retried write. It reads no clock: callers pass the time.
 //
-//	cluster.go  Event, Earliest
+//	cluster.go  Event, Earliest, ReturnPeriod
 //	bucket.go   Bucket: a rate limit
 //	attempt.go  Attempt: a write that is retried with backoff
 package cluster
@@ -13,6 +13,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 )
+
+// ReturnPeriod is the time within which a live kubelet renews its Lease and posts its status after the
+// API server was down. It tries every ten seconds, with a timeout of ten
+// (pkg/kubelet/kubelet.go, 1.37.2).
+const ReturnPeriod = 20 * time.Second
 
 // Event is the content of a Kubernetes Event about an object.
 type Event struct {

@@ -8,6 +8,8 @@ import (
 	coordination "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"jettison/cluster"
 )
 
 // silenceConditions lists the conditions that become Unknown when a node is silent. The kubelet
@@ -35,18 +37,22 @@ func (s *step) evaluate(n *v1.Node) view {
 		v.ready, v.reported, grace = ready.Status, ready.Status, s.config.NodeMonitorGracePeriod
 	}
 	deadline := r.heardAt.Add(grace)
+	certain := deadline
+	if ready != nil {
+		certain = latest(deadline, s.seen.WatchedSince.Add(min(grace, cluster.ReturnPeriod)))
+	}
 	if v.ready == v1.ConditionUnknown {
 		if r.silentSince.IsZero() {
 			r.silentSince = s.silenceStart(r, ready, deadline)
 		}
 		return v
 	}
-	if !s.now.After(deadline) {
+	if !s.now.After(certain) {
 		r.silentSince = time.Time{}
-		s.wakeAt(deadline)
+		s.wakeAt(certain)
 		return v
 	}
-	if !s.seen.Read.IsZero() && !s.seen.Read.After(deadline) {
+	if !s.seen.Read.IsZero() && !s.seen.Read.After(certain) {
 		// The node may have been in contact since the last read: only a current read proves
 		// silence.
 		s.out.StaleRead = true
@@ -151,7 +157,8 @@ func (s *step) arrivals(name string) (beat, lease time.Time) {
 
 // initialHeard returns the last contact with a node that has no record yet. It uses the API
 // server's timestamps on the Lease, on the status that the kubelet wrote, and on the node itself,
-// because the Lease may belong to an earlier node of that name. Without a Lease it returns now, as
+// because the Lease may belong to an earlier node of that name. A renewal that was watched counts from
+// its arrival: the clocks of several API servers may differ. Without a Lease it returns now, as
 // upstream, or the node's creation if the node never posted a status.
 func (s *step) initialHeard(n *v1.Node, ready *v1.NodeCondition,
 	lease *coordination.Lease) time.Time {
@@ -159,6 +166,10 @@ func (s *step) initialHeard(n *v1.Node, ready *v1.NodeCondition,
 	switch {
 	case lease != nil:
 		heardAt = latest(heardAt, s.lastWritten(lease.ManagedFields))
+		watched := s.seen.WatchedSince
+		if _, arrived := s.arrivals(n.Name); !watched.IsZero() && arrived.After(watched) {
+			heardAt = latest(heardAt, arrived)
+		}
 	case ready != nil:
 		return s.now
 	}

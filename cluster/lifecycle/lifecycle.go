@@ -72,6 +72,10 @@ type Seen struct {
 	Pods   func(node string) []*v1.Pod    // bound to the node
 	// all changes of nodes and Leases up to this time were received
 	Read time.Time
+	// all changes of nodes and Leases since this time were received as they happened. For
+	// cluster.ReturnPeriod afterwards, no node is called silent that was ready: the API server may have
+	// been down before. Zero: always.
+	WatchedSince time.Time
 	// Arrivals returns when the node's current heartbeat and Lease were received, on the clock of
 	// the step's time. nil: now.
 	Arrivals func(node string) (beat, lease time.Time)

@@ -7,6 +7,8 @@ import (
 	coordination "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"jettison/cluster"
 )
 
 // Excluded nodes count in no zone's state. NoneReady names the zones without a ready node: excluded
@@ -156,6 +158,45 @@ func TestLastInstants(t *testing.T) {
 		}
 		if silent["n000"] == want || !silent["n001"] {
 			t.Errorf("old Lease renewed %v after the status: silent nodes %v, want n000 to be alive: %t", after, silent, want)
+		}
+	}
+}
+
+// After a gap in the watch, a ready node is not called silent within the return period, or the grace
+// period if that is shorter. A node that never posted a status is.
+func TestNoSilenceAfterGap(t *testing.T) {
+	for _, grace := range []time.Duration{50 * time.Second, 5 * time.Second} {
+		config, all := defaults(), nodes(3, 0)
+		config.NodeMonitorGracePeriod = grace
+		wait := min(grace, cluster.ReturnPeriod)
+		all["n002"].Status.Conditions = nil
+		s := seen(all)
+		s.WatchedSince = start
+		for name := range all { // n001 renewed its Lease after the gap, by a clock that is behind
+			s.Leases[name] = &coordination.Lease{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{
+				Time: &metav1.Time{Time: start.Add(-time.Hour)}}}}}
+		}
+		s.Arrivals = func(name string) (beat, lease time.Time) {
+			if name == "n001" {
+				return start.Add(-time.Hour), start.Add(time.Second)
+			}
+			return start, start
+		}
+		core := New(config)
+		for _, after := range []time.Duration{2 * time.Second, wait, wait + 1} {
+			got, want := "", "n002 "
+			if after > wait {
+				want = "n000 n002 "
+			}
+			out := core.Step(start.Add(after), s)
+			for _, w := range out.Status {
+				got += w.Node + " "
+				core.End(start.Add(after), w.Node, w.UID, WriteStatus, true)
+			}
+			if got != want || after < wait && !out.Next.Equal(start.Add(wait)) {
+				t.Errorf("grace period %v, %v after the gap: silent nodes %q, next step after %v, want %q and %v", grace, after, got,
+					out.Next.Sub(start), want, wait)
+			}
 		}
 	}
 }

@@ -12,6 +12,13 @@ import (
 // maxSeconds bounds TolerationSeconds so that it fits a Duration.
 const maxSeconds = int64(math.MaxInt64 / time.Second / 2)
 
+// times holds the times of a node and a pod that their deadline depends on.
+type times struct {
+	transition time.Time // the last change of the node's condition Ready; zero: unknown
+	created    time.Time // creation of the pod
+	settled    time.Time // see Seen.WatchedSince
+}
+
 // deadline returns when the pod must leave the node and the taint that requires it. limited is
 // false if the pod tolerates every taint without a limit.
 //
@@ -21,8 +28,8 @@ const maxSeconds = int64(math.MaxInt64 / time.Second / 2)
 // period starts at its creation. If the period started at TimeAdded, each replacement of the pod on
 // that node would be evicted immediately.
 //
-// transition is the last change of the node's condition Ready; zero: unknown.
-func deadline(taints []v1.Taint, transition, created time.Time, tolerations []v1.Toleration) (
+// A taint that follows from the node's condition Ready requires nothing before the time settled.
+func deadline(taints []v1.Taint, when times, tolerations []v1.Toleration) (
 	at time.Time, by *v1.Taint, limited bool) {
 	for i := range taints {
 		t := &taints[i]
@@ -31,11 +38,12 @@ func deadline(taints []v1.Taint, transition, created time.Time, tolerations []v1
 			if toleration.TolerationSeconds == nil {
 				continue
 			}
-			if created.After(since) {
-				since = created
-			}
+			since = latest(since, when.created)
 			period := tolerationPeriod(toleration)
-			since = latest(since.Add(period), swapDeadline(t, transition, tolerations, since, period))
+			since = latest(since.Add(period), swapDeadline(t, when.transition, tolerations, since, period))
+		}
+		if counterpart[t.Key] != "" {
+			since = latest(since, when.settled)
 		}
 		if !limited || since.Before(at) {
 			at, by, limited = since, t, true

@@ -27,7 +27,7 @@ func (c *Core) Explain(now time.Time, n *v1.Node, p *v1.Pod) (out []Verdict) {
 			continue
 		}
 		v := Verdict{Taint: t, Toleration: firstMatch(&t, tolerations)}
-		at, _, limited := deadline([]v1.Taint{t}, transition, c.createdAt(now, p), tolerations)
+		at, _, limited := deadline([]v1.Taint{t}, times{transition, c.createdAt(now, p), c.settled}, tolerations)
 		if v.Forever = !limited; limited {
 			v.Deadline = at
 		}
@@ -41,7 +41,7 @@ func (c *Core) Due(now time.Time, n *v1.Node, p *v1.Pod) bool {
 	taints := c.noExecuteTaints(now, n)
 	tolerations, known := c.tolerationsOf(p, taints)
 	_, transition := c.transition(now, n)
-	at, _, limited := deadline(taints, transition, c.createdAt(now, p), tolerations)
+	at, _, limited := deadline(taints, times{transition, c.createdAt(now, p), c.settled}, tolerations)
 	return known && limited && !at.After(now)
 }
 

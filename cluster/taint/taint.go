@@ -41,6 +41,10 @@ type Seen struct {
 	Nodes map[string]*v1.Node
 	Pods  func(node string) []*v1.Pod // bound to the node
 	Zone  func(*v1.Node) string
+	// the cluster was watched since this time without a gap. For cluster.ReturnPeriod afterwards, no
+	// pod must leave because its node is not ready: the API server may have been down before, so that
+	// the node could not post its recovery. Zero: always.
+	WatchedSince time.Time
 	// ClockSkew is the API server's clock minus the clock of the step's time. Times of objects, read
 	// and written, are on the API server's clock.
 	ClockSkew time.Duration
@@ -86,6 +90,7 @@ type Core struct {
 	created map[types.UID]time.Time
 
 	skew      time.Duration                  // ClockSkew of the last step
+	settled   time.Time                      // the end of that period, at the last step
 	deletions map[types.UID]*cluster.Attempt // by pod
 	stamps    map[types.UID]*cluster.Attempt // by node
 	buckets   map[string]*cluster.Bucket     // by zone
@@ -136,7 +141,7 @@ type candidate struct {
 
 // Step decides on the observed cluster. now must not be before that of the last call.
 func (c *Core) Step(now time.Time, seen Seen) *Actions {
-	c.skew = seen.ClockSkew
+	c.skew, c.settled = seen.ClockSkew, seen.WatchedSince.Add(cluster.ReturnPeriod)
 	s := &step{
 		Core: c, now: now, seen: seen, out: &Actions{},
 		since:        make(map[taintKey]time.Time, len(c.since)),
@@ -204,7 +209,7 @@ func (s *step) evaluateNode(n *v1.Node) {
 			continue
 		}
 		created := s.createdAt(s.now, p)
-		at, by, limited := deadline(taints, transition, created, tolerations)
+		at, by, limited := deadline(taints, times{transition, created, s.settled}, tolerations)
 		switch {
 		case !limited:
 		case at.After(s.now):

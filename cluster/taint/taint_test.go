@@ -8,6 +8,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"jettison/cluster"
 )
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -291,6 +293,30 @@ func TestServerClockChangesNoTransition(t *testing.T) {
 		}
 		if out := c.Step(want, s); len(out.Evict) != 1 {
 			t.Errorf("skew %v: %d evictions at the deadline, want 1", skew, len(out.Evict))
+		}
+	}
+}
+
+// After a gap in the watch, a pod whose toleration of a taint for its node's condition ended long ago
+// leaves at the end of the return period. Other taints have no such period.
+func TestDeadlineAfterGap(t *testing.T) {
+	for key, wait := range map[string]time.Duration{v1.TaintNodeNotReady: cluster.ReturnPeriod, v1.TaintNodeUnreachable: cluster.ReturnPeriod, "k": 0} {
+		for _, seconds := range []int64{-1, 300} {
+			c := New(Config{})
+			s, n, p := fixture(&metav1.Time{Time: start.Add(-time.Hour)})
+			s.WatchedSince, n.Spec.Taints[0].Key = start, key
+			if seconds >= 0 {
+				p.Spec.Tolerations = []v1.Toleration{{Operator: v1.TolerationOpExists, TolerationSeconds: &seconds}}
+			}
+			for _, early := range []time.Duration{0, wait - 1} {
+				if out := c.Step(start.Add(early), s); wait > 0 && (len(out.Evict) > 0 || !out.Next.Equal(start.Add(wait)) || c.Due(start.Add(early), n, p)) {
+					t.Errorf("taint %s, tolerated for %d s, %v after the gap: Step returns %+v, want a step after %v", key, seconds, early, out, wait)
+				}
+			}
+			c = c.Restart()
+			if out := c.Step(start.Add(wait), s); len(out.Evict) != 1 || wait > 0 && !out.Evict[0].Deadline.Equal(start.Add(wait)) {
+				t.Errorf("taint %s, tolerated for %d s, %v after the gap: Step returns %+v, want an eviction", key, seconds, wait, out)
+			}
 		}
 	}
 }

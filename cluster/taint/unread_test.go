@@ -106,9 +106,9 @@ func TestSelectedTolerationsDecide(t *testing.T) {
 			}
 		}
 		turned := metav1.NewTime(start.Add(-time.Duration(random.IntN(100)) * time.Second))
-		at, _, limited := deadline(n.Spec.Taints, turned.Time, start, all)
+		at, _, limited := deadline(n.Spec.Taints, times{transition: turned.Time, created: start}, all)
 		selected := Select(n.Spec.Taints, all)
-		if got, _, also := deadline(n.Spec.Taints, turned.Time, start, selected); !got.Equal(at) || also != limited {
+		if got, _, also := deadline(n.Spec.Taints, times{transition: turned.Time, created: start}, selected); !got.Equal(at) || also != limited {
 			t.Fatalf("taints %+v: deadline %v (%v) with %+v, want %v (%v) as with %+v", n.Spec.Taints, got, also, selected, at, limited, all)
 		}
 	}

@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	coordination "k8s.io/api/coordination/v1"
@@ -60,4 +61,47 @@ func TestListReplacesNewerVersions(t *testing.T) {
 	if got := versions(); got != [3]string{"60", "60", "60"} {
 		t.Errorf("versions after a newer event = %v, want 60", got)
 	}
+}
+
+// A gap begins when nothing arrived for longer than maxGap and ends with the next event or probe.
+func TestGaps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := New(Options{})
+		began := time.Now()
+		check := func(what string, want time.Duration) {
+			t.Helper()
+			if got := m.WatchedSince().Sub(began); got != want {
+				t.Errorf("%s: watched since %v after the start, want %v", what, got, want)
+			}
+		}
+		m.nodeSource.setSynced()
+		time.Sleep(time.Second)
+		check("Leases not synced", time.Second)
+		m.leaseSource.setSynced()
+		time.Sleep(5 * time.Second)
+		m.nodeSource.setOpen(time.Now())
+		m.leaseSource.setOpen(time.Now())
+		time.Sleep(4 * time.Second)
+		check("quiet for nine seconds", time.Second)
+		probe := func() {
+			at := time.Now()
+			m.nodeSource.recordProbe(at)
+			m.leaseSource.recordProbe(at)
+		}
+		probe()
+		time.Sleep(maxGap)
+		m.nodeSource.setOpen(time.Time{}) // the watch restarts
+		m.nodeSource.setOpen(time.Now())
+		m.leaseSource.recordEvent()
+		probe()
+		check("no gap yet", time.Second)
+		time.Sleep(maxGap + 1)
+		check("gap", time.Since(began))
+		m.nodeSource.recordEvent()
+		check("Leases are not current", time.Since(began))
+		m.leaseSource.recordEvent()
+		ended := time.Since(began)
+		time.Sleep(time.Second)
+		check("after the gap", ended)
+	})
 }

@@ -133,6 +133,16 @@ func (m *Mirror) NodesCurrentAt() time.Time {
 	return a
 }
 
+// WatchedSince returns the time since which all changes of nodes and Leases were received as they
+// happened: now while the API server does not answer.
+func (m *Mirror) WatchedSince() time.Time {
+	a, b := m.nodeSource.watched(), m.leaseSource.watched()
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
 // CurrentAt returns the time up to which all changes, including pods, were received; zero: not
 // synced.
 func (m *Mirror) CurrentAt() time.Time {

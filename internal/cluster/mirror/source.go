@@ -37,7 +37,13 @@ type source struct {
 	lastEvent time.Time // arrival of the last event
 	openSince time.Time // start of the open watch; zero: not open
 	probedAt  time.Time // start of the last successful probe
+	newest    time.Time // the latest value of current
+	// the end of the last gap
+	watchedSince time.Time
 }
+
+// maxGap is the longest time without an event or a probe that is no gap. Probes are more frequent.
+const maxGap = 10 * time.Second
 
 // run lists and watches until its context ends.
 func (s *source) run(
@@ -110,26 +116,38 @@ func (s *source) setOpen(since time.Time) {
 	s.openSince = since
 }
 
-// recordEvent records the arrival of an event.
-func (s *source) recordEvent() {
+// update makes a change that may make the source current, and records the end of a gap.
+func (s *source) update(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lastEvent = time.Now()
+	change()
+	at := s.current()
+	if at.Sub(s.newest) > maxGap {
+		s.watchedSince = time.Now()
+	}
+	if at.After(s.newest) {
+		s.newest = at
+	}
 }
+
+// watched returns the end of the last gap: now while there is one.
+func (s *source) watched() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now := time.Now(); now.Sub(s.newest) > maxGap {
+		return now
+	}
+	return s.watchedSince
+}
+
+// recordEvent records the arrival of an event.
+func (s *source) recordEvent() { s.update(func() { s.lastEvent = time.Now() }) }
 
 // setSynced records the arrival of a complete list.
-func (s *source) setSynced() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lastEvent, s.synced = time.Now(), true
-}
+func (s *source) setSynced() { s.update(func() { s.lastEvent, s.synced = time.Now(), true }) }
 
 // recordProbe records a successful probe that began at that time.
-func (s *source) recordProbe(began time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.probedAt = began
-}
+func (s *source) recordProbe(began time.Time) { s.update(func() { s.probedAt = began }) }
 
 func (s *source) isSynced() bool {
 	s.mu.Lock()
@@ -142,6 +160,11 @@ func (s *source) isSynced() bool {
 func (s *source) currentAt() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.current()
+}
+
+// current is currentAt. The lock must be held.
+func (s *source) current() time.Time {
 	switch {
 	case !s.synced:
 		return time.Time{}

@@ -183,6 +183,7 @@ func (l *loop) lifecycleInput(v *mirror.View, read time.Time) lifecycle.Seen {
 	now := time.Now()
 	return lifecycle.Seen{
 		Nodes: v.Nodes, Leases: v.Leases, Pods: v.PodsOf, Read: read,
+		WatchedSince: l.clock.fromMachine(l.ctrl.deps.Mirror.WatchedSince()),
 		Arrivals: func(node string) (beat, lease time.Time) {
 			beat, lease = v.Arrivals(node)
 			return l.clock.fromMachine(beat), l.clock.fromMachine(lease)
@@ -210,7 +211,7 @@ func (l *loop) decide(now time.Time, seen lifecycle.Seen, v *mirror.View) {
 		cluster.Earliest(&l.schedule.due, fenced.Next)
 	}
 	podsSeen := taint.Seen{Nodes: v.Nodes, Pods: v.PodsOf, Zone: lifecycle.ZoneOf,
-		ClockSkew: seen.ClockSkew}
+		WatchedSince: seen.WatchedSince, ClockSkew: seen.ClockSkew}
 	switch l.ctrl.deps.Config.Mode {
 	case config.Fence: // kube-controller-manager does the rest
 		l.queue.addNodes(v, &lifecycle.Actions{}, &taint.Actions{}, fenced)

@@ -27,8 +27,8 @@ const (
 	rivalCheckPeriod = 10 * time.Second
 )
 
-// workers is the number of concurrent writes.
-const workers = 32
+// workers is the number of concurrent tasks.
+const workers = maxNodeWrites + maxChecks + maxPodWrites + maxReads
 
 // clock is the time of the loops. It starts at the API server's clock and advances with the monotonic
 // clock: no clock that is set later changes a period that has begun.

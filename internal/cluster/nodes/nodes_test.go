@@ -787,6 +787,36 @@ func TestPodsDoNotDelayNodes(t *testing.T) {
 	}
 }
 
+// Writes to silent nodes that hang, for example because of a webhook, do not delay the deletion of a
+// pod of another node.
+func TestNodesDoNotDelayPods(t *testing.T) {
+	inCluster(t, maxNodeWrites+10, -1, func(t *testing.T, a *api, k *kubelets) {
+		a.fault = func(_ string, r *http.Request) int {
+			if r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/nodes/") {
+				a.change(func() { a.counted["hung write"]++ })
+				return -1
+			}
+			return 0
+		}
+		a.start("a", nil)
+		time.Sleep(15 * time.Second)
+		for i := range maxNodeWrites + 5 {
+			k.setAlive(fmt.Sprint("n", i+1), false)
+		}
+		a.await("writes to nodes hang", func() bool { return a.counted["hung write"] >= maxNodeWrites })
+		tainted := time.Now()
+		a.change(func() {
+			n := a.nodes["n0"].DeepCopy()
+			n.Spec.Taints = []v1.Taint{{Key: "k", Effect: v1.TaintEffectNoExecute, TimeAdded: &metav1.Time{Time: tainted}}}
+			a.putNode(n)
+		})
+		time.Sleep(30 * time.Second)
+		if w := a.writes("delete"); len(w) != 1 || w[0].at.Sub(tainted) > 5*time.Second {
+			t.Errorf("deletions within 30s after the taint = %+v, want one within 5s", w)
+		}
+	})
+}
+
 // Mode fence adds one taint to a node that the check confirms dead, and removes it when the node is
 // ready again.
 func TestDeadNodeIsFenced(t *testing.T) {

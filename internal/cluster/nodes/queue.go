@@ -19,12 +19,13 @@ import (
 	"jettison/internal/cluster/writes"
 )
 
-// Limits of concurrent checks and pod writes. Both may take long and must leave workers for writes
-// to nodes.
+// Limits of concurrent tasks. Each kind may take long, for example because of a webhook, and must leave
+// workers for the others.
 const (
-	maxChecks    = 8
-	maxPodWrites = 16
-	maxReads     = 2 // each takes the memory of a large pod
+	maxNodeWrites = 32
+	maxChecks     = 8
+	maxPodWrites  = 16
+	maxReads      = 2 // each takes the memory of a large pod
 )
 
 // task is run by a worker. The loop calls the function that it returns.
@@ -213,6 +214,9 @@ func (q *queue) next() task {
 // nextNode returns the next write to a node. A job for a node that changed since the decision is
 // dropped, and the next step decides again.
 func (q *queue) nextNode() task {
+	if len(q.inFlight) >= maxNodeWrites {
+		return nil
+	}
 	for i := 0; i < len(q.nodeJobs); i++ {
 		j := q.nodeJobs[i]
 		if q.inFlight[j.node.Name] || j.followsDisruption() && q.silenceJobs > 0 {

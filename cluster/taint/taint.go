@@ -7,9 +7,9 @@
 // to End.
 //
 // Deadlines are never stored. Step computes them from the ages of the taints, the pod's creation and
-// its current tolerations. So a restart changes no deadline, and a changed taint or toleration
-// changes the deadline. Step converts the times of taints, nodes and pods once, when it first uses
-// them: a clock that is set later changes no deadline.
+// its current tolerations. So a changed taint or toleration changes the deadline, and a restart only
+// delays those within cluster.ReturnPeriod. Step converts the times of taints, nodes and pods once,
+// when it first uses them: a clock that is set later changes no deadline.
 //
 //	taint.go      Config, Core, Seen, Actions, Step
 //	deadline.go   the deadline of a pod

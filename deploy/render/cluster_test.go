@@ -98,7 +98,7 @@ func TestTheCluster(t *testing.T) {
 		"no more than that":          !*security.AllowPrivilegeEscalation && *security.ReadOnlyRootFilesystem && security.Privileged == nil,
 		"a restricted namespace":     r.namespace.Labels["pod-security.kubernetes.io/enforce"] == "restricted" && r.nodes.Namespace == r.namespace.Name,
 		"nothing of the node's":      len(s.Volumes) == 1 && s.Volumes[0].ConfigMap.Name == r.config.Name && strings.HasPrefix(r.config.Name, "jettison-cluster-nodes-"),
-		"it observes":                config["mode"] == "observe",
+		"no mode is set":             config["mode"] == "", // a mode of an upgrade would replace that of the operator
 		"its own Lease":              config["leaderElectResourceNamespace"] == r.own.Namespace,
 		"the probes' port":           config["address"] == ":10270" && c.Ports[0].ContainerPort == 10270 && c.LivenessProbe.HTTPGet.Path == "/healthz",
 		"the file that is mounted":   slices.Equal(c.Args, []string{"nodes", "--config", c.VolumeMounts[0].MountPath + "/config.yaml"}),

@@ -32,7 +32,7 @@ func TestCloudControllerDeletesDeadNodes(t *testing.T) {
 	program := installNodes(t, c)
 	f := newFleet(t, c, all, 0, scaleGrace)
 	config := filepath.Join(moduleRoot(t), "deploy/cluster/config.yaml")
-	r := c.replica(program, "nodes", nodeAccount, "nodes", "--config="+config, "--mode=replace", "--replace-quiet=1s")
+	r := c.replica(program, "nodes", nodeAccount, "nodes", "--config="+config, "--mode=replace", "--others-disabled", "--replace-quiet=1s")
 	c.awaitLeader(r)
 	deleted := map[string]bool{}
 	for _, s := range f.nodes[:dead] {

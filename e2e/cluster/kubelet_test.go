@@ -30,7 +30,7 @@ func TestAKubeletThatHangs(t *testing.T) {
 	c.Available("web", 2)
 	before := c.uids("web", n.Name)
 	c.Hollow("other")
-	r := c.replica(program, "nodes", nodeAccount, "nodes", "--config="+filepath.Join(moduleRoot(t), "deploy/cluster/config.yaml"), "--mode=replace", "--replace-quiet=1s")
+	r := c.replica(program, "nodes", nodeAccount, "nodes", "--config="+filepath.Join(moduleRoot(t), "deploy/cluster/config.yaml"), "--mode=replace", "--others-disabled", "--replace-quiet=1s")
 	c.awaitLeader(r)
 
 	hang := func(signal string) {

@@ -55,7 +55,7 @@ func (c *Cluster) defaultAccount() {
 func nodesArgs(t testing.TB, more ...string) []string {
 	return append([]string{
 		"nodes", "--config=" + filepath.Join(moduleRoot(t), "deploy/cluster/config.yaml"), "--node-monitor-grace-period=8s", "--node-eviction-rate=10",
-		"--mode=replace", "--replace-quiet=1s",
+		"--mode=replace", "--others-disabled", "--replace-quiet=1s",
 	}, more...)
 }
 

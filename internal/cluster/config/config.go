@@ -50,7 +50,10 @@ type Cluster struct {
 
 	// A replay ignores the fields below.
 
-	Mode string `yaml:"mode"` // observe, fence or replace
+	Mode    string `yaml:"mode"` // observe, fence or replace
+	ModeSet bool   `yaml:"-"`    // by the file or the flag; false: Mode is the default
+	// kube-controller-manager's two controllers are off; needed where its pod cannot be read
+	OthersDisabled bool `yaml:"othersDisabled"`
 	// replace starts after this time without taint writes by another controller
 	ReplaceQuiet time.Duration `yaml:"replaceQuiet"`
 	RespectPDB   bool          `yaml:"respectPDB"`
@@ -99,7 +102,7 @@ func Default() *Cluster {
 		Doubt:                  true, PressureTaint: string(lifecycle.PressurePrefer),
 		ExcludedNodes:     "taint",
 		ControlPlaneNodes: "count",
-		Mode:              Replace, ReplaceQuiet: 5 * time.Minute, PDBTimeout: 5 * time.Minute,
+		Mode:              Observe, ReplaceQuiet: 5 * time.Minute, PDBTimeout: 5 * time.Minute,
 		FenceAfter: time.Minute, FenceEvery: 30 * time.Second, FenceInterval: time.Minute,
 		FenceTimeout: 10 * time.Second,
 		LeaderElect:  true, LeaderElectLeaseDuration: 15 * time.Second,
@@ -212,15 +215,11 @@ func (c *Cluster) checkProgram() *strict.FieldError {
 
 // Election returns the settings of leader election.
 func (c *Cluster) Election() kubeclient.Election {
-	e := kubeclient.Election{
+	return kubeclient.Election{
 		Namespace: c.LeaderElectResourceNamespace, Name: c.LeaderElectResourceName,
 		LeaseDuration: c.LeaderElectLeaseDuration,
 		RenewDeadline: c.LeaderElectRenewDeadline, RetryPeriod: c.LeaderElectRetryPeriod,
 	}
-	if c.Mode == Replace { // in other modes, another controller writes taints
-		e.Handover = c.ReplaceQuiet
-	}
-	return e
 }
 
 // Fence returns the settings of fencing; ok is false if no check is configured.

@@ -95,19 +95,46 @@ func TestEachFieldHasFlag(t *testing.T) {
 	AddFlags(set)
 	fields := reflect.TypeFor[Cluster]()
 	for i := range fields.NumField() {
-		if name := flagName(fields.Field(i).Tag.Get("yaml")); set.Lookup(name) == nil {
+		name := fields.Field(i).Tag.Get("yaml")
+		if name != "-" && set.Lookup(flagName(name)) == nil {
 			t.Errorf("field %s has no flag --%s", fields.Field(i).Name, name)
 		}
 	}
 }
 
-// Only mode replace takes over without a wait: in the other modes, another controller writes taints.
-func TestHandover(t *testing.T) {
-	for mode, want := range map[string]time.Duration{Replace: 5 * time.Minute, Fence: 0, Observe: 0} {
-		c := Default()
-		c.Mode = mode
-		if got := c.Election().Handover; got != want {
-			t.Errorf("handover in mode %s = %v, want %v", mode, got, want)
+// Without a mode the program observes, and knows that no mode was set.
+func TestModeMustBeSetToAct(t *testing.T) {
+	for _, c := range []struct {
+		text, flag, mode string
+		set              bool
+	}{
+		{"", "", Observe, false},
+		{"doubt: true", "", Observe, false},
+		{"mode: null", "", Observe, false},
+		{"mode: observe", "", Observe, true},
+		{"mode: replace", "", Replace, true},
+		{"", "observe", Observe, true},
+		{"", "replace", Replace, true},
+		{"mode: replace", "observe", Observe, true},
+	} {
+		set := pflag.NewFlagSet("x", pflag.ContinueOnError)
+		flags := AddFlags(set)
+		if c.flag != "" {
+			if err := set.Parse([]string{"--mode=" + c.flag}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := Parse([]byte(header + c.text))
+		if err == nil {
+			err = flags.Apply(got)
+		}
+		if err != nil || got.Mode != c.mode || got.ModeSet != c.set {
+			t.Errorf("mode of file %q with flag %q = %q, set %v, error %v, want %q, set %v", c.text, c.flag, got.Mode, got.ModeSet, err, c.mode, c.set)
+		}
+	}
+	for _, text := range []string{"mode: ''", "mode: replace\nothersDisabled: maybe"} {
+		if _, err := Parse([]byte(header + text)); err == nil {
+			t.Errorf("Parse of %q returns no error", text)
 		}
 	}
 }

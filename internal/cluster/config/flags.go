@@ -51,6 +51,8 @@ func AddFlags(set *pflag.FlagSet) *Flags {
 func (c *Cluster) addProgram(set *pflag.FlagSet) {
 	set.StringVar(&c.Mode, "mode", c.Mode,
 		"observe, fence or replace")
+	set.BoolVar(&c.OthersDisabled, "others-disabled", c.OthersDisabled,
+		"replace: the other two controllers are off")
 	set.DurationVar(&c.ReplaceQuiet, "replace-quiet", c.ReplaceQuiet,
 		"wait after taint writes by others")
 	set.BoolVar(&c.RespectPDB, "respect-pdb", c.RespectPDB,
@@ -116,6 +118,7 @@ func (f *Flags) Apply(c *Cluster) error {
 			to.Field(i).Set(from.Field(i))
 		}
 	}
+	c.ModeSet = c.ModeSet || f.set.Changed("mode")
 	if fault := c.check(); fault != nil {
 		return fmt.Errorf("--%s: %w", flagName(fault.Field), fault.Err)
 	}

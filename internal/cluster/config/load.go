@@ -70,6 +70,9 @@ func (c *Cluster) fields(root *yaml.Node) error {
 			header[key.Value] = value.Value
 			return nil
 		}
+		if key.Value == "mode" && value.Tag != "!!null" {
+			c.ModeSet = true
+		}
 		return d.Member(key, value, target, known, nil)
 	})
 	if err != nil {

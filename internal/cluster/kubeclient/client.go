@@ -2,7 +2,6 @@
 // that may act.
 //
 //	client.go  configuration and clients
-//	acting.go  the mark of a leader that has begun to write
 //	batch.go   connections that are read in batches
 //	clock.go   the API server's clock
 //	evict.go   evictions without retries

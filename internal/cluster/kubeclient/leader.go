@@ -27,9 +27,6 @@ type Election struct {
 	LeaseDuration time.Duration
 	RenewDeadline time.Duration // after this time without a renewal the leader has stopped
 	RetryPeriod   time.Duration // the longest time between two tries
-	// A replica that takes over within this time from a leader that acted acts too: see
-	// Leader.Acting.
-	Handover time.Duration
 }
 
 // Check validates the settings.
@@ -72,7 +69,6 @@ type Leader struct {
 	identity string
 	log      *slog.Logger
 	hold     *hold
-	acting   *acting
 
 	mu     sync.Mutex
 	holder string
@@ -88,16 +84,8 @@ func NewLeader(leases coordination.LeasesGetter, e Election, log *slog.Logger) (
 		return nil, fmt.Errorf("leader election: read the host name: %w", err)
 	}
 	identity := host + "_" + uuid.NewString()
-	a := &acting{identity: identity, handover: e.Handover}
-	return &Leader{election: e, leases: markedLeases{leases, a}, identity: identity, log: log,
-		hold: newHold(), acting: a}, nil
+	return &Leader{election: e, leases: leases, identity: identity, log: log, hold: newHold()}, nil
 }
-
-// SetActing records on the Lease, with the next renewal, that this leader has begun to write.
-func (l *Leader) SetActing() { l.acting.set(true) }
-
-// Acting reports whether this leader has begun to write, or took over from one that had.
-func (l *Leader) Acting() bool { return l.acting.get() }
 
 // Identity returns this replica's name in the Lease: the host name, which in a pod is the pod's
 // name, and a unique suffix.

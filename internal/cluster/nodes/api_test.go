@@ -19,6 +19,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 )
@@ -261,6 +262,8 @@ func verbOf(r *http.Request, parts int) string {
 		return "PROBE"
 	case r.Method == "GET" && parts == 1 && strings.HasPrefix(q.Get("fieldSelector"), "metadata.name="):
 		return "FIND"
+	case r.Method == "GET" && parts == 1 && q.Get("labelSelector") != "":
+		return "SELECT"
 	case r.Method == "GET" && parts == 1:
 		return "LIST"
 	}
@@ -320,6 +323,8 @@ func (a *api) respond(w http.ResponseWriter, r *http.Request, client, namespace,
 	switch verb + " " + parts[0] {
 	case "LIST nodes", "LIST pods", "LIST leases", "PROBE leases", "FIND leases":
 		a.list(w, parts[0], strings.TrimPrefix(r.URL.Query().Get("fieldSelector"), "metadata.name="))
+	case "SELECT pods":
+		a.selectPods(w, namespace, r.URL.Query().Get("labelSelector"))
 	case "GET nodes":
 		a.get(w, func() any { return orNil(a.nodes[parts[1]]) })
 	case "GET pods":
@@ -390,6 +395,24 @@ func (a *api) list(w http.ResponseWriter, kind, only string) {
 		}
 		writeObject(w, out)
 	}
+}
+
+// selectPods writes the pods of a namespace that a label selector matches.
+func (a *api) selectPods(w http.ResponseWriter, namespace, selector string) {
+	matches, err := labels.Parse(selector)
+	if err != nil {
+		writeError(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	out := v1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(a.version)}}
+	for _, key := range slices.Sorted(maps.Keys(a.pods)) {
+		if p := a.pods[key]; p.Namespace == namespace && matches.Matches(labels.Set(p.Labels)) {
+			out.Items = append(out.Items, *p)
+		}
+	}
+	writeObject(w, out)
 }
 
 func (a *api) watch(w http.ResponseWriter, r *http.Request, kind string) {

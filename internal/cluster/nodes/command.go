@@ -44,11 +44,14 @@ leader acts.
 --mode selects what it may write:
   observe  nothing; it logs what it would write
   replace  everything. kube-controller-manager must run with
-           --controllers=*,-node-lifecycle-controller,-taint-eviction-controller; nodes waits while
-           another controller writes the same taints
+           --controllers=*,-node-lifecycle-controller,-taint-eviction-controller. nodes ends with an
+           error if a pod of it in kube-system runs one of the two, or if it finds no such pod and
+           --others-disabled is not set. It waits while another controller writes the same taints
   fence    only the out-of-service taint, on silent nodes that a check confirms dead. {node},
            {providerID} and {address} are replaced in --fence-url and the arguments of
            --fence-command
+
+Without --mode it observes, or ends with an error if it has acted in the cluster before.
 
 --status prints the state of all nodes from the instance at --address; "explain" prints the
 deadlines of pods. An empty --address disables the status server.

@@ -65,9 +65,8 @@ type loop struct {
 // runState holds the state about rivals and logged conditions.
 type runState struct {
 	heldReason string // why this replica does not act; empty: it acts
-	// this replica has acted, or the leader before it: from then on rivals are only logged
-	acting bool
-	logged map[string]string
+	acting     bool   // this replica has acted in this term: from then on rivals are only logged
+	logged     map[string]string
 }
 
 // schedule determines the time of the next step.
@@ -87,15 +86,15 @@ func (t *schedule) next() (at time.Time, ok bool) {
 	return t.due, true
 }
 
-// newLoop returns a loop. acting: see runState.
-func newLoop(p *controller, acting bool) *loop {
+// newLoop returns a loop.
+func newLoop(p *controller) *loop {
 	c := p.deps.Config
 	settings, now := c.Lifecycle(), time.Now()
 	settings.DelayFirstToken = true
 	l := &loop{
 		ctrl: p, started: now, nodes: lifecycle.New(settings), pods: p.pods, queries: p.queries,
 		clock: cmp.Or(p.clock, clock{p.serverClock.At(now), now}),
-		state: runState{acting: acting, logged: map[string]string{}}, schedule: schedule{changed: true},
+		state: runState{logged: map[string]string{}}, schedule: schedule{changed: true},
 	}
 	if f, ok := c.Fence(); ok && c.Mode != config.Observe {
 		l.fence = fence.New(f)
@@ -266,9 +265,6 @@ func (l *loop) awaitRival(now time.Time, v *mirror.View) bool {
 	switch {
 	case reason == "":
 		l.state.heldReason, l.state.acting = "", true
-		if l.ctrl.leader != nil {
-			l.ctrl.leader.SetActing()
-		}
 		if previous != "" {
 			//log: No other controller wrote node taints within --replace-quiet. This replica acts
 			//  now.

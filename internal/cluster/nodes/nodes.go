@@ -17,9 +17,11 @@ package nodes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/url"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,10 +31,13 @@ import (
 	"k8s.io/client-go/rest"
 
 	"jettison/cluster/taint"
+	"jettison/internal/base/logthrottle"
+	"jettison/internal/base/retry"
 	"jettison/internal/cluster/config"
 	"jettison/internal/cluster/fencing"
 	"jettison/internal/cluster/kubeclient"
 	"jettison/internal/cluster/mirror"
+	"jettison/internal/cluster/preflight"
 	"jettison/internal/cluster/writes"
 )
 
@@ -43,6 +48,12 @@ var Rivals = []string{"kube-controller-manager", "k3s", "rke2", "kubelite", "k0s
 
 // readInterval is the interval between reads of watch connections. It bounds the added latency.
 const readInterval = 20 * time.Millisecond
+
+// The timeout of the reads that check the mode, and the pause after one that failed.
+const (
+	checkTimeout = 10 * time.Second
+	checkPause   = time.Second
+)
 
 // Options configures Run.
 type Options struct {
@@ -73,6 +84,8 @@ type controller struct {
 	// start of the last iteration of the loop; nil: the loop does not run
 	lastLoop atomic.Pointer[time.Time]
 	leader   *kubeclient.Leader // nil: this replica acts without election
+	reader   kubernetes.Interface
+	checked  atomic.Bool // the first preflight check allowed the mode
 }
 
 // Run runs the controller until its context ends.
@@ -129,6 +142,7 @@ func (p *controller) run(ctx context.Context, o *Options) error {
 	if err != nil {
 		return err
 	}
+	p.reader = reader
 	p.deps.Writer = writes.New(writer, reader, o.Config.PDBPeriod())
 	var client kubernetes.Interface
 	if client, err = kubeclient.New(api, "events", 0); err != nil {
@@ -155,11 +169,50 @@ func (p *controller) run(ctx context.Context, o *Options) error {
 	background.Go(func() { p.serve(ctx, listener) })
 	//log: The program ends.
 	defer o.Log.Info("node controller stopped")
+	if refusal := p.preflight(ctx); refusal != nil {
+		return refusal
+	}
+	p.checked.Store(true)
 	if p.leader == nil {
 		p.lead(ctx)
 		return nil
 	}
-	return p.leader.Run(ctx, p.lead)
+	var refusal error
+	err = p.leader.Run(ctx, func(term context.Context) {
+		if refusal = p.preflight(term); refusal != nil {
+			cancel() // releases the Lease
+			return
+		}
+		p.lead(term)
+	})
+	if refusal != nil {
+		return refusal
+	}
+	return err
+}
+
+// preflight returns why this replica must not run in its mode; nil: it may, or the context ended. It
+// retries until the API server answers.
+func (p *controller) preflight(ctx context.Context) error {
+	log := logthrottle.New(p.deps.Log)
+	for {
+		limited, cancel := context.WithTimeout(ctx, checkTimeout)
+		refusal, err := preflight.Check(limited, p.reader, p.deps.Config)
+		cancel()
+		if err == nil {
+			return refusal
+		}
+		if unreachable := (*url.Error)(nil); !errors.As(err, &unreachable) { // else Reach logs it
+			log.Repeat("", func() {
+				//log: A read failed that must succeed before the program runs in its mode.
+				//do: Check the health of the API server, and the permissions in error.
+				log.Warn("mode check failed, retrying", "mode", p.deps.Config.Mode, "error", err)
+			})
+		}
+		if !retry.Sleep(ctx, checkPause) {
+			return nil
+		}
+	}
 }
 
 // lead runs the loop for one term of leadership.
@@ -170,7 +223,7 @@ func (p *controller) lead(ctx context.Context) {
 	//log: This replica holds the Lease, or runs without election, and acts now according to mode.
 	p.deps.Log.Info("became leader", "mode", p.deps.Config.Mode)
 	p.pods = p.pods.Restart()
-	newLoop(p, p.leader != nil && p.leader.Acting()).run(ctx)
+	newLoop(p).run(ctx)
 	//log: This replica lost the Lease or is stopping. No write is in flight any more.
 	p.deps.Log.Info("stopped leading")
 }

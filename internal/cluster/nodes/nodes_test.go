@@ -35,14 +35,30 @@ func (l testLog) Write(b []byte) (int, error) {
 type replica struct {
 	ctrl       *controller
 	stop       func() // orderly
+	ended      chan struct{}
+	err        error  // of the run, after ended is closed
 	disconnect func() // from the API server, permanently
 }
 
-// start starts a replica. change modifies its configuration.
+// start starts a replica in mode replace, which runs until the test stops it. change modifies its
+// configuration.
 func (a *api) start(name string, change func(*config.Cluster)) *replica {
 	a.t.Helper()
+	r := a.startAny(name, change)
+	stop := r.stop
+	r.stop = func() {
+		if stop(); r.err != nil {
+			a.t.Errorf("error of replica %s: %v", name, r.err)
+		}
+	}
+	return r
+}
+
+// startAny starts such a replica, which may end with an error.
+func (a *api) startAny(name string, change func(*config.Cluster)) *replica {
+	a.t.Helper()
 	c := config.Default()
-	c.Address = ""
+	c.Mode, c.ModeSet, c.OthersDisabled, c.Address = config.Replace, true, true, ""
 	if change != nil {
 		change(c)
 	}
@@ -57,17 +73,15 @@ func (a *api) start(name string, change func(*config.Cluster)) *replica {
 		p.deps.CheckDead = a.checkDead
 	}
 	ctx, cancel := context.WithCancel(a.t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if err := p.run(ctx, &o); err != nil {
-			a.t.Error(err)
-		}
-	}()
-	r := &replica{ctrl: p, disconnect: sync.OnceFunc(cut), stop: func() {
+	r := &replica{ctrl: p, disconnect: sync.OnceFunc(cut), ended: make(chan struct{})}
+	r.stop = func() {
 		cancel()
-		<-done
-	}}
+		<-r.ended
+	}
+	go func() {
+		defer close(r.ended)
+		r.err = p.run(ctx, &o)
+	}()
 	a.replicas = append(a.replicas, r)
 	return r
 }

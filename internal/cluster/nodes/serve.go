@@ -73,10 +73,15 @@ func (p *controller) health(w http.ResponseWriter, _ *http.Request) {
 	_, _ = fmt.Fprintln(w, "ok")
 }
 
-// ready fails until the mirror has synced.
+// ready fails until the mode is allowed and the mirror has synced. A rollout keeps the older
+// replicas until then.
 func (p *controller) ready(w http.ResponseWriter, _ *http.Request) {
 	if unsynced := p.deps.Mirror.Unsynced(); unsynced != "" {
 		http.Error(w, unsynced+" not synced yet", http.StatusServiceUnavailable)
+		return
+	}
+	if !p.checked.Load() {
+		http.Error(w, "mode not checked yet", http.StatusServiceUnavailable)
 		return
 	}
 	_, _ = fmt.Fprintln(w, "ok")

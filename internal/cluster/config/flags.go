@@ -52,7 +52,7 @@ func (c *Cluster) addProgram(set *pflag.FlagSet) {
 	set.StringVar(&c.Mode, "mode", c.Mode,
 		"observe, fence or replace")
 	set.BoolVar(&c.OthersDisabled, "others-disabled", c.OthersDisabled,
-		"replace: the other two controllers are off")
+		"kube-controller-manager's two controllers are off")
 	set.DurationVar(&c.ReplaceQuiet, "replace-quiet", c.ReplaceQuiet,
 		"wait after taint writes by others")
 	set.BoolVar(&c.RespectPDB, "respect-pdb", c.RespectPDB,

@@ -48,7 +48,7 @@ func (a *api) start(name string, change func(*config.Cluster)) *replica {
 	stop := r.stop
 	r.stop = func() {
 		if stop(); r.err != nil {
-			a.t.Errorf("error of replica %s: %v", name, r.err)
+			a.t.Errorf("run of replica %s ended with error %v, want none", name, r.err)
 		}
 	}
 	return r

@@ -134,8 +134,8 @@ func TestNoModeWaitsForAPIServer(t *testing.T) {
 	})
 }
 
-// Mode replace refuses while kube-controller-manager runs one of the two controllers, whatever
-// othersDisabled says, and where its pod is not visible unless othersDisabled is true.
+// Mode replace refuses while kube-controller-manager runs one of the two controllers, also with
+// othersDisabled, and where no pod of it is visible unless othersDisabled is true.
 func TestReplaceReadsControllers(t *testing.T) {
 	for what, c := range map[string]struct {
 		pods           map[string]string // --controllers by node; n0 and n1 are control plane nodes

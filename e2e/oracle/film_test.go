@@ -143,6 +143,11 @@ func differences(ours, theirs film, line *timeline) (out []run) {
 		for _, e := range slices.Concat(ours[k], theirs[k]) {
 			times = append(times, min(e.at, end))
 		}
+		for _, e := range line.troubles {
+			if e.what == replaced && e.object == k.object {
+				times = append(times, min(e.at+happens, end))
+			}
+		}
 		slices.Sort(times)
 		differs, r := false, run{}
 		for _, at := range slices.Compact(times) {

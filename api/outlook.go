@@ -13,7 +13,7 @@ import (
 // Outlook lists the pods that each threshold would evict at one moment, ranked by the code that
 // also decides evictions: the answer to GET /v1/outlook.
 type Outlook struct {
-	Time time.Time `json:"time"` // of the full look
+	Time time.Time `json:"time"` // when the reading of the pods began
 	// DryRun, or ObserveDisks for disks: the agent evicts no pod even if a threshold is met.
 	DryRun       bool               `json:"dryRun,omitempty"`
 	ObserveDisks bool               `json:"observeDisks,omitempty"`
@@ -55,8 +55,8 @@ type ProtectedPods struct {
 	More   int      `json:"more,omitempty"`
 }
 
-// Outlook requests the pods that each threshold would evict if it were met. The agent makes a full
-// look for it, at most one per second.
+// Outlook requests the pods that each threshold would evict if it were met. The agent reads the pods
+// for it, at most once per second. A StatusError with status 503 has the reason if that fails.
 func (c *Client) Outlook(ctx context.Context) (*Outlook, error) {
 	text, err := c.ask(ctx, http.MethodGet, PathOutlook, nil)
 	if err != nil {

@@ -10,14 +10,16 @@ import (
 	"jettison/e2e/vm"
 )
 
-// Twenty pods leak in sequence, with other pods that hold memory. jettison explain, run during a
-// leak, names the pod that the threshold then evicts, each time.
+// Twenty pods leak in sequence on a node without idle CPU time, each right after the eviction of the
+// one before, with other pods that hold memory. jettison explain, run during a leak, names the pod
+// that the threshold then evicts, each time.
 func TestExplainNamesTheVictim(t *testing.T) {
 	n := startNode(t)
 	n.startAgent(config("gate: false")) // the next leaker starts while the pressure of the last one lasts
 	n.holding(vm.NewPod("guaranteed", "96Mi", "96Mi", "alloc -size 32Mi"), 32*mib)
 	n.holding(vm.NewPod("burstable", "64Mi", "", "alloc -size 48Mi"), 48*mib)
 	n.holding(vm.NewPod("besteffort", "", "", "alloc -size 24Mi"), 24*mib)
+	n.run(vm.NewPod("busy", "", "", "spin -threads 8"))
 	n.fillTo(160 * mib)
 	const rounds = 20
 	right := 0

@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"os"
@@ -121,7 +122,7 @@ func (a *agent) state() any {
 	return s
 }
 
-func (a *agent) outlook() any {
+func (a *agent) outlook(context.Context) (*api.Outlook, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	t := api.ThresholdOutlook{
@@ -144,7 +145,7 @@ func (a *agent) outlook() any {
 		})
 	}
 	t.Ranking[2].Priority, t.Ranking[1].Releases = nil, nil
-	return &api.Outlook{Time: time.Now(), Thresholds: []api.ThresholdOutlook{t, {Signal: stats.SignalNodeFsAvailable, Threshold: "nodefs.available<10%", Ranking: []api.RankedPod{}}}}
+	return &api.Outlook{Time: time.Now(), Thresholds: []api.ThresholdOutlook{t, {Signal: stats.SignalNodeFsAvailable, Threshold: "nodefs.available<10%", Ranking: []api.RankedPod{}}}}, nil
 }
 
 // evict reports a completed eviction: its record, and then its log line.

@@ -88,6 +88,7 @@ func newBuilder(o Options, s *sources.Sources, ring *eventlog.Ring) *builder {
 		Stats: b.stats(), State: b.publisher.currentState,
 		Kubelet: b.publisher.kubelet.Load, Pprof: o.Config.Pprof,
 	})
+	b.publisher.outlook = newOutlook(b.taker)
 	b.objects = objects.New(objects.Options{
 		Socket: o.Config.Socket, Group: o.Config.SocketGroup, Manifests: objects.ManifestPath(o.HostRoot,
 			o.Config.StaticPodPath),

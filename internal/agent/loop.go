@@ -147,8 +147,8 @@ func (l *loop) run(ctx context.Context) {
 			look = true
 		case <-l.publisher.requests:
 			l.publisher.publishNow()
-		case reply := <-l.publisher.outlook.requests:
-			l.onOutlook(time.Now(), reply)
+		case r := <-l.publisher.outlook.requests:
+			l.onOutlook(time.Now(), r)
 		case <-slow.C:
 			l.onTick(ctx, time.Now())
 			look = true

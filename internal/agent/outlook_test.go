@@ -1,15 +1,68 @@
 package agent
 
 import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
 	"jettison/api"
 	"jettison/eviction"
+	"jettison/internal/agent/nodestats"
 	"jettison/internal/agent/podlister"
 	"jettison/internal/node/nodetest"
 	"jettison/stats"
+	"jettison/stats/read"
 )
+
+const (
+	firstPod  = "11111111-1111-1111-1111-111111111111"
+	secondPod = "22222222-2222-2222-2222-222222222222"
+)
+
+// askOutlook requests an Outlook, and takes the request as the loop does.
+func (l *testLoop) askOutlook(t *testing.T) *api.Outlook {
+	t.Helper()
+	type answer struct {
+		outlook *api.Outlook
+		err     error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		o, err := l.publisher.outlook.ask(context.Background())
+		done <- answer{o, err}
+	}()
+	for {
+		select {
+		case r := <-l.publisher.outlook.requests:
+			l.onOutlook(time.Now(), r)
+		case a := <-done:
+			if a.err != nil {
+				t.Fatalf("request for an outlook: %v", a.err)
+			}
+			return a.outlook
+		}
+	}
+}
+
+// ofMemory returns the entry for memory.available.
+func ofMemory(t testing.TB, o *api.Outlook) *api.ThresholdOutlook {
+	t.Helper()
+	for i := range o.Thresholds {
+		if o.Thresholds[i].Signal == stats.SignalMemoryAvailable {
+			return &o.Thresholds[i]
+		}
+	}
+	t.Fatalf("the outlook has no threshold of memory: %+v", o)
+	return nil
+}
+
+func ranks(x *api.ThresholdOutlook, uid string) bool {
+	return slices.ContainsFunc(x.Ranking, func(p api.RankedPod) bool { return p.UID == uid })
+}
 
 // The outlook names the pod that is evicted when the threshold is met, and the protections of
 // others. A second request within a second gets the same answer: pods are not read for each
@@ -17,32 +70,18 @@ import (
 func TestTheOutlookNamesTheVictim(t *testing.T) {
 	l := newLoop(t, "", nil)
 	l.onListed(podlister.Update{Pods: l.Runs()})
-	for i, uid := range []string{"11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222"} {
+	for i, uid := range []string{firstPod, secondPod} {
 		l.AddPod("kubepods/besteffort/pod"+uid, 100*(1+5*i))
 	}
 	now := time.Now()
 	l.measure(now)
-	ask := func(now time.Time) *api.Outlook {
-		reply := make(chan *api.Outlook, 1)
-		l.onOutlook(now, reply)
-		return <-reply
-	}
-	memory := func(o *api.Outlook) *api.ThresholdOutlook {
-		for i := range o.Thresholds {
-			if o.Thresholds[i].Signal == stats.SignalMemoryAvailable {
-				return &o.Thresholds[i]
-			}
-		}
-		t.Fatalf("the outlook has no threshold of memory: %+v", o)
-		return nil
-	}
-	calm := ask(now)
-	m := memory(calm)
+	calm := l.askOutlook(t)
+	m := ofMemory(t, calm)
 	if m.Met || m.NoEvictionReason != "" || len(m.Ranking) != 3 || m.Limit == 0 || m.Observed == nil {
 		t.Fatalf("outlook of memory at rest = %+v, want three ranked pods", m)
 	}
-	if again := ask(now.Add(maxStateAge / 2)); again != calm {
-		t.Error("pods were read again for the second request in a second")
+	if again := l.askOutlook(t); again != calm && again.Time.Sub(calm.Time) < time.Second {
+		t.Errorf("pods were read again %v after the first request, want one reading a second", again.Time.Sub(calm.Time))
 	}
 	l.Available(50)
 	now = now.Add(2 * time.Second)
@@ -54,47 +93,59 @@ func TestTheOutlookNamesTheVictim(t *testing.T) {
 	if uid := d.Evictions[0].Pod.PodRef.UID; uid != m.Ranking[0].UID || uid == nodetest.UID {
 		t.Errorf("victim = %s, but the outlook named %s", uid, m.Ranking[0].UID)
 	}
-	if o := memory(ask(now.Add(2 * time.Second))); !o.Met || o.Ranking[0].UID != m.Ranking[0].UID {
-		t.Errorf("outlook while memory is short = %+v", o)
-	}
 }
 
-// If the next look at the node is due before all pods can be read, an outlook reads none: it would
-// delay the kill.
-func TestTheOutlookDelaysNoLook(t *testing.T) {
+// An outlook is made for the request, also while tasks stall, a threshold is met, or an eviction is in
+// progress: a dead pod is not ranked, a new one is. The loop makes no look at all pods for it.
+func TestTheOutlookIsCurrent(t *testing.T) {
 	l := newLoop(t, "", nil)
 	l.onListed(podlister.Update{Pods: l.Runs()})
-	now := time.Now()
-	l.measure(now)
-	ask := func() {
-		reply := make(chan *api.Outlook, 1)
-		now = now.Add(2 * time.Second)
-		l.onOutlook(now, reply)
-		if o := <-reply; len(o.Thresholds) == 0 {
-			t.Errorf("outlook = %+v, want at least one threshold", o)
-		}
+	l.AddPod("kubepods/besteffort/pod"+firstPod, 600)
+	l.measure(time.Now())
+	before := l.askOutlook(t)
+	if m := ofMemory(t, before); !ranks(m, firstPod) {
+		t.Fatalf("the outlook lacks the pod %s: %+v", firstPod, m.Ranking)
 	}
-	ask()
-	read := l.looks.Counts().Full.Value()
-	if read == 0 {
-		t.Fatal("no pod was read for an outlook at rest")
+	if err := os.RemoveAll(filepath.Join(l.Dir, "cgroup/kubepods/besteffort/pod"+firstPod)); err != nil {
+		t.Fatal(err)
 	}
-	l.pace.OnPressure(now.Add(2 * time.Second)) // tasks stall
-	l.publisher.outlook.took = time.Second
-	ask()
-	if got := l.looks.Counts().Full.Value(); got != read {
-		t.Errorf("%d looks at all pods while tasks stall, want none", got-read)
+	l.AddPod("kubepods/besteffort/pod"+secondPod, 500)
+	l.Available(50)
+	l.pace.OnPressure(time.Now())
+	looks := l.looks.Counts().Full.Value()
+	time.Sleep(time.Until(before.Time.Add(time.Second + time.Millisecond))) // until the reading is not reused
+	began := time.Now()
+	l.measure(began)
+	o := l.askOutlook(t)
+	if m := ofMemory(t, o); !m.Met || ranks(m, firstPod) || !ranks(m, secondPod) {
+		t.Errorf("outlook after %s died and %s started: met %v, ranking %+v", firstPod, secondPod, m.Met, m.Ranking)
+	}
+	if o.Time.Before(began) {
+		t.Errorf("the pods were read %v before the request", began.Sub(o.Time))
+	}
+	if n := l.looks.Counts().Full.Value() - looks; n != 0 {
+		t.Errorf("the loop looked at all pods %d times for outlooks, want 0", n)
 	}
 }
 
-// The loop answers while it runs; a request to a loop that hangs ends without an answer.
-func TestOutlookRequests(t *testing.T) {
-	o := newOutlook()
-	go func() { (<-o.requests) <- &api.Outlook{DryRun: true} }()
-	if got, ok := o.ask().(*api.Outlook); !ok || !got.DryRun {
-		t.Errorf("outlook = %+v, want that of the loop", got)
+// Without the runtime's list, or while the loop hangs, a request ends with the reason.
+func TestOutlookRequestsFail(t *testing.T) {
+	n := nodetest.New(t)
+	taker := nodestats.New(nodestats.Options{Open: func() (*read.Reader, func(), error) {
+		r, err := read.NewReader(n.Sources.FS, n.Sources.Proc, "")
+		return r, func() {}, err
+	}})
+	t.Cleanup(func() {
+		if err := taker.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	o := newOutlook(taker)
+	if _, err := o.ask(t.Context()); !errors.Is(err, nodestats.ErrEarly) {
+		t.Errorf("error before the first list = %v, want ErrEarly", err)
 	}
-	if got := o.ask(); got != nil {
-		t.Errorf("outlook of a loop that hangs = %v, want nil", got)
+	taker.SetPods(n.Runs())
+	if _, err := o.ask(t.Context()); !errors.Is(err, errLoopHangs) {
+		t.Errorf("error of a loop that hangs = %v, want errLoopHangs", err)
 	}
 }

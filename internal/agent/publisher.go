@@ -43,7 +43,7 @@ type publisher struct {
 	requests chan struct{}               // one slot: a newer State is requested
 	last     atomic.Pointer[publication] // never nil
 
-	outlook outlook
+	outlook outlook // set by the builder
 }
 
 // publication is a published State. It is immutable.
@@ -63,8 +63,7 @@ func newPublisher(o Options, endpoint string) *publisher {
 	s := &publisher{
 		version: o.Version, endpoint: endpoint, dryRun: o.DryRun,
 		states: map[eviction.Condition]conditionState{}, requests: make(chan struct{}, 1),
-		began:   time.Now(),
-		outlook: newOutlook(),
+		began: time.Now(),
 	}
 	s.kubelet.Store(true)
 	s.last.Store(&publication{next: make(chan struct{})})

@@ -34,6 +34,10 @@ const (
 // ErrEarly reports that the runtime has not listed its pods yet.
 var ErrEarly = errors.New("the runtime has not listed its pods yet")
 
+// errLate reports a measurement that did not end in time.
+var errLate = errors.New("the pods could not be read in time: reading blocks in the kernel, or " +
+	"the node is short of CPU time")
+
 // Options configures New.
 type Options struct {
 	// Open creates a reader for the Taker's own use. closer releases its resources.
@@ -53,10 +57,9 @@ type Taker struct {
 	// The fields below belong to the holder of slot.
 	reader    *read.Reader // nil: not open
 	closer    func()
-	scratch   stats.Summary
-	last      *v1alpha1.Summary // immutable
-	taken     time.Time
-	idleTimer *time.Timer // closes the reader; nil: not open
+	scratch   stats.Summary     // the last measurement
+	last      *v1alpha1.Summary // the same in the kubelet's form, immutable; nil: not requested yet
+	idleTimer *time.Timer       // closes the reader; nil: not open
 	closed    bool
 	looks     sync.WaitGroup // measurements, also those after their timeout
 }
@@ -76,60 +79,84 @@ func (t *Taker) SetBackground(b *read.Background) { t.background.Store(b) }
 // values are absent. full requests the pods' disk usage: if it is old, it is measured for a later
 // Summary.
 func (t *Taker) Take(ctx context.Context, full bool) (*v1alpha1.Summary, error) {
-	pods := t.pods.Load()
-	if pods == nil {
-		return nil, ErrEarly
-	}
 	if b := t.background.Load(); full && b != nil {
 		b.Demand(time.Now().Add(-maxDiskAge))
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	type answer struct {
-		summary *v1alpha1.Summary
-		err     error
+	got := make(chan *v1alpha1.Summary, 1)
+	if err := t.Read(ctx, func(*stats.Summary) { got <- t.convert() }); err != nil {
+		return nil, err
+	}
+	return <-got, nil
+}
+
+// Read measures, unless the last measurement is at most a second old, and passes the result to use.
+// Unreadable values are absent. If ctx ends first, Read returns an error, and use may still run:
+// the Summary is valid until use returns.
+func (t *Taker) Read(ctx context.Context, use func(*stats.Summary)) error {
+	if t.pods.Load() == nil {
+		return ErrEarly
 	}
 	select {
 	case t.slot <- struct{}{}:
 	case <-ctx.Done():
-		return nil, errors.Join(errors.New("reading pod statistics blocks in the kernel"), ctx.Err())
+		return errLate
 	}
-	got := make(chan answer, 1)
+	done := make(chan error, 1)
 	t.looks.Go(func() {
 		defer func() { <-t.slot }()
-		summary, err := t.look(*pods)
-		got <- answer{summary, err}
+		err := t.measure(*t.pods.Load())
+		if err == nil {
+			use(&t.scratch)
+		}
+		done <- err
 	})
 	select {
-	case a := <-got:
-		return a.summary, a.err
+	case err := <-done:
+		return err
 	case <-ctx.Done():
-		return nil, errors.Join(errors.New("reading pod statistics blocks in the kernel"), ctx.Err())
+		return errLate
 	}
 }
 
-// look measures, unless the last Summary is fresh.
-func (t *Taker) look(pods read.Index) (*v1alpha1.Summary, error) {
+// measure makes a full look, unless the last one is fresh.
+func (t *Taker) measure(pods read.Index) error {
 	now := time.Now()
 	switch {
 	case t.closed:
-		return nil, errors.New("the agent is shutting down")
-	case t.last != nil && now.Sub(t.taken) < maxAge:
-		return t.last, nil
+		return errors.New("the agent is shutting down")
+	case t.reader != nil && now.Sub(t.scratch.Time) < maxAge:
+		return nil
 	}
 	if t.reader == nil {
 		var err error
 		if t.reader, t.closer, err = t.o.Open(); err != nil {
 			t.reader = nil
-			return nil, err
+			return err
 		}
+		_ = t.reader.FindSelf() // the agent has logged the error at its start
 		_ = t.reader.Collect(now, pods, &t.scratch)
 		time.Sleep(rateInterval)
 		now = time.Now()
 	}
+	t.last = nil
 	_ = t.reader.Collect(now, pods, &t.scratch) // unreadable values are absent
 	if b := t.background.Load(); b != nil {
 		b.Fill(now, &t.scratch)
+	}
+	if t.idleTimer == nil {
+		t.idleTimer = time.AfterFunc(idleTimeout, t.closeIdle)
+	} else {
+		t.idleTimer.Reset(idleTimeout)
+	}
+	return nil
+}
+
+// convert returns the last measurement in the kubelet's form.
+func (t *Taker) convert() *v1alpha1.Summary {
+	if t.last != nil {
+		return t.last
 	}
 	out := summaryv1.From(&t.scratch, t.o.Node)
 	known := out.Pods[:0]
@@ -139,13 +166,8 @@ func (t *Taker) look(pods read.Index) (*v1alpha1.Summary, error) {
 		}
 	}
 	out.Pods = known
-	t.last, t.taken = &out, now
-	if t.idleTimer == nil {
-		t.idleTimer = time.AfterFunc(idleTimeout, t.closeIdle)
-	} else {
-		t.idleTimer.Reset(idleTimeout)
-	}
-	return t.last, nil
+	t.last = &out
+	return t.last
 }
 
 // closeIdle closes the reader after a long time without requests.

@@ -3,6 +3,7 @@
 package objects
 
 import (
+	"context"
 	"path/filepath"
 	"time"
 
@@ -21,9 +22,10 @@ import (
 type Options struct {
 	Socket, Group string // empty: no socket
 	// the directory of static manifests in this process's view; empty: none
-	Manifests   string
-	State       func() any       // see socket.Options
-	Outlook     func() any       // see socket.Options
+	Manifests string
+	State     func() any // see socket.Options
+	// see socket.Options
+	Outlook     func(context.Context) (*api.Outlook, error)
 	Admission   socket.Admission // see socket.Options
 	Reads       socket.Reads     // see socket.Options
 	OnManifests func()           // called outside the loop after all manifests were read

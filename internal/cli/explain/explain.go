@@ -48,6 +48,7 @@ func run(ctx context.Context, o options, out *terminal.Screen, stderr io.Writer)
 	if err != nil {
 		return fmt.Errorf("explain: %w", err)
 	}
+	fmt.Fprint(stderr, ageNotice(time.Since(answer.Time)))
 	if o.signal != "" {
 		if err := selectSignal(answer, o.signal); err != nil {
 			return err
@@ -60,6 +61,18 @@ func run(ctx context.Context, o options, out *terminal.Screen, stderr io.Writer)
 		return printSummary(answer, out, o.format == output.AsWide)
 	}
 	return printRankings(answer, out, o.format == output.AsWide)
+}
+
+// maxAge is the age of a ranking up to which explain prints no notice.
+const maxAge = 2 * time.Second
+
+// ageNotice returns the line for stderr about the age of a ranking; empty if it is current.
+func ageNotice(age time.Duration) string {
+	if age <= maxAge {
+		return ""
+	}
+	return fmt.Sprintf("jettison: explain: the ranking is %v old: reading the pods took this long\n",
+		age.Round(100*time.Millisecond))
 }
 
 // selectSignal removes the thresholds of other signals from answer.

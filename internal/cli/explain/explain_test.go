@@ -66,6 +66,16 @@ func TestOutput(t *testing.T) {
 	}
 }
 
+// A ranking older than two seconds is announced with the reason.
+func TestAgeNotice(t *testing.T) {
+	if got := ageNotice(maxAge); got != "" {
+		t.Errorf("notice for a current ranking = %q, want none", got)
+	}
+	if got := ageNotice(3240 * time.Millisecond); !strings.Contains(got, "is 3.2s old: reading the pods took this long") {
+		t.Errorf("notice for an old ranking = %q, want its age and the reason", got)
+	}
+}
+
 // An unknown signal is an error that suggests the nearest one.
 func TestUnknownSignal(t *testing.T) {
 	err := selectSignal(answer(), "memory.avialable")

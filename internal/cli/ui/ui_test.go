@@ -55,11 +55,11 @@ func (a *testAgent) start() {
 	a.server, err = socket.Listen(socket.Options{
 		Path: a.path, Pods: podstore.New(),
 		State: func() any { return stateAt(time.Now(), 500) },
-		Outlook: func() any {
+		Outlook: func(context.Context) (*api.Outlook, error) {
 			if a.onLook != nil {
 				a.onLook()
 			}
-			return &api.Outlook{Time: time.Now(), Thresholds: []api.ThresholdOutlook{{Signal: stats.SignalMemoryAvailable}}}
+			return &api.Outlook{Time: time.Now(), Thresholds: []api.ThresholdOutlook{{Signal: stats.SignalMemoryAvailable}}}, nil
 		},
 		Reads: endpoints.New(endpoints.Options{Events: ring, Records: recent{agent: a}}),
 	})

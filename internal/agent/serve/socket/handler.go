@@ -26,7 +26,7 @@ import (
 type handler struct {
 	pods      *podstore.Store
 	state     func() any
-	outlook   func() any
+	outlook   func(context.Context) (*api.Outlook, error)
 	admission Admission     // nil: no admission
 	reads     Reads         // nil: no further paths
 	limit     time.Duration // for one request
@@ -213,29 +213,32 @@ func (h *handler) deletePod(w http.ResponseWriter, r *http.Request, escaped stri
 	return nil
 }
 
-// getState serves GET /v1/state.
+// getState serves GET /v1/state: a value that the loop publishes.
 func (h *handler) getState(w http.ResponseWriter, r *http.Request) *failure {
-	return h.answerPublished(w, r, h.state)
-}
-
-// getOutlook serves GET /v1/outlook.
-func (h *handler) getOutlook(w http.ResponseWriter, r *http.Request) *failure {
-	return h.answerPublished(w, r, h.outlook)
-}
-
-// answerPublished answers with a value that the loop publishes. published may be nil or return nil:
-// no value yet.
-func (h *handler) answerPublished(w http.ResponseWriter, r *http.Request,
-	published func() any) *failure {
 	if _, err := query(r); err != nil {
 		return bad(err)
 	}
 	var value any
-	if published != nil {
-		value = published()
+	if h.state != nil {
+		value = h.state()
 	}
 	if value == nil {
 		return errNoState
+	}
+	return h.answer(w, r, value)
+}
+
+// getOutlook serves GET /v1/outlook.
+func (h *handler) getOutlook(w http.ResponseWriter, r *http.Request) *failure {
+	if _, err := query(r); err != nil {
+		return bad(err)
+	}
+	if h.outlook == nil {
+		return errNoState
+	}
+	value, err := h.outlook(r.Context())
+	if err != nil {
+		return &failure{status: http.StatusServiceUnavailable, text: err.Error()}
 	}
 	return h.answer(w, r, value)
 }

@@ -1,37 +1,44 @@
 package socket
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"jettison/api"
 	"jettison/internal/agent/objects/podstore"
 )
 
-// A client reads the outlook that the loop publishes. No outlook is 503, and another value is an
-// error.
+// A client reads the outlook. An error is 503 with its text, and a malformed answer is an error.
 func TestOutlookIsServed(t *testing.T) {
 	dir, err := os.MkdirTemp("", "o") // a socket's path is short
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	var outlook any
+	var outlook *api.Outlook
+	why := errors.New("the pods could not be read")
 	path := filepath.Join(dir, "s.sock")
-	s, err := Listen(Options{Path: path, Pods: podstore.New(), Outlook: func() any { return outlook }})
+	s, err := Listen(Options{Path: path, Pods: podstore.New(), Outlook: func(context.Context) (*api.Outlook, error) {
+		if outlook == nil {
+			return nil, why
+		}
+		return outlook, nil
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
 	client := api.New(api.Options{Socket: path})
 	var status *api.StatusError
-	if _, err := client.Outlook(t.Context()); !errors.As(err, &status) || status.Status != http.StatusServiceUnavailable {
-		t.Errorf("error without an outlook = %v, want 503", err)
+	if _, err := client.Outlook(t.Context()); !errors.As(err, &status) || status.Status != http.StatusServiceUnavailable || !strings.Contains(err.Error(), why.Error()) {
+		t.Errorf("error without an outlook = %v, want 503 with the reason", err)
 	}
-	outlook = struct{}{}
+	outlook = &api.Outlook{} // without thresholds
 	if _, err := client.Outlook(t.Context()); !errors.Is(err, api.ErrMalformed) {
 		t.Errorf("error for a malformed outlook = %v, want ErrMalformed", err)
 	}

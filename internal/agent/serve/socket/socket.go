@@ -46,8 +46,9 @@ type Options struct {
 	// State returns the answer to GET /v1/state, encoded by encoding/json. It is called from any
 	// goroutine, and the value never changes. nil function or value: status 503, no state yet.
 	State func() any
-	// Outlook returns the answer to GET /v1/outlook in the same way.
-	Outlook func() any
+	// Outlook returns the answer to GET /v1/outlook. It is called from any goroutine, and the value
+	// never changes. An error, or nil function: status 503.
+	Outlook func(context.Context) (*api.Outlook, error)
 	// Admission answers POST /v1/admit. nil: 503.
 	Admission Admission
 	// Reads serves further read-only paths; nil: none.

@@ -37,6 +37,7 @@ type agent struct {
 	first     string // the pod ranked first
 	records   []*api.Record
 	short     bool
+	diskShort bool
 }
 
 func newAgent(t *testing.T) *agent {
@@ -115,7 +116,12 @@ func (a *agent) state() any {
 		Gate: &api.GateState{Asked: true, Enforced: true, Admitted: 113, Refused: 2, HeldOff: 4, Reasons: map[string]uint64{"OutOfmemory": 2},
 			Answers: api.LatencyState{Count: 119, P50: 180 * time.Microsecond, P99: 2 * time.Millisecond}},
 	}
+	if a.diskShort {
+		s.Signals[1].Available = 7 * gib
+		s.Met = append(s.Met, api.MetState{Signal: stats.SignalNodeFsAvailable, Observed: "7Gi", Threshold: "10Gi", Since: since})
+	}
 	if a.short {
+		s.Met = append(s.Met, api.MetState{Signal: stats.SignalMemoryAvailable, Observed: "92Mi", Threshold: "100Mi", Since: since})
 		s.Conditions[0].LastTransitionTime = &since
 		s.Conditions[0].Reason = "KubeletHasInsufficientMemory"
 	}
@@ -126,7 +132,7 @@ func (a *agent) outlook(context.Context) (*api.Outlook, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	t := api.ThresholdOutlook{
-		Signal: stats.SignalMemoryAvailable, Threshold: "memory.available<100Mi", Limit: threshold,
+		Signal: stats.SignalMemoryAvailable, Threshold: "memory.available<100Mi", Limit: threshold, Met: a.short,
 		Protected: []api.ProtectedPods{{Reason: "a static pod", Pods: []string{"kube-system/etcd", "kube-system/kube-apiserver"}}},
 	}
 	for i, p := range []struct {
@@ -145,7 +151,12 @@ func (a *agent) outlook(context.Context) (*api.Outlook, error) {
 		})
 	}
 	t.Ranking[2].Priority, t.Ranking[1].Releases = nil, nil
-	return &api.Outlook{Time: time.Now(), Thresholds: []api.ThresholdOutlook{t, {Signal: stats.SignalNodeFsAvailable, Threshold: "nodefs.available<10%", Ranking: []api.RankedPod{}}}}, nil
+	disk := api.ThresholdOutlook{Signal: stats.SignalNodeFsAvailable, Threshold: "nodefs.available<10%", Met: a.diskShort,
+		Ranking: []api.RankedPod{ // nothing is known of their memory and priority
+			{Candidate: api.Candidate{Pod: "shop/logger", UID: "uid-8", QOSClass: "Burstable", Keys: "uses 21Gi of disk, requests 0"}},
+			{Candidate: api.Candidate{Pod: "uid:6f1d3c1a", UID: "6f1d3c1a", QOSClass: "BestEffort", Keys: "uses 1Gi of disk, requests 0", DecidedBy: "usage"}},
+		}}
+	return &api.Outlook{Time: time.Now(), Thresholds: []api.ThresholdOutlook{t, disk}}, nil
 }
 
 // evict reports a completed eviction: its record, and then its log line.

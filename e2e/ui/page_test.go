@@ -16,6 +16,9 @@ import (
 // hostile is a pod's name that would be markup if it were not escaped.
 const hostile = `<img src=x onerror="document.title='owned'"><script>document.title='owned'</script>`
 
+// memory is the figure of the signal for memory.
+const memory = `document.querySelector('figure[data-signal="memory.available"]')`
+
 // The page shows an eviction within a second of its log line, with its kill ladder and the freed
 // memory.
 func TestAnEvictionShowsAtOnce(t *testing.T) {
@@ -65,7 +68,7 @@ func TestThePageSurvivesTheAgent(t *testing.T) {
 	if eval[bool](b, "document.querySelector('#alert').hidden") || !eval[bool](b, contains("#eviction-list", "shop/first")) {
 		t.Error("what was known is not shown any more, or not that it is old")
 	}
-	if text := eval[string](b, "document.querySelector('figure .value').textContent"); text != "not observed" {
+	if text := eval[string](b, memory+".querySelector('.value').textContent"); text != "not observed" {
 		t.Errorf("signal of an unreachable agent is shown as %s", text)
 	}
 	a.set(func() { a.records = a.records[:0] })
@@ -74,7 +77,7 @@ func TestThePageSurvivesTheAgent(t *testing.T) {
 	a.evict("20260720T120001.000000Z-abcd", "second")
 	b.until(contains("#eviction-list", "shop/second"))
 	b.until(contains("#eviction-list", "shop/first"))
-	b.until("document.querySelector('figure svg').querySelectorAll('.curve').length === 2") // before and after
+	b.until(memory + ".querySelectorAll('.curve').length === 2") // before and after
 }
 
 // Every pod name, chosen by a tenant, is shown as text.
@@ -120,7 +123,8 @@ func TestTheKeyboardReachesAll(t *testing.T) {
 	b.until("document.querySelectorAll('svg .curve').length > 0")
 	at := -1
 	reached := b.reached()
-	for _, want := range []string{" a Skip to the signals", " a Signals", "signals select", "signals svg", "evictions summary", "pods select", "pods div", "pods button Pod", "gate div", "garbage div"} {
+	for _, want := range []string{" a Skip to what is short", " a Signals", "signals select", "signals summary", "evictions summary",
+		"pods select", "pods div", "pods button Pod", "gate div", "garbage div", "events select", "events input", "events summary"} {
 		next := slices.IndexFunc(reached, func(is string) bool { return strings.HasPrefix(is, want) })
 		if next <= at {
 			t.Errorf("element %q is not reached in order: %s", want, strings.Join(reached, "\n"))
@@ -130,8 +134,8 @@ func TestTheKeyboardReachesAll(t *testing.T) {
 	order := func() string {
 		return eval[string](b, "[...document.querySelectorAll('#pod-table tbody tr')].map((r) => r.children[1].textContent.replace('shop/', '')).join(' ')")
 	}
-	if got := order(); got != "leaker database-0 web-7f9c4 cache" {
-		t.Errorf("table sorted by freed memory starts with %s", got)
+	if got := order(); got != "leaker cache web-7f9c4 database-0" {
+		t.Errorf("table sorted by rank starts with %s", got)
 	}
 	b.do(chromedp.Focus(chromedp.CSS("#pod-table th:nth-child(2) button")), chromedp.KeyEvent(kb.Enter))
 	if got := order(); got != "cache database-0 leaker web-7f9c4" || eval[string](b, "document.querySelector('th[aria-sort]').textContent") != "Pod" {
@@ -141,12 +145,14 @@ func TestTheKeyboardReachesAll(t *testing.T) {
 	if got := order(); got != "web-7f9c4 leaker database-0 cache" {
 		t.Errorf("table sorted by name, descending, starts with %s", got)
 	}
-	b.do(chromedp.Focus(chromedp.CSS("figure svg")), chromedp.KeyEvent(kb.ArrowLeft))
-	if got := eval[string](b, "document.querySelector('figure .readout').textContent"); !strings.Contains(got, "UTC: 620 MiB") {
+	b.do(chromedp.Focus(chromedp.CSS("#healthy summary")), chromedp.KeyEvent(kb.Enter))
+	b.until(memory + ".querySelector('svg').clientWidth > 0")
+	b.do(chromedp.Focus(chromedp.CSS("figure[data-signal='memory.available'] svg")), chromedp.KeyEvent(kb.ArrowLeft))
+	if got := eval[string](b, memory+".querySelector('.readout').textContent"); !strings.Contains(got, "UTC: 620 MiB") {
 		t.Errorf("text of the chart under the cursor = %q", got)
 	}
 	b.do(chromedp.Focus(chromedp.CSS(".skip")), chromedp.KeyEvent(kb.Enter))
-	if got := eval[string](b, "document.activeElement.id"); got != "signals" {
+	if got := eval[string](b, "document.activeElement.id"); got != "now" {
 		t.Errorf("target of the skip link = %q", got)
 	}
 }
@@ -162,7 +168,7 @@ func TestItFitsAPhone(t *testing.T) {
 		if available == 92 {
 			a.evict("20260720T120000.000000Z-abcd", "leaker-with-a-name-that-goes-on-and-on-as-a-replica-set-would-have-it-7c9d8f6b5-x2x4z")
 		}
-		b.until(fmt.Sprintf("document.querySelector('figure .value').textContent.startsWith('%d MiB')", available))
+		b.until(fmt.Sprintf(memory+".querySelector('.value').textContent.startsWith('%d MiB')", available))
 		if i == 8 {
 			b.until(contains("#eviction-list", "leaker"))
 			b.looks(1280, 900, false, false)
@@ -178,12 +184,110 @@ func TestItFitsAPhone(t *testing.T) {
 		dark          bool
 	}{{"light", 1280, 900, false}, {"dark", 1280, 900, true}, {"phone", 360, 740, false}, {"phone-dark", 360, 740, true}, {"tiny", 280, 600, false}} {
 		b.looks(screen.width, screen.height, screen.dark, screen.width < 500)
-		b.until(fmt.Sprintf("document.querySelector('figure svg').viewBox.baseVal.width <= %d", screen.width))
+		b.until(fmt.Sprintf(memory+".querySelector('svg').viewBox.baseVal.width <= %d", screen.width))
 		if wide := eval[int64](b, "document.documentElement.scrollWidth"); wide > screen.width {
 			t.Errorf("%s: %d pixels wide, the screen has %d: %s", screen.name, wide, screen.width, eval[string](b, `[...document.querySelectorAll('body *')]
 				.filter((e) => e.getBoundingClientRect().right > innerWidth && !e.closest('.scroll')).map((e) => e.tagName + '.' + e.className + '#' + e.id).join(' ')`))
 		}
 		b.shot(screen.name)
+	}
+}
+
+// What is short comes first and large, with the next victim; healthy signals are one row.
+func TestShortComesFirst(t *testing.T) {
+	a := newAgent(t)
+	b := open(t, serve(t, a.path))
+	b.until(contains("#headline", "Nothing is short."))
+	b.until(contains("#healthy-row", "4 healthy signals"))
+	b.until(contains("#next", "shop/leaker would be evicted first for memory.available<100Mi: uses 812Mi"))
+	if n := eval[int](b, "[...document.querySelectorAll('#healthy-charts figure')].filter((e) => e.checkVisibility()).length"); n != 0 {
+		t.Errorf("%d charts of healthy signals are visible, want none before a click", n)
+	}
+	if got := eval[string](b, "document.querySelector('#watched').innerText"); !strings.Contains(got, "imagefs.available") || strings.Contains(got, "nodefs") {
+		t.Errorf("signals shown beside the healthy ones = %q, want the one that is not observed", got)
+	}
+	b.shot("calm-light")
+	b.looks(1280, 900, true, false)
+	b.shot("calm-dark")
+	b.looks(360, 740, false, true)
+	b.shot("calm-phone")
+	b.looks(1280, 900, false, false)
+	a.set(func() { a.available, a.short = 92*mib, true })
+	b.until(contains("#headline", "memory.available is short for 1 min"))
+	b.until(contains("#next", "shop/leaker is evicted next for memory.available<100Mi"))
+	const shown = "document.querySelector('#short figure .value strong')"
+	b.until(shown + " !== null")
+	if size := eval[float64](b, "parseFloat(getComputedStyle("+shown+").fontSize)"); size < 28 {
+		t.Errorf("the value of the short signal has %v pixels, want at least 28", size)
+	}
+	if first := eval[string](b, "document.querySelector('main section').id"); first != "now" {
+		t.Errorf("the page begins with the section %q, want now", first)
+	}
+	a.set(func() { a.available, a.short = 620*mib, false })
+	b.until(contains("#headline", "Nothing is short."))
+	b.until("document.querySelector('#short').children.length === 0")
+}
+
+// The ranking is that of the signal under pressure, unless the user chooses another one. Columns
+// without a known value are not shown, and a pod without a name is not only a UID.
+func TestTheRankingFollowsThePressure(t *testing.T) {
+	a := newAgent(t)
+	b := open(t, serve(t, a.path))
+	b.until(contains("#pod-table", "shop/leaker"))
+	a.set(func() { a.diskShort = true })
+	b.until(contains("#pod-table", "shop/logger"))
+	b.until(contains("#headline", "nodefs.available is short"))
+	table := eval[string](b, "document.querySelector('#pod-table').innerText")
+	if strings.Contains(table, "unknown") || !strings.Contains(table, "uses 21Gi of disk") || !strings.Contains(table, "a pod without a name yet (UID 6f1d3c1a)") {
+		t.Errorf("ranking for a disk = %s", table)
+	}
+	if text := eval[string](b, "document.querySelector('#pods-text').textContent"); !strings.Contains(text, "shop/logger is evicted next") || !strings.Contains(text, "The priorities are unknown") {
+		t.Errorf("sentence above the ranking for a disk = %s", text)
+	}
+	b.shot("disk-light")
+	const choose = "(() => { const e = document.querySelector('#threshold'); e.value = '%s'; e.dispatchEvent(new Event('change')); return true })()"
+	eval[bool](b, fmt.Sprintf(choose, "memory.available<100Mi"))
+	b.until(contains("#pod-table", "shop/leaker"))
+	eval[bool](b, fmt.Sprintf(choose, ""))
+	b.until(contains("#pod-table", "shop/logger"))
+}
+
+// Events are sentences with their figures behind a click, and a filter selects them.
+func TestEventsAreSentences(t *testing.T) {
+	a := newAgent(t)
+	b := open(t, serve(t, a.path))
+	a.log.Info("condition changed", api.EventCondition.Attr(), "condition", "MemoryPressure", "status", true, "reason", "KubeletHasInsufficientMemory")
+	a.log.Warn("threshold met without eviction", api.EventCondition.Attr(), "signal", "memory.available", "observed", 92*mib, "reason", "no eligible pod")
+	a.log.Info("garbage collected", api.EventGarbage.Attr(), "what", "images", "removed", 3, "freed", 700*mib)
+	a.evict("20260720T120000.000000Z-abcd", "leaker")
+	b.until(contains("#event-list", "shop/leaker was evicted"))
+	sentences := func() string {
+		return eval[string](b, "[...document.querySelectorAll('#event-list summary')].map((e) => e.lastChild.textContent).join('\\n')")
+	}
+	if got, want := sentences(), strings.Join([]string{"shop/leaker was evicted for memory.available with 92 MiB left.",
+		"Garbage collection removed 3 images and freed 700 MiB.", "No pod was evicted for memory.available with 92 MiB left: no eligible pod.",
+		"MemoryPressure is now true: KubeletHasInsufficientMemory."}, "\n"); got != want {
+		t.Errorf("events are\n%s\nwant\n%s", got, want)
+	}
+	if eval[bool](b, "[...document.querySelectorAll('#event-list dl')].some((e) => e.checkVisibility())") {
+		t.Error("figures of an event are visible before a click")
+	}
+	b.do(chromedp.Focus(chromedp.CSS("#event-list summary")), chromedp.KeyEvent(kb.Enter))
+	b.until("document.querySelector('#event-list dl').innerText.includes('92 MiB')")
+	b.shot("events-light")
+	set := func(id, value string) {
+		eval[bool](b, fmt.Sprintf("(() => { const e = document.querySelector('%s'); if (e.type === 'checkbox') e.checked = %q !== ''; else e.value = %[2]q; e.dispatchEvent(new Event('input', { bubbles: true })); return true })()", id, value))
+	}
+	for _, c := range []struct{ id, value, want string }{
+		{"#event-kind", "garbage", "Garbage collection removed 3 images and freed 700 MiB."},
+		{"#event-words", "LEAKER memory", "shop/leaker was evicted for memory.available with 92 MiB left."},
+		{"#event-warnings", "on", "No pod was evicted for memory.available with 92 MiB left: no eligible pod."},
+	} {
+		set(c.id, c.value)
+		if got := sentences(); got != c.want {
+			t.Errorf("events with %s = %q are %q, want %q", c.id, c.value, got, c.want)
+		}
+		set(c.id, "")
 	}
 }
 

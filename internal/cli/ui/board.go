@@ -38,6 +38,7 @@ type board struct {
 	change  chan struct{} // closed at the next change
 	history history
 	agent   agentPart
+	outlook outlookPart
 	records []*api.Record // sorted by ID, which is by start
 	events  eventsPart
 	stale   bool // the piece of events lacks the last events
@@ -60,6 +61,12 @@ type agentPart struct {
 	Answers bool       `json:"answers"`
 	Since   *time.Time `json:"since,omitempty"` // time of the last change of Answers; nil: not queried yet
 	Error   string     `json:"error,omitempty"` // error of the last query
+}
+
+// outlookPart is the last ranking of pods.
+type outlookPart struct {
+	Outlook *api.Outlook `json:"outlook"`         // nil: none yet, or the agent provides none
+	Error   string       `json:"error,omitempty"` // error of the last query; Outlook is older
 }
 
 // statePart is the agent's state with its problems.
@@ -136,7 +143,16 @@ func (b *board) setUnreachable(now time.Time, err error) {
 func (b *board) setOutlook(o *api.Outlook) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.set(partOutlook, o)
+	b.outlook = outlookPart{Outlook: o}
+	b.set(partOutlook, b.outlook)
+}
+
+// setOutlookError stores why the last ranking is not replaced.
+func (b *board) setOutlookError(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.outlook.Error = output.OneLine(err.Error())
+	b.set(partOutlook, b.outlook)
 }
 
 // addRecords merges the last records of the agent. Records that the agent has dropped are kept.

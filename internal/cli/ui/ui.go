@@ -71,6 +71,7 @@ func Run(ctx context.Context, o Options, stdout, stderr io.Writer) error {
 		recordsDue: make(chan struct{}, 1)}
 	var pollers sync.WaitGroup
 	pollers.Go(func() { w.pollState(ctx) })
+	pollers.Go(func() { w.pollOutlook(ctx) })
 	pollers.Go(func() { w.pollRecords(ctx) })
 	pollers.Go(func() { w.followEvents(ctx) })
 	defer pollers.Wait()

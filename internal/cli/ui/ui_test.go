@@ -28,13 +28,14 @@ import (
 
 // testAgent is a fake agent that serves a socket with the agent's handlers.
 type testAgent struct {
-	t       *testing.T
-	path    string
-	server  *socket.Server
-	log     *slog.Logger
-	onLook  func() // called before the outlook is returned; nil: none
-	mu      sync.Mutex
-	records []*api.Record
+	t        *testing.T
+	path     string
+	server   *socket.Server
+	log      *slog.Logger
+	onLook   func() // called before the outlook is returned; nil: none
+	mu       sync.Mutex
+	records  []*api.Record
+	unranked error // why there is no ranking; nil: there is one
 }
 
 func newTestAgent(t *testing.T) *testAgent {
@@ -58,6 +59,11 @@ func (a *testAgent) start() {
 		Outlook: func(context.Context) (*api.Outlook, error) {
 			if a.onLook != nil {
 				a.onLook()
+			}
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			if a.unranked != nil {
+				return nil, a.unranked
 			}
 			return &api.Outlook{Time: time.Now(), Thresholds: []api.ThresholdOutlook{{Signal: stats.SignalMemoryAvailable}}}, nil
 		},
@@ -152,7 +158,7 @@ func TestAgentRestart(t *testing.T) {
 	}
 	a.start()
 	until(b, partAgent, func(p *agentPart) bool { return p.Answers && p.Agent == "v1" })
-	until(b, partOutlook, func(o *api.Outlook) bool { return len(o.Thresholds) == 1 })
+	until(b, partOutlook, func(p *outlookPart) bool { return p.Outlook != nil && len(p.Outlook.Thresholds) == 1 })
 	a.mu.Lock()
 	a.records = []*api.Record{{ID: "first"}}
 	a.mu.Unlock()
@@ -173,8 +179,8 @@ func TestAgentRestart(t *testing.T) {
 	a.stop()
 }
 
-// A slow query for the ranking does not delay the news of an eviction.
-func TestSlowOutlookDoesNotDelayEvictions(t *testing.T) {
+// A slow query for the ranking delays neither the news of an eviction nor the signals.
+func TestSlowOutlookDelaysNothing(t *testing.T) {
 	a := newTestAgent(t)
 	looks, ended := make(chan struct{}, 64), make(chan struct{})
 	a.onLook = func() { looks <- struct{}{}; <-ended }
@@ -186,12 +192,35 @@ func TestSlowOutlookDoesNotDelayEvictions(t *testing.T) {
 	a.mu.Unlock()
 	a.log.Info("evicted", api.EventEviction.Attr(), "victim", "shop/leaker")
 	until(b, partEvictions, func(r *api.RecordsAnswer) bool { return len(r.Records) == 1 })
+	before := until(b, partState, func(*statePart) bool { return true })
+	until(b, partState, func(p *statePart) bool { return p.State.Time.After(before.State.Time) })
 	select {
 	case <-looks:
 		t.Error("the query for the ranking ended before the eviction arrived, want it still blocked")
 	default:
 	}
 	close(ended)
+	a.stop()
+}
+
+// A page gets a new ranking with each query, or the reason why the last one is old.
+func TestRankingIsCurrent(t *testing.T) {
+	a := newTestAgent(t)
+	a.start()
+	b := a.run()
+	first := until(b, partOutlook, func(p *outlookPart) bool { return p.Outlook != nil })
+	until(b, partOutlook, func(p *outlookPart) bool { return p.Outlook != nil && p.Outlook.Time.After(first.Outlook.Time) })
+	a.mu.Lock()
+	a.unranked = errors.New("the pods could not be read in time")
+	a.mu.Unlock()
+	p := until(b, partOutlook, func(p *outlookPart) bool { return p.Error != "" })
+	if !strings.Contains(p.Error, "could not be read in time") || p.Outlook == nil {
+		t.Errorf("outlook part after a failed query = %+v, want the last ranking and the reason", p)
+	}
+	a.mu.Lock()
+	a.unranked = nil
+	a.mu.Unlock()
+	until(b, partOutlook, func(p *outlookPart) bool { return p.Error == "" })
 	a.stop()
 }
 

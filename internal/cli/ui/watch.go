@@ -11,12 +11,9 @@ import (
 )
 
 const (
-	pollInterval = time.Second // between two queries for the state
-	// queryTimeout bounds a query to the agent. A busy agent rejects the query within 2 s.
-	queryTimeout = 3 * time.Second
-	// outlookInterval is the time between two queries for the ranking while a browser is connected.
-	// The agent reads every pod for it.
-	outlookInterval = 5 * time.Second
+	pollInterval = time.Second // between two queries for the state, and for the ranking
+	// queryTimeout bounds a query to the agent. A busy agent rejects the query within 4 s.
+	queryTimeout = 5 * time.Second
 	// recordsInterval is the time between two queries for records without an event about an eviction.
 	recordsInterval = 10 * time.Second
 	// reconnectDelay is the time between two attempts to follow events.
@@ -29,12 +26,10 @@ type watch struct {
 	board      *board
 	recordsDue chan struct{} // one slot: an event reports an eviction, or the agent answers again
 
-	// Used by pollState only.
-	outlookAt   time.Time // last query for the ranking; zero: one is due
-	unreachable bool      // the agent did not answer the last query
+	unreachable bool // the agent did not answer the last query; used by pollState only
 }
 
-// pollState queries the state once a second and when a browser connects, and the ranking.
+// pollState queries the state once a second and when a browser connects.
 func (w *watch) pollState(ctx context.Context) {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
@@ -49,9 +44,33 @@ func (w *watch) pollState(ctx context.Context) {
 	}
 }
 
+// pollOutlook queries the ranking once a second while a browser is connected. It is separate from
+// pollState and pollRecords, because the agent reads every pod for it, which may take seconds.
+func (w *watch) pollOutlook(ctx context.Context) {
+	tick := time.NewTicker(pollInterval)
+	defer tick.Stop()
+	for {
+		if w.board.hasViewers() {
+			outlook, err := w.client.Outlook(ctx)
+			switch {
+			case ctx.Err() != nil:
+				return
+			case err == nil, unsupported(err):
+				w.board.setOutlook(outlook)
+			default:
+				w.board.setOutlookError(err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
 // pollRecords queries records after an event about an eviction, during an eviction, and every
-// recordsInterval. It is separate from pollState, because a query for the ranking takes long and
-// would delay the news of an eviction.
+// recordsInterval.
 func (w *watch) pollRecords(ctx context.Context) {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
@@ -81,7 +100,7 @@ func (w *watch) requestRecords() {
 	}
 }
 
-// poll queries the state, and the ranking if it is due.
+// poll queries the state.
 func (w *watch) poll(ctx context.Context) {
 	state, err := w.client.State(ctx)
 	if ctx.Err() != nil {
@@ -90,19 +109,13 @@ func (w *watch) poll(ctx context.Context) {
 	now := time.Now()
 	if err != nil {
 		w.board.setUnreachable(now, err)
-		w.outlookAt, w.unreachable = time.Time{}, true
+		w.unreachable = true
 		return
 	}
 	w.board.setState(now, state)
 	if w.unreachable {
 		w.unreachable = false
 		w.requestRecords()
-	}
-	if w.board.hasViewers() && now.Sub(w.outlookAt) >= outlookInterval {
-		if outlook, err := w.client.Outlook(ctx); err == nil || unsupported(err) {
-			w.outlookAt = now
-			w.board.setOutlook(outlook)
-		}
 	}
 }
 

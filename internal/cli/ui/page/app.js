@@ -2,24 +2,27 @@
 
 import { Chart } from './chart.js';
 import { Evictions, marks } from './evictions.js';
-import { amount, clock, make, setText } from './format.js';
-import { Pods, allEvents, garbageEvents, gateCounts, gateEvents } from './tables.js';
+import { Events } from './events.js';
+import { amount, clock, isPressure, make, setText, span, title } from './format.js';
+import { Pods, garbageEvents, gateCounts, gateEvents } from './tables.js';
 
 const $ = (id) => document.getElementById(id);
 
-const data = { agent: null, state: null, records: [], most: 3600, signals: [], samples: [], receivedAt: 0 };
+const data = { agent: null, state: null, records: [], most: 3600, signals: [], samples: [], sampledAt: 0, outlook: null };
 const charts = new Map();
 const evictions = new Evictions($('eviction-list'), $('no-evictions'), $('news'));
+const events = new Events($('event-list'), $('events-text'), $('event-filter'));
 const pods = new Pods($('pod-table'), $('pods-text'), $('threshold'), $('protected'));
 
 const handlers = {
   agent(v) { data.agent = v; },
   state(v) { data.state = v; showState(); },
   evictions(v) { data.records = v.records || []; evictions.show(data.records); },
-  outlook(v) { pods.show(v); },
+  outlook(v) { data.outlook = v; pods.show(v); },
   events(v) { showEvents(v); },
-  history(v) { Object.assign(data, { most: v.most, signals: v.signals || [], samples: v.samples || [] }); },
+  history(v) { Object.assign(data, { most: v.most, signals: v.signals || [], samples: v.samples || [], sampledAt: Date.now() }); },
   samples(v) {
+    data.sampledAt = Date.now();
     data.signals = v.signals || [];
     data.samples.push(...v.samples);
     data.samples.splice(0, data.samples.length - data.most);
@@ -36,7 +39,6 @@ function listen() {
   for (const [name, handle] of Object.entries(handlers)) {
     source.addEventListener(name, (e) => {
       disconnectedAt = null;
-      data.receivedAt = Date.now();
       handle(JSON.parse(e.data));
       schedulePaint();
     });
@@ -78,12 +80,14 @@ function paint() {
   showAgent();
   showProblems();
   showCharts();
+  showNow();
+  pods.showAge(now());
 }
 
 // now returns the time by the agent's clock: its last sample plus the time since it arrived.
 function now() {
   const last = data.samples.length ? data.samples[data.samples.length - 1][0] : Date.now();
-  return last + Math.max(0, Date.now() - (data.receivedAt || Date.now()));
+  return last + Math.max(0, Date.now() - (data.sampledAt || Date.now()));
 }
 
 function showAgent() {
@@ -135,11 +139,63 @@ function showProblems() {
   data.problems = list.filter((p) => !p.advice).length;
   const items = list.map((p) => make('li', { class: p.advice ? 'note' : '' }, make('strong', {}, p.what), p.do ? make('div', { class: 'dim' }, `Do: ${p.do}`) : null));
   for (const u of underway) {
-    items.push(make('li', {}, make('strong', {}, `${u.pod.Name ? `${u.pod.Namespace}/${u.pod.Name}` : `uid:${u.pod.UID}`} is being evicted for ${u.signal}`), make('div', { class: 'dim' }, u.message || '')));
+    const pod = title({ name: u.pod.Name, namespace: u.pod.Namespace, uid: u.pod.UID });
+    items.push(make('li', {}, make('strong', {}, `${pod} is being evicted for ${u.signal}`), make('div', { class: 'dim' }, u.message || '')));
   }
-  if (data.agent && data.agent.since && !data.agent.answers) items.unshift(make('li', {}, make('strong', {}, 'the agent does not answer')));
-  if (!items.length) items.push(make('li', { class: 'fine' }, data.state ? 'None.' : 'No data yet.'));
   replaceIfNew($('problem-list'), items);
+}
+
+// showNow shows what is short, and which pod is evicted for it.
+function showNow() {
+  const short = [...charts.values()].filter((c) => c.state === 'short');
+  const blind = [...charts.values()].filter((c) => c.state === 'unknown').length;
+  const doubts = [count(data.problems, 'problem'), count(blind, 'signal', ' not observed')].filter((x) => x).map((x) => ` ${x}.`).join('');
+  if (!data.state) headline('No data yet', '');
+  else if (unreachable()) headline('The agent does not answer', 'bad');
+  else if (short.length === 1) headline(shortage(short[0]), 'bad');
+  else if (short.length) headline(`${short.length} signals are short: ${short.map((c) => c.signal).join(', ')}`, 'bad');
+  else headline(`Nothing is short.${doubts}`, doubts ? 'warn' : 'good');
+  setText($('next'), data.state && !unreachable() ? pods.nextVictim() : '');
+}
+
+const count = (n, thing, rest = '') => (n ? `${n} ${thing}${n === 1 ? '' : 's'}${rest}` : '');
+
+function headline(text, style) {
+  setText($('headline'), text);
+  $('headline').className = `headline ${style}`;
+}
+
+// shortage describes a signal that is short.
+function shortage(chart) {
+  const met = (data.state.state.thresholdsMet || []).find((m) => m.signal === chart.signal);
+  const since = met ? ` for ${span((now() - Date.parse(met.since)) / 1000)}` : '';
+  const value = amount(chart.signal, chart.now.available);
+  return isPressure(chart.signal) ? `${chart.signal} is high${since}: ${value} of the time` : `${chart.signal} is short${since}: ${value} left`;
+}
+
+const unreachable = () => !data.agent || !data.agent.answers;
+
+const holdFor = 60000; // milliseconds for which a signal stays among the watched ones after it was near a threshold
+
+// place puts each chart where it belongs: what is short first, then what is near a threshold or not observed. The others are in one row.
+function place() {
+  const groups = { short: [], watched: [], healthy: [] };
+  for (const c of charts.values()) {
+    if (!unreachable() || !c.group) {
+      if (c.state !== 'healthy') c.watchedAt = Date.now();
+      c.group = c.state === 'short' ? 'short' : Date.now() - (c.watchedAt ?? -Infinity) < holdFor ? 'watched' : 'healthy';
+    }
+    groups[c.group].push(c);
+  }
+  for (const [group, id] of [['short', 'short'], ['watched', 'watched'], ['healthy', 'healthy-charts']]) {
+    const elements = groups[group].map((c) => c.element);
+    if (elements.length !== $(id).children.length || elements.some((e, i) => $(id).children[i] !== e)) $(id).replaceChildren(...elements);
+  }
+  const n = groups.healthy.length;
+  $('healthy').hidden = n === 0;
+  const row = [make('span', { class: 'good' }, count(n, 'healthy signal')),
+    ...groups.healthy.map((c) => make('span', { class: 'one' }, `${c.signal} ${c.now && c.now.observed ? amount(c.signal, c.now.available) : 'not observed'}`))];
+  replaceIfNew($('healthy-row'), row);
 }
 
 function showCharts() {
@@ -150,7 +206,6 @@ function showCharts() {
   for (const name of names) {
     if (!charts.has(name)) {
       charts.set(name, new Chart(name));
-      $('charts').append(charts.get(name).element);
     }
   }
   const right = now();
@@ -159,13 +214,13 @@ function showCharts() {
   const from = right - seconds * 1000 - 5000;
   const visible = data.samples.filter(([at]) => at >= from);
   const kills = marks(data.records);
-  const unreachable = !data.agent || !data.agent.answers;
   for (const [name, chart] of charts) {
     const column = data.signals.indexOf(name) + 1;
     const points = visible.map((s) => [s[0], column > 0 ? s[column] ?? null : null]);
     const signal = byName.get(name);
-    chart.show(unreachable && signal ? { ...signal, observed: false, reason: 'the agent is unreachable' } : signal, points, right, seconds, kills);
+    chart.show(unreachable() && signal ? { ...signal, observed: false, reason: 'the agent is unreachable' } : signal, points, right, seconds, kills);
   }
+  place();
 }
 
 function showEvents(v) {
@@ -174,11 +229,11 @@ function showEvents(v) {
   garbageEvents($('garbage-table'), garbage);
   const freed = garbage.reduce((sum, e) => sum + ((e.fields && e.fields.freed) || 0), 0);
   setText($('garbage-text'), garbage.length ? `Last ${garbage.length === 1 ? 'event' : `${garbage.length} events`}; these passes freed ${amount('nodefs.available', freed)}.` : 'No passes yet.');
-  allEvents($('event-list'), all);
-  $('events-text').hidden = all.length > 0;
+  events.show(all);
 }
 
 $('span').addEventListener('change', paint);
+$('healthy').addEventListener('toggle', paint);
 addEventListener('resize', schedulePaint);
 setInterval(schedulePaint, 1000);
 listen();

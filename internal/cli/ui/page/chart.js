@@ -2,8 +2,11 @@
 
 import { amount, bytes, clock, draw, isCount, isPressure, make, number, setText, span } from './format.js';
 
-const height = 150;
+const small = 150;
+const large = 220; // of a signal that is short
 const edge = { left: 62, right: 8, top: 14, bottom: 20 };
+const nearly = 1.5; // a signal within this multiple of a threshold is near it
+const soon = 300; // seconds: so is one that crosses it within them
 const maxGap = 10000; // milliseconds: samples further apart are not joined
 
 export class Chart {
@@ -12,9 +15,11 @@ export class Chart {
     this.name = make('h3', {}, signal);
     this.value = make('p', { class: 'value' });
     this.sub = make('p', { class: 'dim' });
-    this.svg = draw('svg', { tabindex: '0', role: 'img', height });
+    this.svg = draw('svg', { tabindex: '0', role: 'img' });
     this.readout = make('p', { class: 'dim readout', 'aria-live': 'polite' });
-    this.element = make('figure', {}, make('figcaption', {}, this.name, this.value, this.sub), this.svg, this.readout);
+    this.height = small;
+    this.state = 'unknown'; // short, near (a threshold), healthy, or unknown
+    this.element = make('figure', { 'data-signal': signal }, make('figcaption', {}, this.name, this.value, this.sub), this.svg, this.readout);
     this.cursor = null; // milliseconds since 1970
     this.points = [];
     this.svg.addEventListener('keydown', (e) => this.key(e));
@@ -35,21 +40,30 @@ export class Chart {
     this.paint();
   }
 
-  // describe shows the current value, the thresholds and the forecast.
+  // describe shows the current value, the thresholds and the forecast, and sets the state.
   describe() {
     const { signal, now } = this;
     if (!now || !now.observed) {
       this.value.replaceChildren(make('strong', {}, 'not observed'));
       setText(this.sub, (now && now.reason) || 'the agent does not report this signal');
-      this.element.classList.remove('short');
+      this.setState('unknown');
       return;
     }
     const share = now.capacity > 0 && !isPressure(signal) ? ` of ${amount(signal, now.capacity)} (${percent(now.available / now.capacity)})` : '';
-    this.value.replaceChildren(make('strong', {}, amount(signal, now.available)), isPressure(signal) ? ' of the time stalled' : share);
+    this.value.replaceChildren(make('strong', {}, amount(signal, now.available)), make('span', {}, isPressure(signal) ? ' of the time stalled' : share));
     const crossed = this.limits().some((l) => this.beyond(now.available, l.at));
-    this.element.classList.toggle('short', crossed);
+    const seconds = this.secondsLeft();
+    const near = seconds < soon || this.limits().some((l) => this.beyond(now.available, isPressure(signal) ? l.at / nearly : l.at * nearly));
+    this.setState(crossed ? 'short' : near ? 'near' : 'healthy');
     const list = this.limits().map((l) => `${l.kind} threshold ${amount(signal, l.at)}`).join(', ');
-    setText(this.sub, `${list || 'no threshold'}${crossed ? ': crossed' : this.forecast()}`);
+    setText(this.sub, `${list || 'no threshold'}${crossed ? ': crossed' : this.forecast(seconds)}`);
+  }
+
+  setState(state) {
+    this.state = state;
+    this.height = state === 'short' ? large : small;
+    this.svg.setAttribute('height', this.height);
+    this.element.classList.toggle('short', state === 'short');
   }
 
   beyond(v, limit) { return isPressure(this.signal) ? v > limit : v < limit; }
@@ -60,23 +74,30 @@ export class Chart {
     return all.map((at, i) => ({ at, kind: (this.now.thresholds[i] || '').includes(' for ') ? 'soft' : 'hard' }));
   }
 
-  // forecast describes when the nearest threshold is crossed at the rate of the last ten seconds, if within an hour. Pressure signals have
-  // no forecast.
-  forecast() {
-    if (isPressure(this.signal)) return '';
-    const known = this.points.filter(([at, v]) => v !== null && at >= this.right - 10500);
-    if (known.length < 3) return '';
+  // slope returns the change per second in the last ten seconds; 0: unknown, or a pressure signal.
+  slope() {
+    const known = isPressure(this.signal) ? [] : this.points.filter(([at, v]) => v !== null && at >= this.right - 10500);
+    if (known.length < 3) return 0;
     const [first, last] = [known[0], known[known.length - 1]];
-    const slope = (last[1] - first[1]) / ((last[0] - first[0]) / 1000);
-    const times = this.limits().map((l) => (l.at - last[1]) / slope).filter((s) => s > 0 && s < 3600);
-    if (!times.length || !Number.isFinite(slope)) return '';
-    const rate = isCount(this.signal) ? number(slope) : bytes(slope);
-    return `; at this rate (${rate}/s) crossed in ${span(Math.min(...times))}`;
+    return (last[1] - first[1]) / ((last[0] - first[0]) / 1000) || 0;
+  }
+
+  // secondsLeft returns the time until the nearest threshold is crossed at the present rate; Infinity: not within an hour.
+  secondsLeft() {
+    const slope = this.slope();
+    const times = this.limits().map((l) => (l.at - this.now.available) / slope).filter((s) => s > 0 && s < 3600);
+    return Math.min(Infinity, ...times);
+  }
+
+  forecast(seconds) {
+    if (!Number.isFinite(seconds)) return '';
+    const rate = isCount(this.signal) ? number(this.slope()) : bytes(this.slope());
+    return `; at this rate (${rate}/s) crossed in ${span(seconds)}`;
   }
 
   x(at) { return edge.left + ((at - this.left) / (this.right - this.left)) * (this.width - edge.left - edge.right); }
 
-  y(v) { return height - edge.bottom - (v / this.top) * (height - edge.top - edge.bottom); }
+  y(v) { return this.height - edge.bottom - (v / this.top) * (this.height - edge.top - edge.bottom); }
 
   paint() {
     this.width = Math.max(this.svg.clientWidth || 320, 200);
@@ -84,7 +105,7 @@ export class Chart {
     this.svg.classList.toggle('empty', !visible.some(([, v]) => v !== null));
     const limits = this.limits();
     this.top = ceiling(Math.max(1, ...visible.map(([, v]) => v ?? 0), ...limits.map((l) => l.at * 1.3)), this.signal);
-    this.svg.setAttribute('viewBox', `0 0 ${this.width} ${height}`);
+    this.svg.setAttribute('viewBox', `0 0 ${this.width} ${this.height}`);
     this.svg.setAttribute('aria-label', this.label(visible));
     this.svg.replaceChildren(...this.danger(limits), ...this.grid(), ...this.curves(visible), ...this.lines(limits), ...this.kills(), ...this.cursors());
   }
@@ -97,7 +118,7 @@ export class Chart {
 
   danger(limits) {
     return limits.slice(0, 1).map((l) => {
-      const [from, to] = isPressure(this.signal) ? [edge.top, this.y(l.at)] : [this.y(l.at), height - edge.bottom];
+      const [from, to] = isPressure(this.signal) ? [edge.top, this.y(l.at)] : [this.y(l.at), this.height - edge.bottom];
       return draw('rect', { class: 'danger', x: edge.left, y: from, width: this.width - edge.left - edge.right, height: Math.max(0, to - from) });
     });
   }
@@ -111,7 +132,7 @@ export class Chart {
     }
     for (const [share, anchor] of [[0, 'start'], [0.5, 'middle'], [1, 'end']]) {
       const at = this.left + (this.right - this.left) * share;
-      out.push(draw('text', { x: this.x(at), y: height - 5, 'text-anchor': anchor }, clock(at)));
+      out.push(draw('text', { x: this.x(at), y: this.height - 5, 'text-anchor': anchor }, clock(at)));
     }
     return out;
   }
@@ -136,7 +157,7 @@ export class Chart {
     const at = thin(stretch, this.width, (t) => this.x(t)).map(([t, v]) => `${Math.max(edge.left, this.x(t)).toFixed(1)} ${this.y(v).toFixed(1)}`);
     const first = at[0].split(' ')[0];
     const last = at[at.length - 1].split(' ')[0];
-    const base = height - edge.bottom;
+    const base = this.height - edge.bottom;
     return [
       draw('path', { class: 'area', d: `M${first} ${base}L${at.join('L')}L${last} ${base}Z` }),
       draw('path', { class: 'curve', d: `M${at.join('L')}${at.length === 1 ? 'h1' : ''}` }),
@@ -151,14 +172,14 @@ export class Chart {
 
   kills() {
     return this.marks.filter((m) => m.at >= this.left && m.at <= this.right).flatMap((m) => [
-      draw('line', { class: 'kill', x1: this.x(m.at), x2: this.x(m.at), y1: edge.top, y2: height - edge.bottom }, draw('title', {}, m.text)),
+      draw('line', { class: 'kill', x1: this.x(m.at), x2: this.x(m.at), y1: edge.top, y2: this.height - edge.bottom }, draw('title', {}, m.text)),
       draw('circle', { class: 'killed', cx: this.x(m.at), cy: edge.top, r: 4 }, draw('title', {}, m.text)),
     ]);
   }
 
   cursors() {
     if (this.cursor === null || this.cursor < this.left) return [];
-    return [draw('line', { class: 'cursor', x1: this.x(this.cursor), x2: this.x(this.cursor), y1: edge.top, y2: height - edge.bottom })];
+    return [draw('line', { class: 'cursor', x1: this.x(this.cursor), x2: this.x(this.cursor), y1: edge.top, y2: this.height - edge.bottom })];
   }
 
   key(e) {

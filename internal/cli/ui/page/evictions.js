@@ -1,6 +1,6 @@
 // Evictions as timelines of the kill ladder, with the predicted and the measured freed amount.
 
-import { amount, bytes, clock, make, milliseconds, plain, setText, title } from './format.js';
+import { amount, bytes, clock, make, milliseconds, plain, podName, setText, title } from './format.js';
 
 const outcomes = {
   running: ['in progress', 'warn'], back: ['recovered', 'good'], notBack: ['not recovered in time', 'bad'], undying: ['did not die', 'bad'],
@@ -156,7 +156,7 @@ function ranking(r) {
   const rows = (r.ranking && r.ranking.rows) || [];
   if (rows.length < 1) return null;
   const head = make('tr', {}, ...['#', 'Pod', 'QoS', 'Decided by'].map((t) => make('th', { scope: 'col' }, t)));
-  const lines = rows.map((c, i) => make('tr', {}, make('td', {}, String(i + 1)), make('td', { class: 'name' }, c.pod), make('td', {}, c.qos || ''), make('td', {}, c.decidedBy || '')));
+  const lines = rows.map((c, i) => make('tr', {}, make('td', {}, String(i + 1)), make('td', { class: 'name' }, podName(c.pod)), make('td', {}, c.qos || ''), make('td', {}, c.decidedBy || '')));
   const more = `${r.ranking.more || 0} more candidates, ${r.ranking.protected || 0} pods protected`;
   return make('div', {},
     make('div', { class: 'scroll', role: 'region', 'aria-label': 'Ranking', tabindex: '0' }, make('table', {}, make('thead', {}, head), make('tbody', {}, ...lines))),

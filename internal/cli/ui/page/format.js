@@ -74,4 +74,7 @@ export function milliseconds(ns) {
 // plain formats any value of an event as text.
 export const plain = (v) => (typeof v === 'object' && v !== null ? JSON.stringify(v) : String(v));
 
-export const title = (pod) => (pod.name ? `${pod.namespace}/${pod.name}` : `uid:${pod.uid}`);
+// podName formats the name of a pod as the agent reports it; uid:UID stands for a pod that the runtime has not named yet.
+export const podName = (text) => (String(text).startsWith('uid:') ? `a pod without a name yet (UID ${String(text).slice(4)})` : String(text));
+
+export const title = (pod) => (pod.name ? `${pod.namespace}/${pod.name}` : podName(`uid:${pod.uid}`));

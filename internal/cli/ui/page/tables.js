@@ -1,19 +1,23 @@
-// Tables: sortable pods, and events.
+// Tables: sortable pods, decisions of the gate, and garbage collection.
 
-import { bytes, clock, make, milliseconds, number, plain, setText } from './format.js';
+import { bytes, clock, make, milliseconds, number, plain, podName, setText, span } from './format.js';
 
 const columns = [
   { key: 'rank', name: '#', number: true, of: (p) => p.rank, text: (p) => String(p.rank) },
-  { key: 'pod', name: 'Pod', style: 'name', of: (p) => p.pod, text: (p) => p.pod },
-  { key: 'releases', name: 'Freed by kill', number: true, of: (p) => p.releases, text: (p) => (p.releases === undefined ? 'unknown' : bytes(p.releases)) },
-  { key: 'qos', name: 'QoS', of: (p) => p.qos || '', text: (p) => p.qos || '' },
-  { key: 'priority', name: 'Priority', number: true, of: (p) => p.priority, text: (p) => (p.priority === undefined ? 'unknown' : number(p.priority)) },
+  { key: 'pod', name: 'Pod', style: 'name', of: (p) => p.pod, text: (p) => podName(p.pod) },
+  { key: 'keys', name: 'Why', style: 'why', of: (p) => p.keys || '', text: (p) => p.keys || '' },
+  { key: 'releases', name: 'Freed by kill', number: true, optional: true, of: (p) => p.releases, text: (p) => (p.releases === undefined ? 'unknown' : bytes(p.releases)) },
+  { key: 'qos', name: 'QoS', narrowOff: true, of: (p) => p.qos || '', text: (p) => p.qos || '' },
+  { key: 'priority', name: 'Priority', number: true, optional: true, narrowOff: true, of: (p) => p.priority, text: (p) => (p.priority === undefined ? 'unknown' : number(p.priority)) },
   { key: 'decidedBy', name: 'Decided by', narrowOff: true, of: (p) => p.decidedBy || '', text: (p) => p.decidedBy || (p.rank === 1 ? 'victim' : '') },
 ];
 
+const maxAge = 3; // seconds: the age of an older ranking is shown with its reason
+
+// Pods shows the ranking for one threshold: the one that is chosen, or else one that is met, or else the one of memory.
 export class Pods {
   constructor(table, sentence, choice, protectedPods) {
-    Object.assign(this, { sentence, choice, protectedPods, sort: 'releases', down: true, outlook: null });
+    Object.assign(this, { sentence, choice, protectedPods, sort: 'rank', down: false, outlook: null, error: '', now: 0 });
     this.heads = columns.map((c) => {
       const button = make('button', { type: 'button' }, c.name);
       const head = make('th', { scope: 'col', class: classes(c) }, button);
@@ -31,44 +35,75 @@ export class Pods {
     this.paint();
   }
 
-  show(outlook) {
-    this.outlook = outlook;
+  show({ outlook, error }) {
+    Object.assign(this, { outlook, error: error || '', known: true });
     const names = ((outlook && outlook.thresholds) || []).map((t) => t.threshold);
     if (JSON.stringify(names) !== this.names) {
       const chosen = this.choice.value;
       this.names = JSON.stringify(names);
-      this.choice.replaceChildren(...names.map((n) => make('option', { value: n }, n)));
+      this.choice.replaceChildren(make('option', { value: '' }, 'what is short, else memory'), ...names.map((n) => make('option', { value: n }, n)));
       if (names.includes(chosen)) this.choice.value = chosen;
     }
     this.paint();
   }
 
-  paint() {
+  // pressing returns the threshold that matters without a choice: one that is met, and of those one with a victim.
+  pressing() {
     const all = (this.outlook && this.outlook.thresholds) || [];
-    const t = all.find((x) => x.threshold === this.choice.value) || all[0];
+    const met = all.filter((t) => t.met);
+    return met.find((t) => !t.withheld) || met[0] || all.find((t) => t.signal === 'memory.available') || all[0];
+  }
+
+  chosen() {
+    return ((this.outlook && this.outlook.thresholds) || []).find((t) => t.threshold === this.choice.value) || this.pressing();
+  }
+
+  // nextVictim names the pod that is evicted next, for the top of the page.
+  nextVictim() {
+    const t = this.pressing();
+    return t ? victim(t) : '';
+  }
+
+  paint() {
+    const t = this.chosen();
     for (const [i, c] of columns.entries()) {
       if (c.key === this.sort) this.heads[i].setAttribute('aria-sort', this.down ? 'descending' : 'ascending');
       else this.heads[i].removeAttribute('aria-sort');
     }
+    this.showAge(this.now);
     if (!t) {
-      setText(this.sentence, this.outlook === null ? 'The agent does not provide a ranking.' : 'No ranking yet.');
       this.body.replaceChildren();
+      this.rowsText = '';
       this.protectedPods.replaceChildren();
       return;
     }
-    setText(this.sentence, this.describe(t));
     const rows = (t.ranking || []).map((p, i) => ({ ...p, rank: i + 1 }));
-    const most = Math.max(1, ...rows.map((p) => p.releases || 0));
-    this.body.replaceChildren(...this.sorted(rows).map((p) => row(p, most)));
+    const shown = columns.filter((c) => !c.optional || rows.some((p) => c.of(p) !== undefined)); // a column of unknown values says nothing
+    columns.forEach((c, i) => { this.heads[i].hidden = !shown.includes(c); });
+    const text = JSON.stringify([rows, this.sort, this.down]);
+    if (text !== this.rowsText) {
+      this.rowsText = text;
+      const most = Math.max(1, ...rows.map((p) => p.releases || 0));
+      this.body.replaceChildren(...this.sorted(rows).map((p) => row(p, most, shown)));
+    }
     this.showProtected(t.protected || []);
   }
 
+  // showAge shows the sentence above the table; now is the time by the agent's clock.
+  showAge(now) {
+    this.now = now;
+    const t = this.chosen();
+    setText(this.sentence, t ? this.describe(t) : this.error || (this.known ? 'The agent does not provide a ranking.' : 'No ranking yet.'));
+  }
+
   describe(t) {
-    const first = t.ranking && t.ranking[0];
-    const parts = [t.withheld ? `No pod would be evicted now: ${t.withheld}.` : first ? `${first.pod} would be evicted if ${t.threshold} were met now.` : 'There is no candidate.'];
+    const parts = [victim(t)];
     if (t.more) parts.push(`${t.more} more candidates are not listed.`);
+    if (t.ranking.length && t.ranking.every((p) => p.priority === undefined)) parts.push('The priorities are unknown and count as 0.');
     if (this.outlook.dryRun) parts.push('Dry run: no pod is evicted.');
     parts.push(`As of ${clock(this.outlook.time)}.`);
+    const age = (this.now - Date.parse(this.outlook.time)) / 1000;
+    if (this.error || age > maxAge) parts.push(`This ranking is ${span(age)} old: ${this.error || 'the agent takes this long to read the pods'}.`);
     return parts.join(' ');
   }
 
@@ -88,22 +123,29 @@ export class Pods {
     this.protectedText = text;
     this.protectedPods.replaceChildren(...groups.map((g) => {
       const n = g.pods.length + (g.more || 0);
-      return make('p', { class: 'dim' }, `Protected (${n}): ${g.reason}: ${g.pods.join(', ')}${g.more ? ` and ${g.more} more` : ''}`);
+      return make('p', { class: 'dim' }, `Protected (${n}): ${g.reason}: ${g.pods.map(podName).join(', ')}${g.more ? ` and ${g.more} more` : ''}`);
     }));
   }
 }
 
 const classes = (c) => [c.number && 'number', c.style, c.narrowOff && 'narrow-off'].filter((x) => x).join(' ') || undefined;
 
-function row(p, most) {
-  const cells = columns.map((c) => {
+// victim describes what a threshold would evict now.
+function victim(t) {
+  const first = t.ranking && t.ranking[0];
+  const eligible = t.met ? 'is evicted next' : 'would be evicted first';
+  if (t.withheld) return `No pod is evicted for ${t.threshold} now: ${t.withheld}.`;
+  return first ? `${podName(first.pod)} ${eligible} for ${t.threshold}${first.keys ? `: ${first.keys}` : ''}.` : `No pod is a candidate for ${t.threshold}.`;
+}
+
+function row(p, most, shown) {
+  const cells = shown.map((c) => {
     const cell = make('td', { class: classes(c) }, c.text(p));
     if (c.key === 'releases' && p.releases !== undefined) {
       const share = make('span', { class: 'share', 'aria-hidden': 'true' });
       share.style.width = `${(p.releases / most) * 100}%`;
       cell.append(share);
     }
-    if (c.key === 'pod' && p.keys) cell.title = p.keys;
     return cell;
   });
   return make('tr', { class: p.rank === 1 ? 'first' : undefined }, ...cells);
@@ -123,7 +165,7 @@ const count = (v) => (v === undefined ? '' : plain(v));
 export function gateEvents(element, events) {
   const rows = events.map((e) => {
     const f = fields(e);
-    return [clock(e.time, true), e.message, plain(f.pod ?? f.victim ?? ''), plain(f.reason ?? ''), plain(f.message ?? f.error ?? '')];
+    return [clock(e.time, true), e.message, podName(plain(f.pod ?? f.victim ?? '')), plain(f.reason ?? ''), plain(f.message ?? f.error ?? '')];
   });
   table(element, [['When', 'time'], ['What'], ['Pod', 'name'], ['Reason'], ['Message', 'name narrow-off']], rows.reverse());
 }
@@ -136,15 +178,6 @@ export function garbageEvents(element, events) {
   });
   table(element, [['When', 'time'], ['Pass', 'name'], ['Why', 'name'], ['Removed', 'number'], ['Failed', 'number'], ['Predicted', 'number narrow-off'],
     ['Freed', 'number'], ['Took', 'number narrow-off']], rows.reverse());
-}
-
-export function allEvents(element, events) {
-  const lines = [...events].reverse().slice(0, 60).map((e) => {
-    const rest = Object.entries(fields(e)).filter(([k]) => k !== 'ranking').map(([k, v]) => `${k}=${plain(v).slice(0, 160)}`).join('  ');
-    return make('li', {}, make('span', { class: 'dim' }, `${clock(e.time, true)}  ${e.kind}  `),
-      make('span', { class: e.level === 'warn' || e.level === 'error' ? e.level : undefined }, e.message), make('span', { class: 'dim' }, `  ${rest}`));
-  });
-  element.replaceChildren(...lines);
 }
 
 export function gateCounts(list, sentence, gate) {

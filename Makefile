@@ -159,8 +159,8 @@ release: image deb ## write dist/: packages, tarballs and images for amd64 and a
 		rm -r bin/$$name || exit 1; done
 	@cd dist && sha256sum jettison.tar jettison-bridge.tar jettison-cluster.tar jettison_$(DEB_VERSION)_*.deb jettison-$(VERSION)-linux-*.tar.gz > SHA256SUMS && cat SHA256SUMS
 
-demo: deps build ## boot a node, let a pod leak, watch the agent save the node (a few minutes)
-	@go run ./e2e/demo
+demo: deps build ## boot a node, let a pod leak, watch the agent save the node (a few minutes); keep the node and the page until Ctrl-C: make demo [KEEP=1]
+	@JETTISON_KEEP=$(KEEP) go run ./e2e/demo
 
 deps: modules
 	@missing=; for p in $(PACKAGES); do \

@@ -36,6 +36,8 @@ func main() {
 	interrupted := ctx.Err() != nil
 	stop()
 	switch {
+	case interrupted && d.kept:
+		d.print("the node is switched off, nothing is left behind")
 	case interrupted:
 		d.print("interrupted: the node is switched off, nothing is left behind")
 		os.Exit(130)
@@ -55,6 +57,7 @@ type demo struct {
 	began time.Time
 	live  bool // the bar is redrawn in place
 	bar   bool // the last output is a bar without a newline
+	kept  bool // the demo is over, and the node stays
 
 	seen []pictured // of the node's memory, by the guest's clock
 }
@@ -103,7 +106,13 @@ func (d *demo) run(ctx context.Context) error {
 	if err := d.survivors(ctx, n, pods); err != nil {
 		return err
 	}
-	return d.draws(ctx, n, line)
+	if err := d.draws(ctx, n, line); err != nil || os.Getenv("JETTISON_KEEP") == "" {
+		return err
+	}
+	d.kept = true
+	d.print("the node and the page stay until Ctrl-C")
+	<-ctx.Done()
+	return nil
 }
 
 // startPods runs the neighbours, fills the node up to a little above the threshold, and starts the

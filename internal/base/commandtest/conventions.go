@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"slices"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -13,6 +14,9 @@ import (
 // letters has the meaning of each flag letter, which is the same in all commands of all programs.
 var letters = map[string]string{"f": "follow", "h": "help", "n": "times", "o": "output",
 	"v": "version", "y": "yes"}
+
+// changing lists the commands that change a node or a cluster once. They have --dry-run.
+var changing = []string{"gc", "restore", "cleanup"}
 
 // Conventions compares the flags of all commands of a program with those of the other programs.
 func Conventions(t *testing.T, root *cobra.Command) {
@@ -28,6 +32,9 @@ func Conventions(t *testing.T, root *cobra.Command) {
 		})
 		if c.Flag("log-format") == nil {
 			t.Errorf("%s %s: the flag --log-format is missing", root.Name(), path)
+		}
+		if slices.Contains(changing, path) && c.Flag("dry-run") == nil {
+			t.Errorf("%s %s: the flag --dry-run is missing", root.Name(), path)
 		}
 	}
 }

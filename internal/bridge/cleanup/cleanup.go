@@ -29,8 +29,13 @@ type API interface {
 }
 
 // Run removes the conditions and Leases and writes a line for each changed node to out. It
-// continues after errors and returns them at the end.
-func Run(ctx context.Context, c API, namespace string, out io.Writer) error {
+// continues after errors and returns them at the end. With dryRun it only reads and prints.
+func Run(ctx context.Context, c API, namespace string, dryRun bool, out io.Writer) error {
+	removedText, last := "removed", "cleaned %s, deleted %s\n"
+	if dryRun {
+		c = reader{c}
+		removedText, last = "would remove", "would clean %s, would delete %s; nothing changed\n"
+	}
 	var failed []error
 	nodes, leases := 0, 0
 	err := c.EachNode(ctx, func(n *v1.Node) error {
@@ -44,7 +49,8 @@ func Run(ctx context.Context, c API, namespace string, out io.Writer) error {
 		}
 		if len(removed) > 0 {
 			nodes++
-			fmt.Fprintf(out, "node %s: removed conditions %s\n", n.Name, strings.Join(removed, ", "))
+			fmt.Fprintf(out, "node %s: %s conditions %s\n", n.Name, removedText,
+				strings.Join(removed, ", "))
 		}
 		return nil
 	})
@@ -67,13 +73,19 @@ func Run(ctx context.Context, c API, namespace string, out io.Writer) error {
 		}
 		leases++
 	}
-	fmt.Fprintf(out, "cleaned %s, deleted %s\n", output.Count(nodes, "node"),
-		output.Count(leases, "lease"))
+	fmt.Fprintf(out, last, output.Count(nodes, "node"), output.Count(leases, "lease"))
 	if n := len(failed) - maxErrors; n > 0 {
 		failed = append(failed[:maxErrors], fmt.Errorf("and %d more", n))
 	}
 	return errors.Join(failed...)
 }
+
+// reader is an API whose writes do nothing.
+type reader struct{ API }
+
+func (reader) PatchNodeStatus(context.Context, string, []byte) (*v1.Node, error) { return nil, nil }
+
+func (reader) DeleteLease(context.Context, string, string) error { return nil }
 
 // maxErrors bounds the errors that are returned: there may be one for each node.
 const maxErrors = 5

@@ -73,7 +73,7 @@ func TestRun(t *testing.T) {
 		},
 	}
 	var out strings.Builder
-	err := Run(t.Context(), c, "jettison-system", &out)
+	err := Run(t.Context(), c, "jettison-system", false, &out)
 	if err == nil || err.Error() != "patch nodes/status bad: no" {
 		t.Errorf("error %v, want only that of node bad", err)
 	}
@@ -83,6 +83,28 @@ func TestRun(t *testing.T) {
 	}
 	if got := out.String(); got != "node a: removed conditions JettisonMemoryPressure\ncleaned 1 node, deleted 1 lease\n" {
 		t.Errorf("output %q, want one node and one Lease", got)
+	}
+}
+
+// A dry run names what it would remove, and writes nothing.
+func TestDryRun(t *testing.T) {
+	c := &cluster{
+		nodes: []v1.Node{node("a", "Ready", "JettisonMemoryPressure", "JettisonDiskPressure"), node("b", "Ready")},
+		leases: []coordinationv1.Lease{{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "jettison-system", Name: "a", Annotations: map[string]string{api.LoadAnnotation: "{}"},
+		}}},
+	}
+	var out strings.Builder
+	if err := Run(t.Context(), c, "jettison-system", true, &out); err != nil {
+		t.Fatalf("dry run of cleanup returned an error: %v", err)
+	}
+	if len(c.did) > 0 {
+		t.Errorf("requests of a dry run that write = %v, want none", c.did)
+	}
+	const want = "node a: would remove conditions JettisonMemoryPressure, JettisonDiskPressure\n" +
+		"would clean 1 node, would delete 1 lease; nothing changed\n"
+	if out.String() != want {
+		t.Errorf("output of a dry run = %q, want %q", out.String(), want)
 	}
 }
 
@@ -97,7 +119,7 @@ func TestRunContinuesAfterErrors(t *testing.T) {
 			}}},
 		}
 		var out strings.Builder
-		err := Run(t.Context(), c, "jettison-system", &out)
+		err := Run(t.Context(), c, "jettison-system", false, &out)
 		if fmt.Sprint(err) != fmt.Sprint(list) || strings.Join(c.did, "\n") != "delete jettison-system/a" ||
 			out.String() != "cleaned 0 nodes, deleted 1 lease\n" {
 			t.Errorf("list error %v: error %v, requests %v, output %s", list, err, c.did, out.String())

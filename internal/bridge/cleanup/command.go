@@ -12,15 +12,17 @@ import (
 // Command returns the command jettison-bridge cleanup.
 func Command(version string, stdout io.Writer) *cobra.Command {
 	var kubeconfig, namespace string
+	var dryRun bool
 	cmd := &cobra.Command{
 		Use:   "cleanup",
 		Short: "Remove node conditions and load Leases that bridges wrote",
 		Long: `cleanup removes the conditions Jettison* from all nodes and deletes the Leases with their load.
 
 Remove the bridges first, or they write both again. cleanup needs permission to list nodes, to patch
-nodes/status, and to list and delete leases.`,
-		Example: "  jettison-bridge cleanup --kubeconfig ~/.kube/config",
-		Args:    commandline.NoArguments,
+nodes/status, and to list and delete leases. --dry-run needs permission to list both.`,
+		Example: "  jettison-bridge cleanup --dry-run\n" +
+			"  jettison-bridge cleanup --kubeconfig ~/.kube/config",
+		Args: commandline.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := kube.ConfigOfUser(kubeconfig)
 			if err != nil {
@@ -33,12 +35,13 @@ nodes/status, and to list and delete leases.`,
 			if err != nil {
 				return err
 			}
-			return Run(cmd.Context(), client, namespace, stdout)
+			return Run(cmd.Context(), client, namespace, dryRun, stdout)
 		},
 	}
 	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "",
 		"path of the kubeconfig (default: $KUBECONFIG, in-cluster, ~/.kube/config)")
 	cmd.Flags().StringVar(&namespace, "lease-namespace", kube.DefaultLeaseNamespace,
 		"namespace of the Leases with the nodes' load")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print what would be removed, remove nothing")
 	return cmd
 }

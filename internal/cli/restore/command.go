@@ -18,6 +18,7 @@ import (
 // Command returns the command jettison restore.
 func Command(stdout io.Writer) *cobra.Command {
 	var look flags.Look
+	var dryRun bool
 	cmd := &cobra.Command{
 		Use:   "restore",
 		Short: "Restore the cgroup settings that agents changed, before you remove jettison",
@@ -29,8 +30,11 @@ An agent restores most settings when it stops. restore handles the rest: leftove
 the limits above pods, which an agent keeps on purpose. It needs root but no runtime, and refuses to
 run while an agent runs. docs/operate/upgrade.md lists what else to remove.
 
+--dry-run prints the settings of the agent and changes nothing, also while an agent runs. It does
+not check whether another program changed them later.
+
 Exit code 1: a setting could not be restored; the error names it. You can run restore again.`,
-		Example: "  jettison restore",
+		Example: "  jettison restore --dry-run\n  jettison restore",
 		Args:    commandline.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			configErr, err := look.FindOrSalvage(cmd.Context())
@@ -42,7 +46,7 @@ Exit code 1: a setting could not be restored; the error names it. You can run re
 					flags.Reason(configErr))
 			}
 			o := look.Options.Options
-			o.Act = true
+			o.Act = !dryRun
 			fs, err := sources.OpenCgroups(o)
 			if err != nil {
 				return err
@@ -55,10 +59,11 @@ Exit code 1: a setting could not be restored; the error names it. You can run re
 			if err != nil {
 				return err
 			}
-			r := options{fs: fs, cgroupRoot: c.CgroupRoot, stateDir: c.StateDir, kubelet: func() bool {
-				found, _ := presence.Look()
-				return found
-			}}
+			r := options{fs: fs, cgroupRoot: c.CgroupRoot, stateDir: c.StateDir, dryRun: dryRun,
+				kubelet: func() bool {
+					found, _ := presence.Look()
+					return found
+				}}
 			// any other mount is not systemd's hierarchy
 			if path.Clean(o.CgroupMount) == cgroup.DefaultMount {
 				r.systemd = limits.SystemdUpdater(look.Options.HostRoot)
@@ -67,5 +72,6 @@ Exit code 1: a setting could not be restored; the error names it. You can run re
 		},
 	}
 	look.AddPlaces(cmd.Flags())
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print the settings, restore none")
 	return cmd
 }

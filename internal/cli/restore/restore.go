@@ -31,6 +31,7 @@ type options struct {
 	stateDir string
 	kubelet  func() bool    // reports whether a kubelet runs now
 	systemd  limits.Updater // sets limits through systemd; nil: only cgroup files are written
+	dryRun   bool           // print the settings, change nothing
 }
 
 const (
@@ -44,8 +45,11 @@ const (
 var errAgentRuns = errors.New("an agent is running and would write the settings again: stop it first")
 
 // run restores all settings and prints a line for each changed cgroup. It returns an error that
-// names the settings left, and why. It may be run again.
+// names the settings left, and why. It may be run again. With dryRun it only prints the settings.
 func run(ctx context.Context, o options, w io.Writer) error {
+	if o.dryRun {
+		return plan(ctx, o, w)
+	}
 	unlock, err := lock(o.stateDir)
 	if err != nil {
 		return err
@@ -58,17 +62,28 @@ func run(ctx context.Context, o options, w io.Writer) error {
 	}
 	s := sweep{FS: o.fs, kubelet: o.kubelet(), files: r.Restored, buf: make([]byte, 32<<10)}
 	errs = append(errs, s.visit(ctx, "", maxDepth))
-	for _, line := range s.lines {
-		if _, err := fmt.Fprintln(w, line); err != nil {
-			return err
-		}
-	}
-	_, err = fmt.Fprintf(w, "%d limits of pods restored, %d of %d cgroups had other settings of the "+
-		"agent\n", s.files, len(s.lines), s.groups)
-	if err != nil {
+	if err := s.print(w, fmt.Sprintf("%d limits of pods restored, %d of %d cgroups had other settings "+
+		"of the agent", s.files, len(s.lines), s.groups)); err != nil {
 		return err
 	}
 	return errors.Join(append(errs, s.errs...)...)
+}
+
+// plan prints the settings of the agent and changes nothing.
+func plan(ctx context.Context, o options, w io.Writer) error {
+	s := sweep{FS: o.fs, kubelet: o.kubelet(), dryRun: true, buf: make([]byte, 32<<10)}
+	err := s.visit(ctx, "", maxDepth)
+	if err := s.print(w, fmt.Sprintf("%d of %d cgroups have settings of the agent, nothing changed",
+		len(s.lines), s.groups)); err != nil {
+		return err
+	}
+	return errors.Join(append(s.errs, err)...)
+}
+
+// print prints a line for each cgroup with settings, and a last line.
+func (s *sweep) print(w io.Writer, last string) error {
+	_, err := fmt.Fprintln(w, strings.Join(append(s.lines, last), "\n"))
+	return err
 }
 
 // lock takes the agent's lock in stateDir. It returns errAgentRuns if an agent holds it.
@@ -94,14 +109,18 @@ const (
 // formerNotes are notes of older agents, or of the owner of a cgroup's directory. No code uses them.
 var formerNotes = []string{"cgroup.freeze", "cpu", cgroup.Trusted + "cpu"}
 
+// limitFiles are the limits above pods, which a running kubelet owns.
+var limitFiles = []cgroup.LimitFile{cgroup.FilePIDsMax, cgroup.FileCPUWeight, cgroup.FileMemoryMax}
+
 // sweep visits all cgroups.
 type sweep struct {
 	*cgroup.FS
 	kubelet bool
+	dryRun  bool
 	files   int
 	groups  int
 	buf     []byte
-	lines   []string // one for each changed cgroup
+	lines   []string // one for each changed cgroup; with dryRun: for each that would change
 	errs    []error
 }
 
@@ -135,6 +154,10 @@ func (s *sweep) visit(ctx context.Context, name string, depth int) error {
 
 // removeScratch removes a cgroup of the self-test.
 func (s *sweep) removeScratch(name string) {
+	if s.dryRun {
+		s.lines = append(s.lines, "/"+name+": would be removed, leftover of a self-test")
+		return
+	}
 	if err := s.RemoveEmpty(name); err != nil {
 		s.errs = append(s.errs, err)
 		return
@@ -153,6 +176,10 @@ func (s *sweep) restoreGroup(name string) {
 	notes, err := g.Notes()
 	if err != nil || len(notes) == 0 {
 		s.addError(name, err)
+		return
+	}
+	if s.dryRun {
+		s.planGroup(name, notes)
 		return
 	}
 	var actions []string
@@ -191,6 +218,46 @@ func (s *sweep) restoreGroup(name string) {
 		actions = append(actions, "notes removed")
 	}
 	s.lines = append(s.lines, "/"+name+": "+strings.Join(actions, ", "))
+}
+
+// noted has the settings of notes other than limitNotes.
+var noted = map[string]string{
+	"memory.min": "memory.min", "memory.oom.group": "memory.oom.group",
+	cgroup.Trusted + "cgroup.freeze": "frozen processes",
+	cgroup.Trusted + "untold":        "the limits that systemd knows",
+}
+
+// planGroup describes what a run without dryRun does with the notes of a cgroup.
+func (s *sweep) planGroup(name string, notes []string) {
+	untrusted := s.untrusted(name)
+	var restored, removed []string
+	for _, note := range notes {
+		file, before := strings.CutPrefix(note, limitNotes)
+		setting, known := noted[note]
+		switch {
+		case slices.Contains(formerNotes, note), untrusted && !strings.HasPrefix(note, cgroup.Trusted),
+			before && s.kubelet && slices.Contains(limitFiles, cgroup.LimitFile(file)):
+			removed = append(removed, note)
+		case before:
+			restored = append(restored, file)
+		case known:
+			restored = append(restored, setting)
+		default:
+			s.addError(name, fmt.Errorf("unknown note %s would be kept", note))
+		}
+	}
+	slices.Sort(restored)
+	slices.Sort(removed)
+	var actions []string
+	if len(restored) > 0 {
+		actions = append(actions, "would restore "+strings.Join(restored, ", "))
+	}
+	if len(removed) > 0 {
+		actions = append(actions, "would remove the notes "+strings.Join(removed, ", "))
+	}
+	if len(actions) > 0 {
+		s.lines = append(s.lines, "/"+name+": "+strings.Join(actions, "; "))
+	}
 }
 
 // unprotect restores the settings that protect an agent in its own cgroup.

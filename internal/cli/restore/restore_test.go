@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -136,6 +137,62 @@ func TestRestoreAlongsideKubelet(t *testing.T) {
 	}
 	checkFile(t, dir+"/kubepods/memory.max", "1048576")
 	checkFile(t, dir+"/kubepods/pod1/memory.min", "0")
+}
+
+// A dry run names the settings and changes none, also while an agent runs. Afterwards restore does what it named.
+func TestDryRun(t *testing.T) {
+	fs, dir := crashed(t)
+	filetest.Write(t, dir+"/user.slice/app/memory.min", "0\n")
+	filetest.Write(t, dir+"/user.slice/app/cgroup.procs", "")
+	note(t, dir+"/user.slice/app", "user.jettison.memory.min", "8192 0")
+	if err := os.Chown(dir+"/user.slice/app", 1000, 1000); err != nil {
+		t.Skip(err)
+	}
+	state := t.TempDir()
+	lock, err := atomicfile.Lock(filepath.Join(state, lockFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = lock.Close() }()
+	before := notesIn(t, dir)
+	for kubelet, limits := range map[bool]string{
+		false: "would restore memory.max, pids.max",
+		true:  "would remove the notes trusted.before.memory.max, trusted.before.pids.max",
+	} {
+		var out bytes.Buffer
+		o := options{fs: fs, stateDir: state, dryRun: true, kubelet: func() bool { return kubelet }}
+		if err := run(t.Context(), o, &out); err != nil {
+			t.Fatalf("dry run with a kubelet %v: %v", kubelet, err)
+		}
+		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+		want := []string{
+			"/kubepods/pod1: would restore frozen processes, memory.min; would remove the notes cgroup.freeze, cpu",
+			"/kubepods: " + limits, "/system.slice/jettison.service: would restore memory.oom.group",
+			"/system.slice/other.service: would restore memory.min", "/system.slice: would restore memory.min",
+			"/user.slice/app: would remove the notes memory.min", "6 of 8 cgroups have settings of the agent, nothing changed",
+		}
+		slices.Sort(want)
+		slices.Sort(lines)
+		if !slices.Equal(lines, want) {
+			t.Errorf("dry run with a kubelet %v prints\n%s\nwant\n%s", kubelet, strings.Join(lines, "\n"), strings.Join(want, "\n"))
+		}
+	}
+	if after := notesIn(t, dir); !slices.Equal(after, before) {
+		t.Errorf("notes after a dry run = %q, want %q", after, before)
+	}
+	checkFile(t, dir+"/system.slice/memory.min", "51380224")
+	checkFile(t, dir+"/kubepods/memory.max", "1048576")
+	checkFile(t, dir+"/kubepods/pod1/cgroup.freeze", "1")
+}
+
+// A dry run names an unknown note in its error.
+func TestDryRunWithUnknownNote(t *testing.T) {
+	fs, dir := crashed(t)
+	note(t, dir+"/kubepods", "user.jettison.of-a-later-version", "x")
+	err := run(t.Context(), options{fs: fs, dryRun: true, kubelet: func() bool { return false }}, &bytes.Buffer{})
+	if err == nil || !strings.Contains(err.Error(), "/kubepods: unknown note of-a-later-version would be kept") {
+		t.Errorf("error of a dry run = %v, want the unknown note", err)
+	}
 }
 
 func TestNodeWithoutSettings(t *testing.T) {

@@ -168,7 +168,7 @@ func (c *crashes) countWholeLines(least int, torn bool) (last int) {
 // allRecords returns the records that jettison records prints.
 func (c *crashes) allRecords() (out []api.Record) {
 	c.t.Helper()
-	for line := range strings.Lines(c.shell("[ ! -e /var/lib/jettison/records.jsonl ] || /usr/local/bin/jettison records -o json")) {
+	for line := range strings.Lines(c.shell("[ ! -e /var/lib/jettison/records.jsonl ] || /usr/local/bin/jettison records -o jsonl")) {
 		var r api.Record
 		if err := json.Unmarshal([]byte(line), &r); err != nil {
 			c.t.Fatalf("parse the output of jettison records: %v in %s", err, line)

@@ -43,7 +43,7 @@ evictionMaxPodGracePeriod: 60`)
 	n.evictedFor("memory.available", holder)
 
 	n.until("the record is whole", func() error {
-		text, err := n.agent.Exec(n.ctx, "/jettison", "records", "-o", "json") // one object a line
+		text, err := n.agent.Exec(n.ctx, "/jettison", "records", "-o", "jsonl")
 		if err != nil {
 			return err
 		}

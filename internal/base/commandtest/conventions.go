@@ -5,10 +5,13 @@ import (
 	"encoding/json"
 	"io"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"jettison/internal/base/commandline"
 )
 
 // letters has the meaning of each flag letter, which is the same in all commands of all programs.
@@ -32,6 +35,12 @@ func Conventions(t *testing.T, root *cobra.Command) {
 		})
 		if c.Flag("log-format") == nil {
 			t.Errorf("%s %s: the flag --log-format is missing", root.Name(), path)
+		}
+		if c.Flag("follow") != nil {
+			err := commandline.Execute(t.Context(), root, append(strings.Fields(path), "--follow", "--output=json"))
+			if commandline.ExitCode(err) != commandline.ExitUsage || !strings.Contains(err.Error(), "jsonl") {
+				t.Errorf("%s %s --follow -o json: error = %v, want a usage error that names -o jsonl", root.Name(), path, err)
+			}
 		}
 		if slices.Contains(changing, path) && c.Flag("dry-run") == nil {
 			t.Errorf("%s %s: the flag --dry-run is missing", root.Name(), path)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"sigs.k8s.io/yaml"
@@ -18,24 +19,57 @@ type Format string
 // The formats.
 const (
 	AsTable Format = "table"
-	AsWide  Format = "wide" // the table with all columns, independent of the terminal's width
-	AsJSON  Format = "json"
+	AsWide  Format = "wide"  // the table with all columns, independent of the terminal's width
+	AsJSON  Format = "json"  // one document
+	AsJSONL Format = "jsonl" // one document a line, as they occur
 	AsYAML  Format = "yaml"
 )
 
-// Formats lists all formats.
-var Formats = []Format{AsTable, AsWide, AsJSON, AsYAML}
+// Formats lists the formats of a command with one answer, and Streams those of a command with
+// several.
+var (
+	Formats = []Format{AsTable, AsWide, AsJSON, AsYAML}
+	Streams = []Format{AsTable, AsWide, AsJSON, AsJSONL, AsYAML}
+)
 
 // ParseFormat parses a value of --output.
-func ParseFormat(text string) (Format, error) {
-	if f := Format(text); slices.Contains(Formats, f) {
+func ParseFormat(text string, formats []Format) (Format, error) {
+	if f := Format(text); slices.Contains(formats, f) {
 		return f, nil
 	}
-	return "", fmt.Errorf("--output %q: want table, wide, json or yaml", text)
+	return "", fmt.Errorf("--output %q: want %s", text, OneOf(formats))
+}
+
+// OneOf lists values: "a, b or c".
+func OneOf[T ~string](values []T) string {
+	var out strings.Builder
+	for i, v := range values {
+		switch {
+		case i > 0 && i == len(values)-1:
+			out.WriteString(" or ")
+		case i > 0:
+			out.WriteString(", ")
+		}
+		out.WriteString(string(v))
+	}
+	return out.String()
 }
 
 // Data reports whether the format is for programs.
-func (f Format) Data() bool { return f == AsJSON || f == AsYAML }
+func (f Format) Data() bool { return f == AsJSON || f == AsJSONL || f == AsYAML }
+
+// EncodeAll writes values as data: as one JSON array, or else one document each.
+func EncodeAll[T any](f Format, to io.Writer, all []T) error {
+	if f == AsJSON {
+		return f.Encode(to, append([]T{}, all...), false) // [] and not null
+	}
+	for i := range all {
+		if err := f.Encode(to, &all[i], true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // Encode writes a value as data: as JSON on one line, or as a YAML document, which begins with ---
 // if several may follow each other.

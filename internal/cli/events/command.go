@@ -30,14 +30,19 @@ agent it reconnects and continues after the last event that it printed.
 
 Kinds: ` + strings.Join(kinds, ", ") + `
 
--o json prints one JSON object a line in the format of the socket: docs/reference/socket.md.
+-o json prints one array, and -o jsonl one object a line, also with -f. Both have the format of the
+socket: docs/reference/socket.md.
 docs/reference/logs.md lists messages and keys.`,
 		Example: "  jettison events\n  jettison events -f --kind eviction --kind condition\n  jettison " +
-			"events --since 10m -o json | jq .message",
+			"events --since 10m -o jsonl | jq .message",
 		Args: commandline.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
-			if o.format, err = output.Format(); err != nil {
+			format := output.Format
+			if o.follow {
+				format = output.StreamFormat
+			}
+			if o.format, err = format(); err != nil {
 				return err
 			}
 			if o.since, err = flags.ParseSince(since, time.Now()); err != nil {
@@ -61,6 +66,6 @@ docs/reference/logs.md lists messages and keys.`,
 	f.StringVar(&since, "since", "", "only events since a time with a zone, or an age such as 10m")
 	f.StringArrayVar(&o.kinds, "kind", nil, "only events of this kind (repeatable)")
 	socket.Add(f)
-	output.Add(f, "")
+	output.AddStream(f)
 	return cmd
 }

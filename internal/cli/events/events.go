@@ -45,6 +45,7 @@ const reconnectDelay = time.Second
 func run(ctx context.Context, o options, out *terminal.Screen, stderr io.Writer) error {
 	client := api.New(api.Options{Socket: o.socket})
 	var last uint64
+	var all []api.Event // of -o json
 	answered, lost := false, false
 	for {
 		err := client.Events(ctx, api.EventOptions{Since: last, Follow: o.follow},
@@ -52,6 +53,10 @@ func run(ctx context.Context, o options, out *terminal.Screen, stderr io.Writer)
 				answered, lost = true, false
 				last = max(last, e.Seq)
 				if !o.wants(&e) {
+					return nil
+				}
+				if o.format == output.AsJSON {
+					all = append(all, e)
 					return nil
 				}
 				if err := o.print(&e, out); err != nil {
@@ -65,6 +70,8 @@ func run(ctx context.Context, o options, out *terminal.Screen, stderr io.Writer)
 			return failed.error
 		case ctx.Err() != nil && o.follow:
 			return nil
+		case err == nil && o.format == output.AsJSON:
+			return output.EncodeAll(o.format, out, all)
 		case !o.follow || !answered:
 			return err
 		}

@@ -50,8 +50,10 @@ func TestEvents(t *testing.T) {
 	}{
 		"all": {options{}, "2026-01-01T00:00:01Z  condition  condition  a=\"x y\\u001b[2J\"  b=12345678901\n" +
 			"2026-01-01T00:00:02Z  eviction   evicted\n"},
-		"of a kind": {options{kinds: []string{"eviction"}}, "2026-01-01T00:00:02Z  eviction   evicted\n"},
-		"later":     {options{since: time.Date(2026, 1, 1, 0, 0, 2, 0, time.UTC), format: output.AsJSON}, two + "\n"},
+		"of a kind":  {options{kinds: []string{"eviction"}}, "2026-01-01T00:00:02Z  eviction   evicted\n"},
+		"later":      {options{since: time.Date(2026, 1, 1, 0, 0, 2, 0, time.UTC), format: output.AsJSONL}, two + "\n"},
+		"a document": {options{since: time.Date(2026, 1, 1, 0, 0, 2, 0, time.UTC), format: output.AsJSON}, "[" + two + "]\n"},
+		"no event":   {options{kinds: []string{"gate"}, format: output.AsJSON}, "[]\n"},
 	} {
 		var out, errs bytes.Buffer
 		c.o.socket = path

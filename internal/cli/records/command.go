@@ -31,13 +31,13 @@ observations, the ranking, and each step of the kill. docs/reference/formats.md 
 records of one pod by namespace/name, name or UID. -f continues with new records: it prints an
 eviction when it starts, and again when its outcome is known.
 
--o json prints the records as stored, one JSON object a line. Lines that cannot be read are reported
-on stderr.
+-o json prints one array of records as stored, or one record with an ID. -o jsonl prints one record
+a line, also with -f. Lines that cannot be read are reported on stderr.
 
 Exit code 1: no record has the ID, the file of --file does not exist, or the file holds no records.`,
 		Example: "  jettison records\n  jettison records --last 10\n" +
 			"  jettison records --since 24h --pod shop/web\n  jettison records -f\n" +
-			"  jettison records 20261121T070317\n  jettison records -o json | jq .outcome",
+			"  jettison records 20261121T070317\n  jettison records -o jsonl | jq .outcome",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return commandline.Usage(fmt.Errorf("records takes at most one ID, got %d: see %s --help",
@@ -47,7 +47,11 @@ Exit code 1: no record has the ID, the file of --file does not exist, or the fil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var err error
-			if q.format, err = output.Format(); err != nil {
+			format := output.Format
+			if q.follow {
+				format = output.StreamFormat
+			}
+			if q.format, err = format(); err != nil {
 				return err
 			}
 			if q.since, err = flags.ParseSince(since, time.Now()); err != nil {
@@ -84,6 +88,6 @@ Exit code 1: no record has the ID, the file of --file does not exist, or the fil
 	f.StringVar(&since, "since", "", "only records since a time with a zone, or an age such as 36h")
 	f.StringVar(&q.pod, "pod", "", "only records of a pod: namespace/name, name or UID")
 	f.BoolVarP(&q.follow, "follow", "f", false, "continue with new records")
-	output.Add(f, "")
+	output.AddStream(f)
 	return cmd
 }

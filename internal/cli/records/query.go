@@ -32,7 +32,7 @@ type query struct {
 	since     time.Time     // oldest start; zero: all
 	pod       string        // UID, name or namespace/name of a pod; empty: all pods
 	follow    bool          // continue with new records until the context ends
-	format    output.Format // JSON: as stored, one object a line
+	format    output.Format // data: records as stored
 }
 
 // print prints the selected records. Lines that cannot be read are reported on stderr.
@@ -66,7 +66,7 @@ func (q *query) print(ctx context.Context, stdout *terminal.Screen, stderr io.Wr
 	case len(all) == 0 && !q.format.Data() && !q.follow:
 		_, err := fmt.Fprintln(stdout, q.emptyText(total))
 		return err
-	case len(all) > 0 || !q.format.Data():
+	case len(all) > 0 || !q.format.Data() || q.format == output.AsJSON:
 		if err := q.list(stdout, all, true); err != nil {
 			return err
 		}
@@ -115,12 +115,7 @@ func (q *query) emptyText(total int) string {
 // list prints records; head adds the column names.
 func (q *query) list(stdout *terminal.Screen, all []api.Record, head bool) error {
 	if q.format.Data() {
-		for i := range all {
-			if err := q.format.Encode(stdout, &all[i], true); err != nil {
-				return err
-			}
-		}
-		return nil
+		return output.EncodeAll(q.format, stdout, all)
 	}
 	width := stdout.Width()
 	if q.format == output.AsWide {

@@ -30,12 +30,17 @@ last 10 s in which its tasks stalled for memory (-o wide: also for IO and CPU), 
 
 On a terminal, top refreshes until q is pressed; s or the arrow keys change the sort column, which
 is marked with a star. Without a terminal, and with -n 1, it prints once. Growth needs two looks, so
-that the first output appears after --every.`,
+that the first output appears after --every. -o json prints one array of pods; for more outputs, -o
+jsonl prints an array a line.`,
 		Example: "  jettison top\n  jettison top --sort growth --every 5s\n  jettison top -n 1 -o json | jq '.[0]'",
 		Args:    commandline.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
-			if o.format, err = output.Format(); err != nil {
+			format := output.Format
+			if o.times > 1 {
+				format = output.StreamFormat
+			}
+			if o.format, err = format(); err != nil {
 				return err
 			}
 			switch {
@@ -61,6 +66,6 @@ that the first output appears after --every.`,
 	f.DurationVar(&o.every, "every", 2*time.Second, "refresh interval")
 	f.StringVar(&o.sort, "sort", sortNames()[0], "sort key: "+
 		strings.Join(sortNames(), ", "))
-	output.Add(f, "")
+	output.AddStream(f)
 	return cmd
 }

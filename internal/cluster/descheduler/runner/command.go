@@ -29,7 +29,7 @@ descheduler/v1alpha2).
 
 In a cluster it evicts them through the eviction API: once, or periodically with
 --descheduling-interval. With --leader-elect only one of several replicas acts. --dry-run prints
-the plan without evicting pods.
+the plan without evicting pods. Repeated plans are a stream, for which -o jsonl replaces -o json.
 
 With --from it reads the objects of a cluster from files. It needs no cluster and evicts nothing.
 It prints the evictions in order with their reasons, the skipped pods, and the load of the nodes
@@ -53,6 +53,11 @@ metrics.k8s.io. The same files and --now give the same plan.`,
 				return commandline.Usage(errors.New("deschedule: --policy is required: the file of a policy"))
 			}
 			if len(o.From) == 0 && o.Diff == "" && now == "" {
+				if l.interval > 0 {
+					if _, err := format.StreamFormat(); err != nil {
+						return err
+					}
+				}
 				return l.run(cmd.Context(), &o, stdout, stderr)
 			}
 			if err := offlineFlags(&o, now); err != nil {
@@ -72,7 +77,7 @@ metrics.k8s.io. The same files and --now give the same plan.`,
 		"file of objects; - is stdin; repeatable")
 	f.StringVar(&now, "now", "",
 		"time of the plan, RFC 3339 (default: now)")
-	format.Add(f, "")
+	format.AddStream(f)
 	l.add(f)
 	cmd.AddCommand(planner.MigrateCommand(stdin, stdout, stderr))
 	return cmd

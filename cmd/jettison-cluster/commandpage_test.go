@@ -19,6 +19,7 @@ func TestTheCommandPageIsFresh(t *testing.T) {
 // All programs have the same flag letters and --log-format, and a version command.
 func TestCommandsFollowTheConventions(t *testing.T) {
 	commandtest.Conventions(t, command(strings.NewReader(""), terminal.New(io.Discard, true), io.Discard))
+	commandtest.Completion(t, command(strings.NewReader(""), terminal.New(io.Discard, true), io.Discard))
 	commandtest.JSONErrors(t, func(args []string, stdout, stderr io.Writer) int {
 		return execute(t.Context(), args, strings.NewReader(""), stdout, stderr)
 	})

@@ -18,5 +18,6 @@ func TestTheCommandPageIsFresh(t *testing.T) {
 // All programs have the same flag letters and --log-format, and a version command.
 func TestCommandsFollowTheConventions(t *testing.T) {
 	commandtest.Conventions(t, command(terminal.New(io.Discard, true), io.Discard))
+	commandtest.Completion(t, command(terminal.New(io.Discard, true), io.Discard))
 	commandtest.JSONErrors(t, func(args []string, stdout, stderr io.Writer) int { return execute(t.Context(), args, stdout, stderr) })
 }

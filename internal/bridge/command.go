@@ -59,6 +59,8 @@ be unreachable, also at the start. The bridge retries and then writes all pendin
 		"namespace of load Lease; empty: off")
 	f.DurationVar(&o.TransitionPeriod, "transition-period", 5*time.Minute,
 		"time until a pressure condition is cleared; as the kubelet's evictionPressureTransitionPeriod")
+	commandline.Values[string](f, "node-name")
+	commandline.Values[string](f, "lease-namespace")
 	log.Add(f)
 	return cmd
 }

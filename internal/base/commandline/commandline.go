@@ -1,6 +1,7 @@
 // Package commandline has the parts of a command line that the programs of this module share.
 //
 //	commandline.go  errors about unknown commands and flags
+//	completion.go   Values: values that a shell completes
 //	output.go       Output: the flag --output
 //	program.go      Root, Execute, ExitCode: a program's root command and its end; Log: its log
 //	version.go      Version: the command that prints a program's versions

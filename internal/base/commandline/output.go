@@ -20,12 +20,16 @@ func (o *Output) Add(f *pflag.FlagSet, prefix string) {
 	o.add(f, prefix, output.Formats)
 }
 
+// AddFormats adds the flag to a command with these formats only; the first one is the default.
+func (o *Output) AddFormats(f *pflag.FlagSet, formats ...output.Format) { o.add(f, "", formats) }
+
 // AddStream adds the flag to a command that may print several documents.
 func (o *Output) AddStream(f *pflag.FlagSet) { o.add(f, "", output.Streams) }
 
 func (o *Output) add(f *pflag.FlagSet, prefix string, formats []output.Format) {
 	o.formats = formats
-	f.StringVarP(&o.format, "output", "o", string(output.AsTable), prefix+output.OneOf(formats))
+	f.StringVarP(&o.format, "output", "o", string(formats[0]), prefix+output.OneOf(formats))
+	Values(f, "output", formats...)
 }
 
 // Format returns the format of the flag. An error is a usage error.

@@ -55,6 +55,7 @@ func Root(root *cobra.Command, version string, stdout, stderr io.Writer) {
 	root.Args = cobra.ArbitraryArgs // checked by UnknownCommand
 	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	root.PersistentFlags().String(logFormat, "text", formatUsage)
+	Values(root.PersistentFlags(), logFormat, logFormats...)
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -70,6 +71,7 @@ func Execute(ctx context.Context, root *cobra.Command, args []string) error {
 		return Usage(err)
 	}
 	checkArguments(root)
+	addCompletion(root)
 	return root.ExecuteContext(ctx)
 }
 
@@ -131,6 +133,7 @@ type Log struct {
 // Add adds the flag --log-level to the flags of a command.
 func (l *Log) Add(f *pflag.FlagSet) {
 	f.StringVar(&l.level, "log-level", "info", "debug, info, warn or error")
+	Values(f, "log-level", "debug", "info", "warn", "error")
 	l.flags = f
 }
 

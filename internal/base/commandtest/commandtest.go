@@ -2,7 +2,7 @@
 //
 //	commandtest.go  Document: the page of the commands
 //	badvalues.go    BadValues: empty and unreadable arguments
-//	conventions.go  Conventions, JSONErrors: what all programs have in common
+//	conventions.go  Conventions, Completion, JSONErrors: what all programs have in common
 package commandtest
 
 import (

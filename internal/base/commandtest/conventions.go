@@ -21,6 +21,63 @@ var letters = map[string]string{"f": "follow", "h": "help", "n": "times", "o": "
 // changing lists the commands that change a node or a cluster once. They have --dry-run.
 var changing = []string{"gc", "restore", "cleanup"}
 
+// choices lists the flags with a fixed set of values, of all programs.
+var choices = []string{"output", "log-format", "log-level", "kind", "sort", "trigger", "mode",
+	"pressure-taint", "excluded-nodes", "control-plane-nodes"}
+
+// noFiles is the last line of a completion that offers no files.
+const noFiles = ":4"
+
+// Completion has a shell complete the values of each flag and the arguments of each command. A flag
+// with a fixed set of values offers each of them, which its help names, and only text may be a file.
+func Completion(t *testing.T, root *cobra.Command) {
+	t.Helper()
+	for path, c := range commands(root) {
+		if path == "help" || strings.HasPrefix(path, "completion") {
+			continue
+		}
+		if lines := complete(t, root, append(strings.Fields(path), "")); !strings.Contains(c.Use, " ") &&
+			lines[len(lines)-1] != noFiles {
+			t.Errorf("%s %s: completion of an argument = %q, want no files", root.Name(), path, lines)
+		}
+		check := func(f *pflag.Flag) {
+			if f.NoOptDefVal != "" { // the next word is no value
+				return
+			}
+			lines := complete(t, root, append(strings.Fields(path), "--"+f.Name, ""))
+			values, last := lines[:len(lines)-1], lines[len(lines)-1]
+			if last != noFiles && !strings.HasPrefix(f.Value.Type(), "string") {
+				t.Errorf("%s %s: completion of --%s ends with %q, want no files", root.Name(), path, f.Name, last)
+			}
+			if (len(values) > 0) != slices.Contains(choices, f.Name) {
+				t.Errorf("%s %s: values that complete --%s = %q, want the values of a choice and else none",
+					root.Name(), path, f.Name, values)
+			}
+			for _, value := range values {
+				if !strings.Contains(f.Usage+c.Long, value) {
+					t.Errorf("%s %s: value %q that completes --%s is not in the help", root.Name(), path, value, f.Name)
+				}
+			}
+		}
+		c.Flags().VisitAll(check)
+		c.InheritedFlags().VisitAll(check)
+	}
+}
+
+// complete returns what a program prints to a shell that completes a command line.
+func complete(t *testing.T, root *cobra.Command, args []string) []string {
+	t.Helper()
+	var out bytes.Buffer
+	root.SetOut(&out)
+	if err := commandline.Execute(t.Context(), root, append([]string{cobra.ShellCompNoDescRequestCmd}, args...)); err != nil {
+		t.Fatalf("shell completion of the command line %q failed: %v", args, err)
+	}
+	if added, _, err := root.Find([]string{cobra.ShellCompRequestCmd}); err == nil {
+		root.RemoveCommand(added) // cobra adds it again
+	}
+	return strings.Split(strings.TrimSpace(out.String()), "\n")
+}
+
 // Conventions compares the flags of all commands of a program with those of the other programs.
 func Conventions(t *testing.T, root *cobra.Command) {
 	t.Helper()

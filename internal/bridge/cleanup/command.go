@@ -42,6 +42,7 @@ nodes/status, and to list and delete leases. --dry-run needs permission to list 
 		"path of the kubeconfig (default: $KUBECONFIG, in-cluster, ~/.kube/config)")
 	cmd.Flags().StringVar(&namespace, "lease-namespace", kube.DefaultLeaseNamespace,
 		"namespace of the Leases with the nodes' load")
+	commandline.Values[string](cmd.Flags(), "lease-namespace")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print what would be removed, remove nothing")
 	return cmd
 }

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 
 	"github.com/spf13/cobra"
 
 	"jettison/internal/base/commandline"
+	"jettison/internal/base/output"
 	"jettison/internal/cli/flags"
 	"jettison/internal/node/config"
 )
@@ -54,7 +54,7 @@ Exit code 2: the file is invalid; the line on stderr names the file, line, field
 
 func printCommand(stdout io.Writer) *cobra.Command {
 	var places config.Places
-	var output string
+	var format commandline.Output
 	cmd := &cobra.Command{
 		Use:   "print",
 		Short: "Print the effective configuration of this node, and the origin of each value",
@@ -67,20 +67,21 @@ that it has not applied in its log and in "jettison status".
 		Example: "  jettison config print\n  jettison config print --config new.yaml -o json",
 		Args:    commandline.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !slices.Contains(formats, output) {
-				return commandline.Usage(fmt.Errorf("--output %q: want one of %v", output, formats))
+			as, err := format.Format()
+			if err != nil {
+				return err
 			}
 			l, err := config.Find(cmd.Context(), places)
 			if err != nil {
 				return commandline.Usage(err)
 			}
-			return printSettings(l, output, stdout)
+			return printSettings(l, as, stdout)
 		},
 	}
 	f := cmd.Flags()
 	flags.AddConfig(f, &places)
 	flags.AddProcMount(f, &places.ProcMount)
-	f.StringVarP(&output, "output", "o", "table", "table, json or yaml")
+	format.AddFormats(f, output.AsTable, output.AsJSON, output.AsYAML)
 	return cmd
 }
 

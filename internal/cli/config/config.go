@@ -12,19 +12,17 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"jettison/internal/base/output"
 	"jettison/internal/node/config"
 )
 
-// formats lists the output formats of printSettings.
-var formats = []string{"table", "json", "yaml"}
-
 // printSettings prints every effective value with its origin, then the notes. The YAML format is an
 // equivalent configuration file of the agent, with the origins as comments.
-func printSettings(l *config.Loaded, format string, w io.Writer) error {
+func printSettings(l *config.Loaded, format output.Format, w io.Writer) error {
 	switch format {
-	case "json":
+	case output.AsJSON:
 		return printJSON(l, w)
-	case "yaml":
+	case output.AsYAML:
 		return printYAML(l, w)
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)

@@ -65,6 +65,8 @@ docs/reference/logs.md lists messages and keys.`,
 	f.BoolVarP(&o.follow, "follow", "f", false, "continue with new events")
 	f.StringVar(&since, "since", "", "only events since a time with a zone, or an age such as 10m")
 	f.StringArrayVar(&o.kinds, "kind", nil, "only events of this kind (repeatable)")
+	commandline.Values(f, "kind", kinds...)
+	commandline.Values[string](f, "since")
 	socket.Add(f)
 	output.AddStream(f)
 	return cmd

@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"jettison/internal/base/commandline"
 	"jettison/internal/base/terminal"
 	"jettison/internal/cli/flags"
+	"jettison/stats"
 )
 
 // Command returns the command jettison explain.
@@ -61,6 +63,9 @@ objects of clients, evictions in progress and the circuit breaker; a line on std
 			return err
 		},
 	}
+	commandline.FirstArgument(cmd, slices.Concat(stats.Signals, []stats.Signal{
+		stats.SignalMemoryPressureFull, stats.SignalMemoryPressureSome, stats.SignalIOPressureFull,
+		stats.SignalCPUPressureSome})...)
 	look.AddPlaces(cmd.Flags())
 	look.AddSocket(cmd.Flags())
 	output.Add(cmd.Flags(), "")

@@ -92,6 +92,7 @@ The other steps are still run.`,
 	output.Add(f, "")
 	f.StringVar(&trigger, "trigger", "periodic",
 		"periodic, or diskPressure (removes more)")
+	commandline.Values(f, "trigger", "periodic", "diskPressure")
 	f.StringVar(&o.stateDir, "state-dir", "",
 		"directory of the state of passes; \"\": keep none (default stateDir)")
 	places.AddPlaces(f)

@@ -86,8 +86,11 @@ Exit code 1: no record has the ID, the file of --file does not exist, or the fil
 	flags.AddConfigFile(f, &path)
 	f.IntVar(&q.last, "last", 0, "only the newest N records (0: all)")
 	f.StringVar(&since, "since", "", "only records since a time with a zone, or an age such as 36h")
+	commandline.Values[string](f, "since")
 	f.StringVar(&q.pod, "pod", "", "only records of a pod: namespace/name, name or UID")
 	f.BoolVarP(&q.follow, "follow", "f", false, "continue with new records")
+	commandline.Values[string](f, "pod")
+	commandline.FirstArgument[string](cmd)
 	output.AddStream(f)
 	return cmd
 }

@@ -66,6 +66,7 @@ jsonl prints an array a line.`,
 	f.DurationVar(&o.every, "every", 2*time.Second, "refresh interval")
 	f.StringVar(&o.sort, "sort", sortNames()[0], "sort key: "+
 		strings.Join(sortNames(), ", "))
+	commandline.Values(f, "sort", sortNames()...)
 	output.AddStream(f)
 	return cmd
 }

@@ -43,6 +43,7 @@ page from another machine, forward the port under the same number (see the last 
 	f := cmd.Flags()
 	f.StringVar(&o.Listen, "listen", DefaultListen,
 		"loopback address and port (0: any free port)")
+	commandline.Values[string](f, "listen")
 	socket.Add(f)
 	return cmd
 }

@@ -7,6 +7,8 @@ import (
 	"unicode"
 
 	"github.com/spf13/pflag"
+
+	"jettison/internal/base/commandline"
 )
 
 // Flags holds the flags for the fields, named like kube-controller-manager's where it has them.
@@ -41,6 +43,9 @@ func AddFlags(set *pflag.FlagSet) *Flags {
 		"excluded nodes: taint or leave")
 	set.StringVar(&c.ControlPlaneNodes, "control-plane-nodes", c.ControlPlaneNodes,
 		"control plane: count or exclude")
+	commandline.Values(set, "pressure-taint", "prefer", "hard", "off")
+	commandline.Values(set, "excluded-nodes", "taint", "leave")
+	commandline.Values(set, "control-plane-nodes", "count", "exclude")
 	set.Float64Var(&c.PodEvictionRate, "pod-eviction-rate", c.PodEvictionRate,
 		"pods evicted per second in a zone; 0: no limit")
 	c.addProgram(set)
@@ -53,6 +58,7 @@ func (c *Cluster) addProgram(set *pflag.FlagSet) {
 		"observe, fence or replace")
 	set.BoolVar(&c.OthersDisabled, "others-disabled", c.OthersDisabled,
 		"kube-controller-manager's two controllers are off")
+	commandline.Values(set, "mode", Observe, Fence, Replace)
 	set.DurationVar(&c.ReplaceQuiet, "replace-quiet", c.ReplaceQuiet,
 		"wait after taint writes by others")
 	set.BoolVar(&c.RespectPDB, "respect-pdb", c.RespectPDB,
@@ -87,6 +93,10 @@ func (c *Cluster) addProgram(set *pflag.FlagSet) {
 	set.Int32Var(&c.KubeAPIBurst, "kube-api-burst", c.KubeAPIBurst, "maximum burst of writes")
 	set.StringVar(&c.Address, "address", c.Address,
 		"status server address")
+	for _, name := range []string{"fence-url", "leader-elect-resource-name",
+		"leader-elect-resource-namespace", "address"} {
+		commandline.Values[string](set, name)
+	}
 }
 
 // flagNames lists the flags with names that do not follow from the field.

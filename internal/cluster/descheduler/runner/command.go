@@ -77,6 +77,7 @@ metrics.k8s.io. The same files and --now give the same plan.`,
 		"file of objects; - is stdin; repeatable")
 	f.StringVar(&now, "now", "",
 		"time of the plan, RFC 3339 (default: now)")
+	commandline.Values[string](f, "now")
 	format.AddStream(f)
 	l.add(f)
 	cmd.AddCommand(planner.MigrateCommand(stdin, stdout, stderr))

@@ -66,6 +66,10 @@ func (l *liveFlags) add(f *pflag.FlagSet) {
 		"namespace of load Leases")
 	own.StringVar(&l.address, "address", "127.0.0.1:10258",
 		"serve metrics and health; empty: off")
+	for _, name := range []string{"leader-elect-resource-namespace", "leader-elect-resource-name",
+		"load-namespace", "address"} {
+		commandline.Values[string](own, name)
+	}
 	own.VisitAll(func(flag *pflag.Flag) { l.flags = append(l.flags, flag.Name) })
 	f.AddFlagSet(own)
 	l.log.Add(f)

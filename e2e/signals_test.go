@@ -176,7 +176,7 @@ func TestPromiseMemorySignalsSurviveWhatHangs(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	res, err := n.Exec(n.ctx, program, "stats", "-o", "json", "--config", "/etc/hangs.yaml", "--wait", "2s")
+	res, err := n.Exec(n.ctx, program, "stats", "-o", "json", "--config", "/etc/hangs.yaml", "--timeout", "2s")
 	if err != nil || res.Code != 0 {
 		t.Fatalf("jettison stats: exit code %d, %v: %s", res.Code, err, res.Stderr)
 	}
@@ -203,7 +203,7 @@ func TestPromiseMemorySignalsSurviveWhatHangs(t *testing.T) {
 			t.Errorf("stderr of jettison stats lacks %q", want)
 		}
 	}
-	res, err = n.Exec(n.ctx, program, "check", "--config", "/etc/hangs.yaml", "--wait", "2s")
+	res, err = n.Exec(n.ctx, program, "check", "--config", "/etc/hangs.yaml", "--timeout", "2s")
 	if err != nil || res.Code != 1 || !strings.Contains(string(res.Stdout), "memory.available") || !strings.Contains(string(res.Stdout), "no answer for") {
 		t.Errorf("jettison check: exit code %d, %v\n%s%s", res.Code, err, res.Stdout, res.Stderr)
 	}

@@ -23,7 +23,7 @@ func TestBadValues(t *testing.T) {
 		Valid: map[string]string{
 			"config": "DIR/config.yaml", "cgroup-mount": "DIR/cgroup", "host-root": "DIR/folder", "proc-mount": "DIR/folder",
 			"state-dir": "DIR/state", "listen": "127.0.0.1:0", "dry-run": "true", "file": "DIR/pod.yaml",
-			"wait": "100ms", "watch": "1ms", "times": "1",
+			"timeout": "100ms", "interval": "100ms", "times": "1",
 			"FILE": "DIR/frames.jsonl", "SIGNAL": "memory.available", "ID": "1",
 		},
 		AnyText: map[string]string{"ui --socket": "the page waits for the agent", "config print --proc-mount": "empty: /proc"},

@@ -30,7 +30,7 @@ func TestHealth(t *testing.T) {
 		"not ready":      {map[string]int{"/healthz": 200, "/readyz": 503}, []string{"--ready"}, exitFailed, "status 503: no"},
 		"older, alive":   {map[string]int{"/healthz": 404, "/v1/state": 200}, nil, exitOK, "ok\n"},
 		"older, hanging": {map[string]int{"/readyz": 404, "/v1/state": 503}, []string{"--ready"}, exitFailed, "status 503: no"},
-		"limit of 0":     {nil, []string{"--limit", "0s"}, exitUsage, "--limit 0s"},
+		"limit of 0":     {nil, []string{"--timeout", "0s"}, exitUsage, "--timeout 0s"},
 	} {
 		dir, err := os.MkdirTemp("", "h") // socket paths are limited to 108 bytes
 		if err != nil {

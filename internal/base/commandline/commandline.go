@@ -2,6 +2,7 @@
 //
 //	commandline.go  errors about unknown commands and flags
 //	completion.go   Values: values that a shell completes
+//	duration.go     Timeout, Interval: flags of commands that wait or repeat
 //	output.go       Output: the flag --output
 //	program.go      Root, Execute, ExitCode: a program's root command and its end; Log: its log
 //	version.go      Version: the command that prints a program's versions

@@ -41,8 +41,8 @@ func (o *Output) Format() (output.Format, error) {
 	return format, nil
 }
 
-// StreamFormat returns the format of a command that prints a stream, which is not one JSON document.
-// An error is a usage error.
+// StreamFormat returns the format of a command that prints a stream, which is not one JSON
+// document. An error is a usage error.
 func (o *Output) StreamFormat() (output.Format, error) {
 	format, err := o.Format()
 	if err == nil && format == output.AsJSON {

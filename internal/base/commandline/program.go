@@ -102,8 +102,8 @@ func checkArguments(cmd *cobra.Command) {
 		if f := cmd.Flag(logFormat); f != nil && !slices.Contains(logFormats, f.Value.String()) {
 			return Usage(fmt.Errorf("--%s %q: want text or json", logFormat, f.Value))
 		}
-		if check == nil {
-			return nil
+		if err := checkDurations(cmd); err != nil || check == nil {
+			return err
 		}
 		if err := check(cmd, args); err != nil {
 			return Usage(err)

@@ -2,6 +2,7 @@ package commandtest
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"slices"
@@ -17,6 +18,10 @@ import (
 // letters has the meaning of each flag letter, which is the same in all commands of all programs.
 var letters = map[string]string{"f": "follow", "h": "help", "n": "times", "o": "output",
 	"v": "version", "y": "yes"}
+
+// synonyms has the name of a flag that programs use instead of another one.
+var synonyms = map[string]string{"wait": "timeout", "limit": "timeout", "deadline": "timeout", "watch": "interval", "every": "interval",
+	"period": "interval"}
 
 // changing lists the commands that change a node or a cluster once. They have --dry-run.
 var changing = []string{"gc", "restore", "cleanup"}
@@ -78,6 +83,9 @@ func complete(t *testing.T, root *cobra.Command, args []string) []string {
 	return strings.Split(strings.TrimSpace(out.String()), "\n")
 }
 
+// waiting lists the commands that wait for an answer and end. They have --timeout.
+var waiting = []string{"admit", "check", "cleanup", "events", "explain", "health", "stats", "status"}
+
 // Conventions compares the flags of all commands of a program with those of the other programs.
 func Conventions(t *testing.T, root *cobra.Command) {
 	t.Helper()
@@ -85,6 +93,9 @@ func Conventions(t *testing.T, root *cobra.Command) {
 		c.InitDefaultHelpFlag()
 		c.InitDefaultVersionFlag()
 		c.Flags().VisitAll(func(f *pflag.Flag) {
+			if name, ok := synonyms[f.Name]; ok {
+				t.Errorf("%s %s: flag --%s, want --%s as in other commands", root.Name(), path, f.Name, name)
+			}
 			if f.Shorthand != "" && letters[f.Shorthand] != f.Name {
 				t.Errorf("%s %s: -%s is --%s, want --%s as in other commands", root.Name(), path, f.Shorthand,
 					f.Name, letters[f.Shorthand])
@@ -94,10 +105,17 @@ func Conventions(t *testing.T, root *cobra.Command) {
 			t.Errorf("%s %s: the flag --log-format is missing", root.Name(), path)
 		}
 		if c.Flag("follow") != nil {
-			err := commandline.Execute(t.Context(), root, append(strings.Fields(path), "--follow", "--output=json"))
+			ctx, cancel := context.WithTimeout(t.Context(), servingTime)
+			err := commandline.Execute(ctx, root, append(strings.Fields(path), "--follow", "--output=json"))
+			cancel()
 			if commandline.ExitCode(err) != commandline.ExitUsage || !strings.Contains(err.Error(), "jsonl") {
 				t.Errorf("%s %s --follow -o json: error = %v, want a usage error that names -o jsonl", root.Name(), path, err)
 			}
+		}
+		if f := c.Flag("timeout"); f == nil && slices.Contains(waiting, path) {
+			t.Errorf("%s %s: the flag --timeout is missing", root.Name(), path)
+		} else if f != nil && f.DefValue == "0s" {
+			t.Errorf("%s %s: the default of --timeout is no limit", root.Name(), path)
 		}
 		if slices.Contains(changing, path) && c.Flag("dry-run") == nil {
 			t.Errorf("%s %s: the flag --dry-run is missing", root.Name(), path)

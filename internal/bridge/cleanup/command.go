@@ -1,7 +1,11 @@
 package cleanup
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -13,6 +17,7 @@ import (
 func Command(version string, stdout io.Writer) *cobra.Command {
 	var kubeconfig, namespace string
 	var dryRun bool
+	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "cleanup",
 		Short: "Remove node conditions and load Leases that bridges wrote",
@@ -35,7 +40,13 @@ nodes/status, and to list and delete leases. --dry-run needs permission to list 
 			if err != nil {
 				return err
 			}
-			return Run(cmd.Context(), client, namespace, dryRun, stdout)
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			err = Run(ctx, client, namespace, dryRun, stdout)
+			if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				err = fmt.Errorf("not finished within %v, run it again or raise --timeout: %w", timeout, err)
+			}
+			return err
 		},
 	}
 	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "",
@@ -43,6 +54,7 @@ nodes/status, and to list and delete leases. --dry-run needs permission to list 
 	cmd.Flags().StringVar(&namespace, "lease-namespace", kube.DefaultLeaseNamespace,
 		"namespace of the Leases with the nodes' load")
 	commandline.Values[string](cmd.Flags(), "lease-namespace")
+	commandline.Timeout(cmd.Flags(), &timeout, 10*time.Minute, "timeout for the whole command")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print what would be removed, remove nothing")
 	return cmd
 }

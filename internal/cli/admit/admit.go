@@ -24,15 +24,19 @@ import (
 // ErrRejected reports that the node rejects the pod. The answer was printed.
 var ErrRejected = errors.New("the node rejects the pod")
 
-// preemptTimeout bounds a query with --preempt. The agent answers it within 60 s.
-const preemptTimeout = 65 * time.Second
+// Timeouts of a query, and of one with --preempt. The agent answers the latter within 60 s.
+const (
+	queryTimeout   = 10 * time.Second
+	preemptTimeout = 65 * time.Second
+)
 
 // options of run.
 type options struct {
 	file    string // file of the pod, YAML or JSON; "-": stdin
 	stdin   *os.File
-	socket  string // the agent's socket
-	preempt bool   // preempt other pods if the pod is critical and does not fit
+	socket  string        // the agent's socket
+	timeout time.Duration // for the answer
+	preempt bool          // preempt other pods if the pod is critical and does not fit
 	format  output.Format
 }
 
@@ -43,11 +47,7 @@ func (o *options) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("admit: %s: %w", o.file, err)
 	}
-	client := api.Options{Socket: o.socket}
-	if o.preempt {
-		client.Limit = preemptTimeout
-	}
-	c := api.New(client)
+	c := api.New(api.Options{Socket: o.socket, Limit: o.timeout})
 	ask := c.Admit
 	if o.preempt {
 		ask = c.Preempt

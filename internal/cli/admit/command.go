@@ -31,7 +31,8 @@ as a new pod; without metadata.namespace it belongs to the namespace default.
 free enough resources, as a kubelet does, each with its own grace period. It answers when the
 resources are free, and reserves them for the pod's UID for 30 s. --preempt needs root and a pod
 that the runtime or a static manifest knows by its UID. If the resources are not free after 50 s,
-the command fails with exit code 1 while the pods continue to stop: run it again.
+the command fails with exit code 1 while the pods continue to stop: run it again. The default of
+--timeout is 65 s with --preempt.
 
 Exit codes: 0 the pod is admitted; 3 it is rejected; 1 no answer; 2 bad usage or configuration.
 docs/operate/admission.md describes admission.`,
@@ -52,6 +53,9 @@ docs/operate/admission.md describes admission.`,
 			if o.socket, err = socket.Find(cmd, stderr); err != nil {
 				return err
 			}
+			if o.timeout = socket.Timeout; o.preempt && !cmd.Flags().Changed("timeout") {
+				o.timeout = preemptTimeout
+			}
 			return o.run(cmd.Context(), stdout, stderr)
 		},
 	}
@@ -61,5 +65,6 @@ docs/operate/admission.md describes admission.`,
 		"stop other pods if the pod is critical and does not fit")
 	output.Add(f, "")
 	socket.Add(f)
+	socket.AddTimeout(f, queryTimeout)
 	return cmd
 }

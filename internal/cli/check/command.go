@@ -31,14 +31,14 @@ func Command(stdout *terminal.Screen, stderr io.Writer) *cobra.Command {
 Exit code 1: a requirement of "jettison run" is not met, or the kernel refuses a step of the kill
 ladder. The message on stderr names the requirement, or the step and the privilege that it lacks. A
 step is unknown if the node is too busy to try it, which does not fail the check.`,
-		Example: "  jettison check\n  jettison check --watch 10s\n  jettison check -o json | jq .rivals",
+		Example: "  jettison check\n  jettison check --interval 10s\n  jettison check -o json | jq .rivals",
 		Args:    commandline.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			format, err := output.Format()
 			if err != nil {
 				return err
 			}
-			if err := look.Load(cmd, stderr); err != nil {
+			if err := look.FindOrWarn(cmd, stderr); err != nil {
 				return err
 			}
 			return run(cmd.Context(), stdout, look.Options, format)

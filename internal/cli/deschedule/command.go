@@ -31,7 +31,7 @@ no kubelet runs on the node. docs/operate/descheduling.md describes each strateg
 			if err != nil {
 				return err
 			}
-			if err := look.Load(cmd, stderr); err != nil {
+			if err := look.FindOrWarn(cmd, stderr); err != nil {
 				return err
 			}
 			return run(cmd.Context(), options{look: look.Options, format: format}, stdout, stderr)

@@ -58,6 +58,7 @@ docs/reference/logs.md lists messages and keys.`,
 			if o.socket, err = socket.Find(cmd, stderr); err != nil {
 				return err
 			}
+			o.timeout = socket.Timeout
 			return run(cmd.Context(), o, stdout, stderr)
 		},
 	}
@@ -68,6 +69,7 @@ docs/reference/logs.md lists messages and keys.`,
 	commandline.Values(f, "kind", kinds...)
 	commandline.Values[string](f, "since")
 	socket.Add(f)
+	socket.AddTimeout(f, 10*time.Second)
 	output.AddStream(f)
 	return cmd
 }

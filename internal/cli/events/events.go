@@ -21,11 +21,12 @@ import (
 
 // options of run.
 type options struct {
-	socket string
-	since  time.Time // oldest event; zero: all that the agent has kept
-	kinds  []string  // only these kinds; none: all
-	follow bool      // continue with new events until the context ends
-	format output.Format
+	socket  string
+	timeout time.Duration // of a query; 0: the default of api
+	since   time.Time     // oldest event; zero: all that the agent has kept
+	kinds   []string      // only these kinds; none: all
+	follow  bool          // continue with new events until the context ends
+	format  output.Format
 }
 
 // kinds lists all event kinds.
@@ -43,7 +44,7 @@ const reconnectDelay = time.Second
 // run prints events, oldest first. With follow it reconnects after a lost connection or a restart
 // of the agent, and continues after the last event.
 func run(ctx context.Context, o options, out *terminal.Screen, stderr io.Writer) error {
-	client := api.New(api.Options{Socket: o.socket})
+	client := api.New(api.Options{Socket: o.socket, Limit: o.timeout})
 	var last uint64
 	var all []api.Event // of -o json
 	answered, lost := false, false

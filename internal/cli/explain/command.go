@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -67,7 +68,7 @@ objects of clients, evictions in progress and the circuit breaker; a line on std
 		stats.SignalMemoryPressureFull, stats.SignalMemoryPressureSome, stats.SignalIOPressureFull,
 		stats.SignalCPUPressureSome})...)
 	look.AddPlaces(cmd.Flags())
-	look.AddSocket(cmd.Flags())
+	look.AddSocket(cmd.Flags(), 5*time.Second)
 	output.Add(cmd.Flags(), "")
 	return cmd
 }

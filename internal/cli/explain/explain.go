@@ -98,18 +98,12 @@ func (o options) queryAgent(ctx context.Context) (*api.Outlook, error) {
 	if o.look.Config.Socket == "" {
 		return nil, errors.New("no socket is configured")
 	}
-	return api.New(api.Options{Socket: o.look.Config.Socket, Limit: queryTimeout}).Outlook(ctx)
+	return api.New(api.Options{Socket: o.look.Config.Socket, Limit: o.look.Wait}).Outlook(ctx)
 }
-
-// queryTimeout bounds the query to the agent, nodeWait a look by this command.
-const (
-	queryTimeout = 5 * time.Second
-	nodeWait     = 5 * time.Second
-)
 
 // rank reads the node and ranks its pods without an agent.
 func (o options) rank(ctx context.Context) (*api.Outlook, error) {
-	o.look.Watch, o.look.Wait = time.Second, nodeWait
+	o.look.Watch = time.Second
 	s, err := sources.Open(o.look.Options)
 	if err != nil {
 		return nil, err

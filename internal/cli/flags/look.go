@@ -12,7 +12,6 @@ package flags
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"io"
 	"os"
 	"time"
@@ -25,9 +24,6 @@ import (
 	"jettison/internal/node/observe"
 )
 
-// maxDuration bounds --watch and --wait.
-const maxDuration = 10 * time.Minute
-
 // Look holds the flags of a command that reads the node, and the options of that look. Load,
 // Find, FindOrWarn and FindOrSalvage set Options.Config.
 type Look struct {
@@ -37,12 +33,12 @@ type Look struct {
 	socket string // overrides the configured agent socket unless empty
 }
 
-// Add adds the flags of AddPlaces, --watch and --wait.
+// Add adds the flags of AddPlaces, --interval and --timeout.
 func (l *Look) Add(f *pflag.FlagSet) {
 	l.AddPlaces(f)
-	f.DurationVar(&l.Options.Watch, "watch", time.Second,
-		"time over which rates are measured")
-	f.DurationVar(&l.Options.Wait, "wait", 5*time.Second,
+	commandline.Interval(f, &l.Options.Watch, time.Second,
+		[2]time.Duration{time.Millisecond, 10 * time.Minute}, "time over which rates are measured")
+	commandline.Timeout(f, &l.Options.Wait, 5*time.Second,
 		"timeout for the runtime, file systems and directories")
 }
 
@@ -52,21 +48,11 @@ func (l *Look) AddPlaces(f *pflag.FlagSet) {
 	AddMounts(f, &l.Options.CgroupMount, &l.Options.ProcMount, &l.Options.HostRoot)
 }
 
-// AddSocket adds --socket.
-func (l *Look) AddSocket(f *pflag.FlagSet) { addSocket(f, &l.socket) }
-
-// Load checks the flags that Add adds and reads the configuration like FindOrWarn.
-func (l *Look) Load(cmd *cobra.Command, stderr io.Writer) error {
-	for _, f := range []struct {
-		name  string
-		value time.Duration
-	}{{"watch", l.Options.Watch}, {"wait", l.Options.Wait}} {
-		if f.value <= 0 || f.value > maxDuration {
-			return commandline.Usage(fmt.Errorf("--%s %v: want more than 0 and at most %v", f.name, f.value,
-				maxDuration))
-		}
-	}
-	return l.FindOrWarn(cmd, stderr)
+// AddSocket adds --socket and --timeout, to a command that reads the node only if no agent answers.
+func (l *Look) AddSocket(f *pflag.FlagSet, timeout time.Duration) {
+	addSocket(f, &l.socket)
+	commandline.Timeout(f, &l.Options.Wait, timeout,
+		"timeout for the agent, and for the sources of the node without it")
 }
 
 // Find reads the configuration. It returns a usage error if the configuration is invalid.

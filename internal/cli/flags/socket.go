@@ -5,21 +5,31 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"jettison/internal/base/commandline"
 	"jettison/internal/node/config"
 	"jettison/internal/node/socketpath"
 )
 
 // Socket holds the flags of a command that needs only the agent's socket from the configuration.
-type Socket struct{ path, config string }
+type Socket struct {
+	Timeout      time.Duration // of a query, with AddTimeout
+	path, config string
+}
 
 // Add adds the flags.
 func (s *Socket) Add(f *pflag.FlagSet) {
 	addSocket(f, &s.path)
 	AddConfigFile(f, &s.config)
+}
+
+// AddTimeout adds --timeout.
+func (s *Socket) AddTimeout(f *pflag.FlagSet, value time.Duration) {
+	commandline.Timeout(f, &s.Timeout, value, "timeout for the answer of the agent")
 }
 
 func addSocket(f *pflag.FlagSet, path *string) {

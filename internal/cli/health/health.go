@@ -23,7 +23,6 @@ import (
 func Command(stdout *terminal.Screen) *cobra.Command {
 	var socket flags.Socket
 	var ready bool
-	var limit time.Duration
 	cmd := &cobra.Command{
 		Use:   "health",
 		Short: "Check whether the agent is alive, for probes",
@@ -35,19 +34,16 @@ While the agent runs, an invalid configuration file does not make the check fail
 socket has changed since the agent started, health finds the agent's socket in the file socket.path
 of stateDir.
 
-Exit codes: 0 alive, or ready; 1 not, or no answer within --limit; 2 no answer, and the
+Exit codes: 0 alive, or ready; 1 not, or no answer within --timeout; 2 no answer, and the
 configuration is invalid.`,
-		Example: "  jettison health\n  jettison health --ready --limit 2s",
+		Example: "  jettison health\n  jettison health --ready --timeout 2s",
 		Args:    commandline.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if limit <= 0 || limit > time.Minute {
-				return commandline.Usage(fmt.Errorf("--limit %v: want more than 0 and at most 1m", limit))
-			}
 			sockets, configErr, err := socket.Candidates(cmd.Context())
 			if err != nil {
 				return err
 			}
-			if err := anyAlive(cmd.Context(), sockets, limit, ready); err != nil {
+			if err := anyAlive(cmd.Context(), sockets, socket.Timeout, ready); err != nil {
 				return cmp.Or(configErr, err)
 			}
 			_, err = fmt.Fprintln(stdout, "ok")
@@ -56,8 +52,8 @@ configuration is invalid.`,
 	}
 	f := cmd.Flags()
 	f.BoolVar(&ready, "ready", false, "check whether the agent watches the node, not only whether it is alive")
-	f.DurationVar(&limit, "limit", 5*time.Second, "timeout for the answer")
 	socket.Add(f)
+	socket.AddTimeout(f, 5*time.Second)
 	return cmd
 }
 

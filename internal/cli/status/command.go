@@ -1,6 +1,8 @@
 package status
 
 import (
+	"time"
+
 	"github.com/spf13/cobra"
 
 	"jettison/internal/base/commandline"
@@ -44,7 +46,7 @@ Exit codes: 0 the node is healthy; 1 it is not, and the last lines list the prob
 		},
 	}
 	look.AddPlaces(cmd.Flags())
-	look.AddSocket(cmd.Flags())
+	look.AddSocket(cmd.Flags(), 3*time.Second)
 	output.Add(cmd.Flags(), "")
 	return cmd
 }

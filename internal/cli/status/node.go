@@ -11,17 +11,13 @@ import (
 	"jettison/internal/node/sources"
 )
 
-// nodeWatch and nodeWait bound a look by the command. A source that does not answer in time is
-// absent from the result.
-const (
-	nodeWatch = 100 * time.Millisecond
-	nodeWait  = 2 * time.Second
-)
+// nodeWatch is the time over which a look by the command measures rates.
+const nodeWatch = 100 * time.Millisecond
 
 // readNode reads the node without an agent. It fills in only the fields of State that need no
 // agent.
 func (o options) readNode(ctx context.Context) (*api.State, error) {
-	o.look.Watch, o.look.Wait = nodeWatch, nodeWait
+	o.look.Watch = nodeWatch
 	s, err := sources.Open(o.look.Options)
 	if err != nil {
 		return nil, err

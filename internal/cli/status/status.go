@@ -113,11 +113,8 @@ func (o options) queryAgent(ctx context.Context) (*api.State, error) {
 	if o.look.Config.Socket == "" {
 		return nil, errNoSocket
 	}
-	return api.New(api.Options{Socket: o.look.Config.Socket, Limit: queryTimeout}).State(ctx)
+	return api.New(api.Options{Socket: o.look.Config.Socket, Limit: o.look.Wait}).State(ctx)
 }
-
-// queryTimeout bounds a query to the agent. A busy agent rejects the query within 2 s.
-const queryTimeout = 3 * time.Second
 
 // slopes returns the slopes of the signals that were observed in both looks.
 func slopes(before, now *api.State) []Slope {

@@ -150,7 +150,7 @@ func TestConfigurationProblems(t *testing.T) {
 func TestWithoutAnAgent(t *testing.T) {
 	o := options{node: "w1", format: output.AsTable, look: observe.Options{Options: sources.Options{
 		Config: &config.Loaded{Config: config.Default()},
-	}}}
+	}, Wait: 2 * time.Second}}
 	o.look.Config.Socket = "/nonexistent/s.sock"
 	var out bytes.Buffer
 	err := run(t.Context(), o, terminal.Fixed(&out, 100))

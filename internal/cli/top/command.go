@@ -30,9 +30,9 @@ last 10 s in which its tasks stalled for memory (-o wide: also for IO and CPU), 
 
 On a terminal, top refreshes until q is pressed; s or the arrow keys change the sort column, which
 is marked with a star. Without a terminal, and with -n 1, it prints once. Growth needs two looks, so
-that the first output appears after --every. -o json prints one array of pods; for more outputs, -o
-jsonl prints an array a line.`,
-		Example: "  jettison top\n  jettison top --sort growth --every 5s\n  jettison top -n 1 -o json | jq '.[0]'",
+that the first output appears after --interval. -o json prints one array of pods, and -o jsonl an
+array a line for each output.`,
+		Example: "  jettison top\n  jettison top --sort growth --interval 5s\n  jettison top -n 1 -o json | jq '.[0]'",
 		Args:    commandline.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
@@ -46,8 +46,6 @@ jsonl prints an array a line.`,
 			switch {
 			case o.times < 0:
 				return commandline.Usage(fmt.Errorf("-n %d: want 0 (no limit) or more", o.times))
-			case o.every < 100*time.Millisecond || o.every > time.Hour:
-				return commandline.Usage(fmt.Errorf("--every %v: want 100ms to 1h", o.every))
 			case !slices.Contains(sortNames(), o.sort):
 				return commandline.Usage(fmt.Errorf("--sort %.40q: want one of %s", o.sort,
 					strings.Join(sortNames(), ", ")))
@@ -63,7 +61,8 @@ jsonl prints an array a line.`,
 	f := cmd.Flags()
 	f.IntVarP(&o.times, "times", "n", 0,
 		"number of outputs (0: no limit on a terminal, else one)")
-	f.DurationVar(&o.every, "every", 2*time.Second, "refresh interval")
+	commandline.Interval(f, &o.interval, 2*time.Second,
+		[2]time.Duration{100 * time.Millisecond, time.Hour}, "refresh interval")
 	f.StringVar(&o.sort, "sort", sortNames()[0], "sort key: "+
 		strings.Join(sortNames(), ", "))
 	commandline.Values(f, "sort", sortNames()...)

@@ -23,12 +23,12 @@ import (
 
 // options of run.
 type options struct {
-	sources sources.Options
-	stdin   *os.File
-	every   time.Duration // time between two looks
-	times   int           // number of outputs; 0: no limit on a terminal, else one
-	sort    string        // one of sortNames
-	format  output.Format
+	sources  sources.Options
+	stdin    *os.File
+	interval time.Duration // between two looks
+	times    int           // number of outputs; 0: no limit on a terminal, else one
+	sort     string        // one of sortNames
+	format   output.Format
 }
 
 // The runtime lists the pods every listInterval within listTimeout.
@@ -92,7 +92,7 @@ func run(ctx context.Context, o options, out *terminal.Screen) error {
 // false if the command ends.
 func (v *view) wait(ctx context.Context, keys <-chan string, out *terminal.Screen) (more bool,
 	err error) {
-	timer := time.NewTimer(v.o.every)
+	timer := time.NewTimer(v.o.interval)
 	defer timer.Stop()
 	for {
 		select {

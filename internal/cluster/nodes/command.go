@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
@@ -138,7 +139,7 @@ func (o *flags) printStatus(ctx context.Context, address string, stdout *termina
 		return err
 	}
 	var s report.Status
-	if err := report.Fetch(ctx, address, report.StatusPath, "", &s); err != nil {
+	if err := report.Fetch(ctx, 30*time.Second, address, report.StatusPath, "", &s); err != nil {
 		return err
 	}
 	return s.Print(stdout, format)

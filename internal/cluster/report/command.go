@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -13,6 +14,7 @@ import (
 // Command returns the command jettison-cluster explain, also available as `nodes explain`.
 func Command(stdout *terminal.Screen) *cobra.Command {
 	var address string
+	var timeout time.Duration
 	var format commandline.Output
 	cmd := &cobra.Command{
 		Use:   "explain NODE|POD",
@@ -35,7 +37,7 @@ namespace default. It queries the jettison-cluster nodes at --address.`,
 				return err
 			}
 			var e Explanation
-			if err := Fetch(cmd.Context(), address, ExplainPath, args[0], &e); err != nil {
+			if err := Fetch(cmd.Context(), timeout, address, ExplainPath, args[0], &e); err != nil {
 				return err
 			}
 			return e.Print(stdout, as)
@@ -43,6 +45,8 @@ namespace default. It queries the jettison-cluster nodes at --address.`,
 	}
 	cmd.Flags().StringVar(&address, "address", config.DefaultAddress,
 		"address of jettison-cluster nodes")
+	commandline.Values[string](cmd.Flags(), "address")
+	commandline.Timeout(cmd.Flags(), &timeout, fetchTimeout, timeoutUsage)
 	format.Add(cmd.Flags(), "")
 	return cmd
 }

@@ -11,15 +11,18 @@ import (
 	"time"
 )
 
-// Limits of one response: time, and size in bytes.
+// Flag --timeout: its default, and its meaning.
 const (
 	fetchTimeout = 30 * time.Second
-	maxResponse  = 256 << 20
+	timeoutUsage = "timeout for the answer of jettison-cluster nodes"
 )
 
+const maxResponse = 256 << 20 // bytes
+
 // Fetch requests a path from the instance at address, HOST:PORT, and decodes the response.
-func Fetch(ctx context.Context, address, path, object string, into any) error {
-	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+func Fetch(ctx context.Context, timeout time.Duration, address, path, object string,
+	into any) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	endpoint := url.URL{Scheme: "http", Host: address, Path: path}
 	if object != "" {

@@ -91,13 +91,13 @@ func TestFetchErrors(t *testing.T) {
 	}))
 	address := strings.TrimPrefix(s.URL, "http://")
 	for answer = range map[string]bool{`{"error":"this replica is not the leader: ask the leader, x"}`: true, "<html>": true} {
-		err := Fetch(t.Context(), address, ExplainPath, "a/b&c", &Explanation{})
+		err := Fetch(t.Context(), time.Minute, address, ExplainPath, "a/b&c", &Explanation{})
 		if err == nil || !strings.Contains(err.Error(), "ask the leader, x") && !strings.Contains(err.Error(), "is it jettison-cluster nodes?") {
 			t.Errorf("Fetch with response %s = %v, want its error", answer, err)
 		}
 	}
 	s.Close()
-	if err := Fetch(t.Context(), address, StatusPath, "", &Status{}); err == nil || !strings.Contains(err.Error(), "connection refused") ||
+	if err := Fetch(t.Context(), time.Minute, address, StatusPath, "", &Status{}); err == nil || !strings.Contains(err.Error(), "connection refused") ||
 		!strings.Contains(err.Error(), "--address") {
 		t.Errorf("Fetch from a closed port = %v, want connection refused and --address", err)
 	}

@@ -14,9 +14,10 @@ func TestTheCommandPageIsFresh(t *testing.T) {
 	commandtest.Document(t, command(io.Discard, io.Discard), *generate)
 }
 
-// All programs have the same flag letters and --log-format, and a version command.
+// All programs name commands and flags alike, and complete their values.
 func TestCommandsFollowTheConventions(t *testing.T) {
-	commandtest.Conventions(t, command(io.Discard, io.Discard))
+	commandtest.Conventions(t, command(io.Discard, io.Discard),
+		"version")
 	commandtest.Completion(t, command(io.Discard, io.Discard))
 	commandtest.JSONErrors(t, func(args []string, stdout, stderr io.Writer) int { return execute(t.Context(), args, stdout, stderr) })
 }

@@ -27,7 +27,7 @@ func TestBadValues(t *testing.T) {
 			"policy.yaml": "apiVersion: descheduler/v1alpha2\nkind: DeschedulerPolicy\n", "empty": "",
 		},
 		Valid: map[string]string{"kubeconfig": "DIR/kubeconfig", "address": "127.0.0.1:0", "policy": "DIR/policy.yaml",
-			"NODE": "node-1", "POLICY": "DIR/policy.yaml"},
+			"NODE": "node-1", "FRAMES.jsonl": "DIR/empty", "POLICY": "DIR/policy.yaml"},
 		AnyText: map[string]string{
 			"nodes --address": "empty: no server", "deschedule --address": "empty: no server",
 			"nodes --fence-command": "started when a node is silent", "nodes --fence-url": "requested when a node is silent",

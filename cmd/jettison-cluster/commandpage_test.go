@@ -16,9 +16,10 @@ func TestTheCommandPageIsFresh(t *testing.T) {
 	commandtest.Document(t, command(strings.NewReader(""), terminal.New(io.Discard, true), io.Discard), *generate)
 }
 
-// All programs have the same flag letters and --log-format, and a version command.
+// All programs name commands and flags alike, and complete their values.
 func TestCommandsFollowTheConventions(t *testing.T) {
-	commandtest.Conventions(t, command(strings.NewReader(""), terminal.New(io.Discard, true), io.Discard))
+	commandtest.Conventions(t, command(strings.NewReader(""), terminal.New(io.Discard, true), io.Discard),
+		"status", "explain", "replay", "version")
 	commandtest.Completion(t, command(strings.NewReader(""), terminal.New(io.Discard, true), io.Discard))
 	commandtest.JSONErrors(t, func(args []string, stdout, stderr io.Writer) int {
 		return execute(t.Context(), args, strings.NewReader(""), stdout, stderr)

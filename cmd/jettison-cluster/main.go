@@ -19,6 +19,7 @@ import (
 	"jettison/internal/base/terminal"
 	"jettison/internal/cluster/descheduler/runner"
 	"jettison/internal/cluster/nodes"
+	"jettison/internal/cluster/replay"
 	"jettison/internal/cluster/report"
 )
 
@@ -62,7 +63,8 @@ JSON with --log-format json.`,
 	}
 	commandline.Root(root, version, stdout, stderr)
 	root.SetIn(stdin)
-	root.AddCommand(nodes.Command(version, stdin, stdout, stderr), report.Command(stdout),
+	root.AddCommand(nodes.Command(version, stderr), report.StatusCommand(stdout),
+		report.ExplainCommand(stdout), replay.Command(stdin, stdout),
 		runner.Command(version, stdin, stdout, stderr), commandline.Version(root.Name(), version, stdout))
 	return root
 }

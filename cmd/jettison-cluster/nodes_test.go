@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Errors in a command line of nodes or explain are one line.
+// Errors in a command line of nodes, status, explain or replay are one line.
 func TestNodesCommandLine(t *testing.T) {
 	t.Setenv("KUBECONFIG", "")
 	t.Setenv("HOME", t.TempDir())
@@ -17,14 +17,15 @@ func TestNodesCommandLine(t *testing.T) {
 		{[]string{"nodes"}, exitUsage, "not in a pod, and no kubeconfig: pass --kubeconfig, set $KUBECONFIG or create "},
 		{[]string{"nodes", "--mode", "fence"}, exitUsage, "fence needs a check"},
 		{[]string{"nodes", "--mode", "act"}, exitUsage, "want observe, fence or replace"},
-		{[]string{"nodes", "--status", "--replay", "-"}, exitUsage, "cannot be combined"},
-		{[]string{"nodes", "--status", "-o", "xml"}, exitUsage, `--output "xml"`},
-		{[]string{"nodes", "--status", "--address", "127.0.0.1:1"}, exitFailed, "pass the --address of a running instance"},
+		{[]string{"nodes", "--status"}, exitUsage, "unknown flag: --status"},
+		{[]string{"status", "-o", "xml"}, exitUsage, `--output "xml"`},
+		{[]string{"status", "--address", "127.0.0.1:1"}, exitFailed, "pass the --address of a running instance"},
+		{[]string{"replay"}, exitUsage, "replay takes one file of frames"},
+		{[]string{"replay", "-", "--mode", "fence"}, exitUsage, "unknown flag: --mode"},
 		{[]string{"nodes", "--log-level", "loud"}, exitUsage, `--log-level "loud"`},
 		{[]string{"nodes", "--kubeconfig", "/nowhere"}, exitUsage, "/nowhere"},
 		{[]string{"explain"}, exitUsage, "explain takes one node or pod"},
 		{[]string{"explain", "n1", "--address", "127.0.0.1:1"}, exitFailed, "pass the --address of a running instance"},
-		{[]string{"nodes", "explain", "n1", "--address", "127.0.0.1:1"}, exitFailed, "pass the --address of a running instance"},
 	} {
 		code, stdout, stderr := run(t, "", c.args...)
 		if code != c.code || !strings.Contains(stderr, c.want) || strings.Count(stderr, "\n") != 1 || stdout != "" {

@@ -68,7 +68,7 @@ type nodesStatus struct {
 // status reads the status of a replica. Only the leader answers.
 func (r *replica) status() (s nodesStatus, complaint string, ok bool) {
 	r.c.t.Helper()
-	out, complaint, code := command(r.c.t, r.program, "nodes", "--status", "--address="+r.address, "-o", "json")
+	out, complaint, code := command(r.c.t, r.program, "status", "--address="+r.address, "-o", "json")
 	if code != 0 {
 		return s, complaint, false
 	}
@@ -254,7 +254,7 @@ func explains(t *testing.T, r *replica, pod string, deadline time.Time) {
 		Pods []struct{ Deadline *time.Time }
 	}
 	if err := json.Unmarshal([]byte(out), &e); code != 0 || err != nil {
-		t.Fatalf("jettison-cluster nodes explain %s failed: exit code %d: %s %v", pod, code, complaint, err)
+		t.Fatalf("jettison-cluster explain %s failed: exit code %d: %s %v", pod, code, complaint, err)
 	}
 	if len(e.Pods) != 1 || e.Pods[0].Deadline == nil || !e.Pods[0].Deadline.Equal(deadline) {
 		t.Errorf("explain %s: %s, want the deadline %v", pod, out, deadline)

@@ -14,21 +14,16 @@ type Output struct {
 	formats []output.Format
 }
 
-// Add adds the flag. prefix comes before its description; empty if the flag applies to the whole
-// command.
-func (o *Output) Add(f *pflag.FlagSet, prefix string) {
-	o.add(f, prefix, output.Formats)
-}
-
-// AddFormats adds the flag to a command with these formats only; the first one is the default.
-func (o *Output) AddFormats(f *pflag.FlagSet, formats ...output.Format) { o.add(f, "", formats) }
+// Add adds the flag.
+func (o *Output) Add(f *pflag.FlagSet) { o.AddFormats(f, output.Formats...) }
 
 // AddStream adds the flag to a command that may print several documents.
-func (o *Output) AddStream(f *pflag.FlagSet) { o.add(f, "", output.Streams) }
+func (o *Output) AddStream(f *pflag.FlagSet) { o.AddFormats(f, output.Streams...) }
 
-func (o *Output) add(f *pflag.FlagSet, prefix string, formats []output.Format) {
+// AddFormats adds the flag to a command with these formats only; the first one is the default.
+func (o *Output) AddFormats(f *pflag.FlagSet, formats ...output.Format) {
 	o.formats = formats
-	f.StringVarP(&o.format, "output", "o", string(formats[0]), prefix+output.OneOf(formats))
+	f.StringVarP(&o.format, "output", "o", string(formats[0]), output.OneOf(formats))
 	Values(f, "output", formats...)
 }
 

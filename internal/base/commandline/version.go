@@ -38,7 +38,7 @@ versions of Go and of Kubernetes whose types and rules the program was built wit
 			return versionsOf(version, info).print(stdout, format)
 		},
 	}
-	asked.Add(cmd.Flags(), "")
+	asked.Add(cmd.Flags())
 	return cmd
 }
 

@@ -86,13 +86,25 @@ func complete(t *testing.T, root *cobra.Command, args []string) []string {
 // waiting lists the commands that wait for an answer and end. They have --timeout.
 var waiting = []string{"admit", "check", "cleanup", "events", "explain", "health", "stats", "status"}
 
-// Conventions compares the flags of all commands of a program with those of the other programs.
-func Conventions(t *testing.T, root *cobra.Command) {
+// verbs lists commands that several programs have. No flag of another command replaces them.
+var verbs = []string{"status", "explain", "replay", "version"}
+
+// Conventions compares the flags of all commands of a program with those of the other programs. has
+// lists the verbs that the program has.
+func Conventions(t *testing.T, root *cobra.Command, has ...string) {
 	t.Helper()
+	for _, verb := range has {
+		if c, _, err := root.Find([]string{verb}); err != nil || c == root {
+			t.Errorf("%s: the command %s is missing", root.Name(), verb)
+		}
+	}
 	for path, c := range commands(root) {
 		c.InitDefaultHelpFlag()
 		c.InitDefaultVersionFlag()
 		c.Flags().VisitAll(func(f *pflag.Flag) {
+			if slices.Contains(verbs, f.Name) && c != root {
+				t.Errorf("%s %s: flag --%s, want a command as in other programs", root.Name(), path, f.Name)
+			}
 			if name, ok := synonyms[f.Name]; ok {
 				t.Errorf("%s %s: flag --%s, want --%s as in other commands", root.Name(), path, f.Name, name)
 			}

@@ -63,7 +63,7 @@ docs/operate/admission.md describes admission.`,
 	f.StringArrayVar(&files, "file", nil, "file of the pod, YAML or JSON; - is standard input")
 	f.BoolVar(&o.preempt, "preempt", false,
 		"stop other pods if the pod is critical and does not fit")
-	output.Add(f, "")
+	output.Add(f)
 	socket.Add(f)
 	socket.AddTimeout(f, queryTimeout)
 	return cmd

@@ -45,6 +45,6 @@ step is unknown if the node is too busy to try it, which does not fail the check
 		},
 	}
 	look.Add(cmd.Flags())
-	output.Add(cmd.Flags(), "")
+	output.Add(cmd.Flags())
 	return cmd
 }

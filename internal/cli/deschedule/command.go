@@ -38,6 +38,6 @@ no kubelet runs on the node. docs/operate/descheduling.md describes each strateg
 		},
 	}
 	look.Add(cmd.Flags())
-	output.Add(cmd.Flags(), "")
+	output.Add(cmd.Flags())
 	return cmd
 }

@@ -69,6 +69,6 @@ objects of clients, evictions in progress and the circuit breaker; a line on std
 		stats.SignalCPUPressureSome})...)
 	look.AddPlaces(cmd.Flags())
 	look.AddSocket(cmd.Flags(), 5*time.Second)
-	output.Add(cmd.Flags(), "")
+	output.Add(cmd.Flags())
 	return cmd
 }

@@ -89,7 +89,7 @@ The other steps are still run.`,
 		"plan from the files in this directory; remove nothing")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print the plan, remove nothing")
 	f.BoolVarP(&yes, "yes", "y", false, "remove without confirmation")
-	output.Add(f, "")
+	output.Add(f)
 	f.StringVar(&trigger, "trigger", "periodic",
 		"periodic, or diskPressure (removes more)")
 	commandline.Values(f, "trigger", "periodic", "diskPressure")

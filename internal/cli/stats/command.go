@@ -47,6 +47,6 @@ left out of the output and reported on stderr. "-" means unknown.
 		},
 	}
 	look.Add(cmd.Flags())
-	output.Add(cmd.Flags(), "")
+	output.Add(cmd.Flags())
 	return cmd
 }

@@ -47,6 +47,6 @@ Exit codes: 0 the node is healthy; 1 it is not, and the last lines list the prob
 	}
 	look.AddPlaces(cmd.Flags())
 	look.AddSocket(cmd.Flags(), 3*time.Second)
-	output.Add(cmd.Flags(), "")
+	output.Add(cmd.Flags())
 	return cmd
 }

@@ -17,8 +17,15 @@ type Flags struct {
 	values *Cluster
 }
 
-// AddFlags adds the flags to a command.
+// AddFlags adds the flags for all fields to a command.
 func AddFlags(set *pflag.FlagSet) *Flags {
+	f := AddPolicyFlags(set)
+	f.values.addProgram(set)
+	return f
+}
+
+// AddPolicyFlags adds the flags for the fields that a replay uses.
+func AddPolicyFlags(set *pflag.FlagSet) *Flags {
 	c := Default()
 	set.DurationVar(&c.NodeMonitorPeriod, "node-monitor-period", c.NodeMonitorPeriod,
 		"no effect; kept for compatibility")
@@ -48,7 +55,6 @@ func AddFlags(set *pflag.FlagSet) *Flags {
 	commandline.Values(set, "control-plane-nodes", "count", "exclude")
 	set.Float64Var(&c.PodEvictionRate, "pod-eviction-rate", c.PodEvictionRate,
 		"pods evicted per second in a zone; 0: no limit")
-	c.addProgram(set)
 	return &Flags{set: set, values: c}
 }
 

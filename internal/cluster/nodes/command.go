@@ -2,37 +2,29 @@ package nodes
 
 import (
 	"context"
-	"errors"
 	"io"
 	"os"
 	"runtime"
 	"runtime/debug"
-	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 
 	"jettison/internal/base/commandline"
-	"jettison/internal/base/terminal"
 	"jettison/internal/cluster/config"
 	"jettison/internal/cluster/kubeclient"
-	"jettison/internal/cluster/replay"
-	"jettison/internal/cluster/report"
 )
 
 // flags holds the flags of `nodes`.
 type flags struct {
-	version                  string // of this program
-	frames, path, kubeconfig string
-	status                   bool
-	format                   commandline.Output
-	log                      commandline.Log
-	over                     *config.Flags
+	version          string // of this program
+	path, kubeconfig string
+	log              commandline.Log
+	over             *config.Flags
 }
 
 // Command returns the command jettison-cluster nodes.
-func Command(version string, stdin io.Reader, stdout *terminal.Screen,
-	stderr io.Writer) *cobra.Command {
+func Command(version string, stderr io.Writer) *cobra.Command {
 	o := flags{version: version}
 	cmd := &cobra.Command{
 		Use:   "nodes",
@@ -54,56 +46,29 @@ leader acts.
 
 Without --mode it observes, or ends with an error if it has acted in the cluster before.
 
---status prints the state of all nodes from the instance at --address; "explain" prints the
-deadlines of pods. An empty --address disables the status server.
-
---replay reads frames, one JSON object per line, and prints the decisions on each frame as one JSON
-object per line. It writes nothing to a cluster. "-" reads standard input. A malformed frame, or a
-time that goes backwards, ends it with exit code 1 and an error with the line and field.
-
-docs/operate/node-lifecycle.md describes the modes and the format of frames.`,
+"status" prints the state of all nodes from the instance at --address, and "explain" the deadlines
+of pods. An empty --address disables the status server. docs/operate/node-lifecycle.md describes the
+modes.`,
 		Example: "  jettison-cluster nodes --mode observe --kubeconfig ~/.kube/config\n" +
-			"  jettison-cluster nodes --config cluster.yaml\n" +
-			"  jettison-cluster nodes --status\n" +
-			"  jettison-cluster nodes --replay frames.jsonl\n" +
-			"  jettison-cluster nodes --replay - --config cluster.yaml --node-eviction-rate=20 < frames.jsonl",
+			"  jettison-cluster nodes --config cluster.yaml",
 		Args: commandline.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if o.status && o.frames != "" {
-				return commandline.Usage(errors.New("nodes: --status and --replay cannot be combined"))
-			}
-			if _, err := o.format.Format(); err != nil {
-				return err
-			}
 			c, err := config.Load(cmd.Context(), o.path)
 			if err == nil {
 				err = o.over.Apply(c)
 			}
-			switch {
-			case err != nil:
+			if err != nil {
 				return commandline.Usage(err)
-			case o.frames != "":
-				return replay.Run(cmd.Context(), replay.Options{Path: o.frames, Stdin: stdin, Config: c},
-					stdout)
-			case o.status:
-				return o.printStatus(cmd.Context(), c.Address, stdout)
 			}
 			return o.run(cmd.Context(), c, stderr)
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.frames, "replay", "", "decide on the frames in this file; - is stdin")
 	f.StringVar(&o.path, "config", "", "configuration file")
-	f.BoolVar(&o.status, "status", false,
-		"print all nodes' state from --address")
-	o.format.Add(f, "status: ")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "",
 		kubeclient.KubeconfigUsage)
 	o.log.Add(f)
 	o.over = config.AddFlags(f)
-	nested := report.Command(stdout)
-	nested.Hidden = true // an alias of jettison-cluster explain
-	cmd.AddCommand(nested)
 	return cmd
 }
 
@@ -131,16 +96,4 @@ func (o *flags) run(ctx context.Context, c *config.Cluster, stderr io.Writer) er
 	}
 	klog.SetSlogLogger(kubeclient.NewReach(api, log).Quiet(log)) // logs of client-go
 	return Run(ctx, Options{Config: c, API: api, Version: o.version, Log: log})
-}
-
-func (o *flags) printStatus(ctx context.Context, address string, stdout *terminal.Screen) error {
-	format, err := o.format.Format()
-	if err != nil {
-		return err
-	}
-	var s report.Status
-	if err := report.Fetch(ctx, 30*time.Second, address, report.StatusPath, "", &s); err != nil {
-		return err
-	}
-	return s.Print(stdout, format)
 }

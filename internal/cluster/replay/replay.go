@@ -1,6 +1,7 @@
 // Package replay prints the decisions that jettison-cluster nodes would make on recorded or
 // handwritten frames.
 //
+//	command.go Command: jettison-cluster replay
 //	replay.go  Run
 //	frame.go   Frame and its validation
 //	json.go    times and quantities of Kubernetes objects

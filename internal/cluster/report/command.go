@@ -5,16 +5,57 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"jettison/internal/base/commandline"
 	"jettison/internal/base/terminal"
 	"jettison/internal/cluster/config"
 )
 
-// Command returns the command jettison-cluster explain, also available as `nodes explain`.
-func Command(stdout *terminal.Screen) *cobra.Command {
-	var address string
-	var timeout time.Duration
+// server is the instance that a command queries.
+type server struct {
+	address string
+	timeout time.Duration
+}
+
+func (s *server) add(f *pflag.FlagSet) {
+	f.StringVar(&s.address, "address", config.DefaultAddress, "address of jettison-cluster nodes")
+	commandline.Values[string](f, "address")
+	commandline.Timeout(f, &s.timeout, 30*time.Second, "timeout for the answer")
+}
+
+// StatusCommand returns the command jettison-cluster status.
+func StatusCommand(stdout *terminal.Screen) *cobra.Command {
+	var from server
+	var format commandline.Output
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show the health, taints and queue of all nodes",
+		Long: `status prints the health, the last heartbeat, the taints and the zone of each node, and its place in
+the queue for a NoExecute taint. It queries the jettison-cluster nodes at --address. A standby
+answers with the name of the leader, and status fails.`,
+		Example: "  jettison-cluster status\n  jettison-cluster status -o json",
+		Args:    commandline.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			as, err := format.Format()
+			if err != nil {
+				return err
+			}
+			var s Status
+			if err := from.fetch(cmd.Context(), StatusPath, "", &s); err != nil {
+				return err
+			}
+			return s.Print(stdout, as)
+		},
+	}
+	from.add(cmd.Flags())
+	format.Add(cmd.Flags())
+	return cmd
+}
+
+// ExplainCommand returns the command jettison-cluster explain.
+func ExplainCommand(stdout *terminal.Screen) *cobra.Command {
+	var from server
 	var format commandline.Output
 	cmd := &cobra.Command{
 		Use:   "explain NODE|POD",
@@ -37,16 +78,30 @@ namespace default. It queries the jettison-cluster nodes at --address.`,
 				return err
 			}
 			var e Explanation
-			if err := Fetch(cmd.Context(), timeout, address, ExplainPath, args[0], &e); err != nil {
+			if err := from.fetch(cmd.Context(), ExplainPath, args[0], &e); err != nil {
 				return err
 			}
 			return e.Print(stdout, as)
 		},
 	}
-	cmd.Flags().StringVar(&address, "address", config.DefaultAddress,
-		"address of jettison-cluster nodes")
-	commandline.Values[string](cmd.Flags(), "address")
-	commandline.Timeout(cmd.Flags(), &timeout, fetchTimeout, timeoutUsage)
-	format.Add(cmd.Flags(), "")
+	cmd.ValidArgsFunction = from.nodeNames
+	from.add(cmd.Flags())
+	format.Add(cmd.Flags())
 	return cmd
+}
+
+// completionTimeout bounds the query of a shell that waits for names to complete.
+const completionTimeout = 2 * time.Second
+
+// nodeNames completes the name of a node.
+func (s *server) nodeNames(cmd *cobra.Command, args []string, _ string) (names []cobra.Completion,
+	_ cobra.ShellCompDirective) {
+	var all Status
+	brief := server{address: s.address, timeout: completionTimeout}
+	if len(args) == 0 && brief.fetch(cmd.Context(), StatusPath, "", &all) == nil {
+		for i := range all.Nodes {
+			names = append(names, all.Nodes[i].Name)
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
 }

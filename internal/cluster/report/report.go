@@ -1,9 +1,9 @@
 // Package report contains the status and explanations that jettison-cluster nodes serves, and the
 // commands that print them.
 //
-//	command.go Command: jettison-cluster explain
+//	command.go StatusCommand, ExplainCommand: jettison-cluster status and explain
 //	report.go  Status, Explanation: the responses
-//	fetch.go   Fetch: requests to a running instance
+//	fetch.go   requests to a running instance
 //	print.go   tables of responses
 package report
 

@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"jettison/internal/base/output"
 	"jettison/internal/base/terminal"
@@ -91,14 +94,37 @@ func TestFetchErrors(t *testing.T) {
 	}))
 	address := strings.TrimPrefix(s.URL, "http://")
 	for answer = range map[string]bool{`{"error":"this replica is not the leader: ask the leader, x"}`: true, "<html>": true} {
-		err := Fetch(t.Context(), time.Minute, address, ExplainPath, "a/b&c", &Explanation{})
+		err := (&server{address, time.Minute}).fetch(t.Context(), ExplainPath, "a/b&c", &Explanation{})
 		if err == nil || !strings.Contains(err.Error(), "ask the leader, x") && !strings.Contains(err.Error(), "is it jettison-cluster nodes?") {
-			t.Errorf("Fetch with response %s = %v, want its error", answer, err)
+			t.Errorf("fetch with response %s = %v, want its error", answer, err)
 		}
 	}
 	s.Close()
-	if err := Fetch(t.Context(), time.Minute, address, StatusPath, "", &Status{}); err == nil || !strings.Contains(err.Error(), "connection refused") ||
+	if err := (&server{address, time.Minute}).fetch(t.Context(), StatusPath, "", &Status{}); err == nil || !strings.Contains(err.Error(), "connection refused") ||
 		!strings.Contains(err.Error(), "--address") {
-		t.Errorf("Fetch from a closed port = %v, want connection refused and --address", err)
+		t.Errorf("fetch from a closed port = %v, want connection refused and --address", err)
+	}
+}
+
+// A shell completes the names of the nodes that the instance knows, and no names without an instance.
+func TestNodeNamesAreCompleted(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != StatusPath {
+			t.Errorf("request for %s, want %s", r.URL, StatusPath)
+		}
+		_, _ = w.Write([]byte(`{"nodes":[{"name":"n0"},{"name":"n1"}]}`))
+	}))
+	from := server{address: strings.TrimPrefix(s.URL, "http://")}
+	cmd := &cobra.Command{}
+	cmd.SetContext(t.Context())
+	if names, _ := from.nodeNames(cmd, nil, ""); !slices.Equal(names, []string{"n0", "n1"}) {
+		t.Errorf("names that complete the first argument = %q, want n0 and n1", names)
+	}
+	if names, _ := from.nodeNames(cmd, []string{"n0"}, ""); len(names) > 0 {
+		t.Errorf("names that complete the second argument = %q, want none", names)
+	}
+	s.Close()
+	if names, how := from.nodeNames(cmd, nil, ""); len(names) > 0 || how != cobra.ShellCompDirectiveNoFileComp {
+		t.Errorf("names without an instance = %q, directive %d, want none and no files", names, how)
 	}
 }

@@ -368,6 +368,25 @@ func TestLinesAreReadable(t *testing.T) {
 	}
 }
 
+// otherUnit matches a format of an amount of bytes for people in another unit than Ki, Mi or Gi.
+var otherUnit = regexp.MustCompile(`%[0-9.]*[dfvs] ?[kKMGT]i?B\b`)
+
+// Texts for people have the units of Kubernetes, as in thresholds and requests: 100Mi, not 100 MiB or 100 MB.
+func TestAmountsHaveKubernetesUnits(t *testing.T) {
+	for _, path := range goFiles(t) {
+		if !product(path) || path == filepath.Join("reclaim", "image.go") { // a text of the kubelet
+			continue
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found := otherUnit.Find(text); found != nil {
+			t.Errorf("%s formats an amount as %q, want Ki, Mi or Gi", path, found)
+		}
+	}
+}
+
 // rawStringLines returns the numbers of the lines of raw strings that span several lines.
 func rawStringLines(t *testing.T, path string, text []byte) map[int]bool {
 	t.Helper()

@@ -174,7 +174,7 @@ func PlanMemory(look *MemoryLook, w MemoryTarget) MemoryPlan {
 			ColdShare: p.share})
 	}
 	if plan.Bytes < min(minPlanBytes, wish) {
-		plan.Why = fmt.Sprintf("only %d MiB of %v are cold and not protected", plan.Bytes>>20, w.Kind)
+		plan.Why = fmt.Sprintf("only %dMi of %v are cold and not protected", plan.Bytes>>20, w.Kind)
 		plan.Requests, plan.Bytes = nil, 0
 	}
 	return plan
@@ -202,7 +202,7 @@ func bound(look *MemoryLook, w MemoryTarget) (bytes uint64, why string) {
 		bytes = min(bytes, spareSwap(look.SwapFreeBytes, look.SwapKeepBytes))
 	}
 	if bytes < minMemoryAsk {
-		return 0, fmt.Sprintf("at %.0f MiB/s too little can be reclaimed in %v", w.Rate/(1<<20),
+		return 0, fmt.Sprintf("at %.0fMi/s too little can be reclaimed in %v", w.Rate/(1<<20),
 			w.Time.Round(time.Millisecond))
 	}
 	return bytes, ""

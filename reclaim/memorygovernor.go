@@ -66,10 +66,10 @@ func (e *MemoryEffect) judge() (worthwhile, judged bool, why string) {
 	}
 	switch {
 	case float64(gain) < gainShare*float64(e.Asked):
-		return false, true, fmt.Sprintf("requested %d MiB of %v, freed %d MiB", e.Asked>>20, e.Kind,
+		return false, true, fmt.Sprintf("requested %dMi of %v, freed %dMi", e.Asked>>20, e.Kind,
 			gain>>20)
 	case e.Refaulted.OK && float64(e.Refaulted.V) > refaultShare*float64(gain):
-		return false, true, fmt.Sprintf("freed %d MiB of %v, %d MiB faulted in again", gain>>20,
+		return false, true, fmt.Sprintf("freed %dMi of %v, %dMi faulted in again", gain>>20,
 			e.Kind, e.Refaulted.V>>20)
 	}
 	return true, true, ""

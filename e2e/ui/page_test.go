@@ -39,7 +39,7 @@ func TestAnEvictionShowsAtOnce(t *testing.T) {
 		t.Errorf("half of the evictions are shown later than %v, want within a second", took[2])
 	}
 	text := eval[string](b, "document.querySelector('#eviction-list').innerText")
-	for _, want := range []string{"shop/leaker-4", "recovered", "crossing to kill 4.1 ms", "kill to recovery 61.0 ms", "freed 790 MiB"} {
+	for _, want := range []string{"shop/leaker-4", "recovered", "crossing to kill 4.1 ms", "kill to recovery 61.0 ms", "freed 790Mi"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("eviction on the page lacks %q: %s", want, text)
 		}
@@ -50,7 +50,7 @@ func TestAnEvictionShowsAtOnce(t *testing.T) {
 			t.Errorf("ladder on the page lacks %q: %s", want, ladder)
 		}
 	}
-	if amounts := eval[string](b, "document.querySelector('details[open] .amounts').innerText"); !strings.Contains(amounts, "812 MiB") || !strings.Contains(amounts, "790 MiB") {
+	if amounts := eval[string](b, "document.querySelector('details[open] .amounts').innerText"); !strings.Contains(amounts, "812Mi") || !strings.Contains(amounts, "790Mi") {
 		t.Errorf("predicted and real release on the page = %s", amounts)
 	}
 }
@@ -148,7 +148,7 @@ func TestTheKeyboardReachesAll(t *testing.T) {
 	b.do(chromedp.Focus(chromedp.CSS("#healthy summary")), chromedp.KeyEvent(kb.Enter))
 	b.until(memory + ".querySelector('svg').clientWidth > 0")
 	b.do(chromedp.Focus(chromedp.CSS("figure[data-signal='memory.available'] svg")), chromedp.KeyEvent(kb.ArrowLeft))
-	if got := eval[string](b, memory+".querySelector('.readout').textContent"); !strings.Contains(got, "UTC: 620 MiB") {
+	if got := eval[string](b, memory+".querySelector('.readout').textContent"); !strings.Contains(got, "UTC: 620Mi") {
 		t.Errorf("text of the chart under the cursor = %q", got)
 	}
 	b.do(chromedp.Focus(chromedp.CSS(".skip")), chromedp.KeyEvent(kb.Enter))

@@ -36,7 +36,7 @@ func Pod(raw []byte) (*v1.Pod, error) {
 // pod as static. Errors name the field. The pod is trimmed and reduced like by Pod.
 func Protobuf(raw []byte) (*v1.Pod, error) {
 	if n := decodedSize(raw); n > maxDecoded {
-		return nil, fmt.Errorf("%w: about %d MiB of memory when decoded", ErrTooLarge, n>>20)
+		return nil, fmt.Errorf("%w: about %dMi of memory when decoded", ErrTooLarge, n>>20)
 	}
 	p := &v1.Pod{}
 	if err := p.Unmarshal(raw); err != nil {

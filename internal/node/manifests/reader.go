@@ -173,7 +173,7 @@ func (s *scanner) scan(ctx context.Context, now time.Time) (pods []*v1.Pod, news
 		}
 		if memory += podjson.Size(f.pod); memory > maxMemory {
 			wrong[name] = fmt.Errorf(
-				"ignored: the manifests before it use the limit of %d MiB of memory", maxMemory>>20)
+				"ignored: the manifests before it use the limit of %dMi of memory", maxMemory>>20)
 			continue
 		}
 		key := f.pod.Namespace + "/" + f.pod.Name

@@ -214,7 +214,7 @@ func TestBounds(t *testing.T) {
 		filetest.Write(t, filepath.Join(dir, name), "apiVersion: v1\nkind: Pod\nmetadata: {name: "+name+", labels: {a: "+label+"}}\n")
 	}
 	names, errs = look(newScanner(dir), dir)
-	if len(names) != 9 || len(errs) != 2 || errs[0] != `static pod manifest DIR/j: ignored: the manifests before it use the limit of 8 MiB of memory` {
+	if len(names) != 9 || len(errs) != 2 || errs[0] != `static pod manifest DIR/j: ignored: the manifests before it use the limit of 8Mi of memory` {
 		t.Errorf("scan of large files: %d manifests, errors %.200q", len(names), errs)
 	}
 }

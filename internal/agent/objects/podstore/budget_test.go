@@ -64,11 +64,11 @@ func TestFullStoreErrors(t *testing.T) {
 	}{
 		{ByRoot, ByMember, large, false, "full: the agent holds 7."},
 		{ByRoot, ByMember, large, true, "full: the agent holds 7."},
-		{ByRoot, ByMember, small, false, "full: the limit is 8 MiB of pods, with these there would be 8."},
-		{ByRoot, ByMember, small, true, "full: the limit is 8 MiB of pods, with these there would be 8."},
-		{ByMember, ByMember, small, false, "full: the limit is 7 MiB of pods from members of socketGroup, with these there would be 7."},
+		{ByRoot, ByMember, small, false, "full: the limit is 8Mi of pods, with these there would be 8."},
+		{ByRoot, ByMember, small, true, "full: the limit is 8Mi of pods, with these there would be 8."},
+		{ByMember, ByMember, small, false, "full: the limit is 7Mi of pods from members of socketGroup, with these there would be 7."},
 		{ByMember, ByMember, small, true, ""},
-		{ByRoot, ByRoot, large, false, "full: the limit is 8 MiB of pods, with these there would be 9."},
+		{ByRoot, ByRoot, large, false, "full: the limit is 8Mi of pods, with these there would be 9."},
 		{ByRoot, ByRoot, large, true, ""},
 		{ByMember, ByRoot, large, false, ""},
 	} {

@@ -76,7 +76,7 @@ func (s *Store) setKubelet(next layer, changed bool) error {
 		memory += e.size
 	}
 	if len(next) > MaxPods || memory > MaxMemory {
-		return fmt.Errorf("%w: the kubelet has %d pods of %.1f MiB, the limit is %d pods of %d MiB",
+		return fmt.Errorf("%w: the kubelet has %d pods of %.1fMi, the limit is %d pods of %dMi",
 			ErrTooLarge, len(next),
 			float64(memory)/(1<<20), MaxPods, MaxMemory>>20)
 	}

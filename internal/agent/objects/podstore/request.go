@@ -150,7 +150,7 @@ func (q *request) checkBudget() error {
 	}
 	switch {
 	case excess > 0 && q.neverFits():
-		return fmt.Errorf("%w: the agent holds %.1f MiB of pods, which leaves too little memory for "+
+		return fmt.Errorf("%w: the agent holds %.1fMi of pods, which leaves too little memory for "+
 			"these: delete some, or put these in parts", ErrFull, float64(s.held.Load())/(1<<20))
 	case excess > 0 && root && s.staged.Load()+s.texts.Load() > s.roots.Load():
 		s.yielding.Store(time.Now().Add(yieldFor).UnixNano())

@@ -197,15 +197,15 @@ func (s *Store) known() layers {
 // errMemory returns the error for a body that exceeds the limit of one client.
 func errMemory(by Role) error {
 	if by == ByRoot {
-		return fmt.Errorf("%w: the limit is %d MiB of pods", ErrTooLarge, MaxMemory>>20)
+		return fmt.Errorf("%w: the limit is %dMi of pods", ErrTooLarge, MaxMemory>>20)
 	}
-	return fmt.Errorf("%w: the limit is %d MiB of pods from members of socketGroup",
+	return fmt.Errorf("%w: the limit is %dMi of pods from members of socketGroup",
 		ErrTooLarge, maxMembers>>20)
 }
 
 // errFull returns the error for a body with which the known pods would exceed a limit in bytes.
 func errFull(limit, bytes int, origin string) error {
-	return fmt.Errorf("%w: the limit is %d MiB of pods%s, with these there would be %.1f: delete "+
+	return fmt.Errorf("%w: the limit is %dMi of pods%s, with these there would be %.1fMi: delete "+
 		"the pods that no longer exist, or put all pods with replace=true", ErrFull, limit>>20,
 		origin, float64(bytes)/(1<<20))
 }

@@ -294,7 +294,7 @@ func TestMemberWithFullStore(t *testing.T) {
 		status               int
 		want                 string
 	}{
-		{"PUT", "/v1/pods", "[" + large("x") + "]", 507, "full: the agent holds 7.8 MiB of pods, which leaves too little memory for these: delete some"},
+		{"PUT", "/v1/pods", "[" + large("x") + "]", 507, "full: the agent holds 7.8Mi of pods, which leaves too little memory for these: delete some"},
 		{"POST", "/v1/admit", large("x"), 200, refused},
 		{"PUT", "/v1/pods", "[" + pod("x") + "]", 200, `"pods":1`},
 	} {

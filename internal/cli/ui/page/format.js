@@ -24,14 +24,14 @@ export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB'];
+const units = ['', 'Ki', 'Mi', 'Gi', 'Ti', 'Pi', 'Ei'];
 
 export function bytes(v) {
   let unit = 0;
   let n = Math.abs(v);
   while (n >= 1024 && unit < units.length - 1) { n /= 1024; unit++; }
   const text = n < 99.95 && unit > 0 ? n.toFixed(1).replace(/\.0$/, '') : n.toFixed(0);
-  return `${v < 0 ? '−' : ''}${text} ${units[unit]}`;
+  return `${v < 0 ? '−' : ''}${text}${units[unit]}`;
 }
 
 export const isPressure = (signal) => signal.includes('.pressure.');

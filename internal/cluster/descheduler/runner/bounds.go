@@ -24,8 +24,8 @@ const (
 )
 
 // incompleteReason is the reason to keep an incomplete pod.
-const incompleteReason = "pod has more than 16 KiB of labels, owners, scheduling terms, volumes " +
-	"and containers, or 2 KiB of tolerations: too large to plan for"
+const incompleteReason = "pod has more than 16Ki of labels, owners, scheduling terms, volumes " +
+	"and containers, or 2Ki of tolerations: too large to plan for"
 
 func cost(p *v1.Pod) int {
 	s, status := &p.Spec, &p.Status

@@ -153,7 +153,8 @@ func TestLiveStarvedVictims(t *testing.T) {
 				}
 				back, left := time.Since(begin), anon(t, top)
 				if k.ladder.has(CPU) {
-					if s := step(t, v, "cpu"); s.Err != nil || s.N < 2 {
+					// with mrelease, processes may end before
+					if s := step(t, v, "cpu"); s.Err != nil || s.N < 2 && !k.ladder.has(Mrelease) {
 						t.Errorf("step cpu = %+v, want N >= 2 and no error", s)
 					}
 				}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -117,6 +118,32 @@ func TestOnlyDyingThreadsAreRaised(t *testing.T) {
 	for pid, want := range map[int]uint32{dying: unix.SCHED_FIFO, lives: unix.SCHED_NORMAL} {
 		if attr, err := unix.SchedGetAttr(pid, 0); err != nil || attr.Policy != want {
 			t.Errorf("policy of process %d = %+v, %v, want %d", pid, attr, err, want)
+		}
+	}
+}
+
+// The raise may wait for a lock of the kernel (5.15 and 6.1: sched_setattr, kernel/sched/core.c cpuset_read_lock) or for the lock of
+// a directory. The memory of the pinned processes is freed before.
+func TestRaiseDoesNotDelayFreeing(t *testing.T) {
+	f := newTree(t)
+	k := newKiller(t, f.fs, "cgroup.kill,cpu,mrelease")
+	pid, _ := sleeper(t)
+	p := f.pod("pod", map[string]string{"cgroup.procs": pid})
+	f.block("pod", "cgroup.threads", "")
+	v, err := k.Pin(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(v.Close)
+	for end := time.Now().Add(waitLimit); v.processes.count() == 0 && time.Now().Before(end); { // Pin waits for 1 ms only
+		time.Sleep(time.Millisecond)
+	}
+	if err := v.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(waitLimit); v.freeing.next.Load() == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("no pinned process freed within %v while the raise waits", waitLimit)
 		}
 	}
 }

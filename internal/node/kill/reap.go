@@ -78,8 +78,9 @@ func (r *reaper) run(raised chan<- []error) {
 	}
 }
 
-// reap gives the dying threads real-time priority and frees their memory. The first thread raises
-// the priorities, after it has queued the victim for the other threads.
+// reap frees the memory of the dying processes and gives their threads real-time priority. The first
+// thread raises the priorities after the pinned processes are freed: it may wait for a kernel lock.
+// If a process frees no memory until its threads get CPU time, repeatKill raises them.
 func (r *reaper) reap(v *Victim) {
 	r.v, r.err = v, nil
 	clear(r.seen)
@@ -96,6 +97,9 @@ func (r *reaper) reap(v *Victim) {
 			}
 		}
 	}
+	if frees {
+		r.pidfds()
+	}
 	if first && r.k.ladder.has(CPU) {
 		raised, err := r.raiser.raise(v, &v.group.reap)
 		v.steps.add(CPU.String(), raised, err)
@@ -103,7 +107,6 @@ func (r *reaper) reap(v *Victim) {
 	if !frees {
 		return
 	}
-	r.pidfds()
 	if first {
 		for i := range v.processes.count() {
 			r.seen[v.processes.at(i).pid] = true // freed by this thread or another

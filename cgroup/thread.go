@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Real-time priorities: above all ordinary work. Dying threads have the lowest one, as the kernel's
-// psimon threads do, and never hold up the agent's threads.
+// Real-time priorities: above all ordinary work. Dying threads have the lowest one, so they never hold
+// up the agent's threads.
 const (
 	dyingPriority = 1
 	fifoPriority  = 2
@@ -36,9 +36,12 @@ func RaiseThread() (raised bool, refused []error) {
 
 // RaiseDying gives a dying thread real-time priority. Errors are plain errnos. EPERM: needs
 // CAP_SYS_NICE, and a real-time budget of the thread's cgroup where the kernel has RT_GROUP_SCHED.
+//
+// The policy is SCHED_RR, not SCHED_FIFO: the end of a large process takes seconds, and the kernel's
+// psimon threads, which report pressure, have the same priority.
 func RaiseDying(tid int) error {
 	return unix.SchedSetAttr(tid, &unix.SchedAttr{Size: unix.SizeofSchedAttr,
-		Policy: unix.SCHED_FIFO, Priority: dyingPriority}, 0)
+		Policy: unix.SCHED_RR, Priority: dyingPriority, Flags: unix.SCHED_FLAG_RESET_ON_FORK}, 0)
 }
 
 // lowerThread gives the calling thread ordinary priority.

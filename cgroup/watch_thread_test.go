@@ -3,6 +3,7 @@ package cgroup
 import (
 	"fmt"
 	"math/rand/v2"
+	"os/exec"
 	"runtime"
 	"testing"
 	"time"
@@ -34,6 +35,23 @@ func TestPriorityOfTheThread(t *testing.T) {
 		}
 	}()
 	<-done
+}
+
+// The kernel's psimon threads have the same priority and must get CPU time while a large process ends. Children of a thread that was
+// raised by mistake are ordinary.
+func TestPriorityOfDyingThread(t *testing.T) {
+	cmd := exec.Command("sleep", "600")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	if err := RaiseDying(cmd.Process.Pid); err != nil {
+		t.Skip("no right to set real-time priority: ", err)
+	}
+	attr, err := unix.SchedGetAttr(cmd.Process.Pid, 0)
+	if err != nil || attr.Policy != unix.SCHED_RR || attr.Priority != 1 || attr.Flags&unix.SCHED_FLAG_RESET_ON_FORK == 0 {
+		t.Errorf("attributes of a dying thread = %+v, error %v, want SCHED_RR, priority 1, reset on fork", attr, err)
+	}
 }
 
 // Keys are added, removed and woken at random from several goroutines; no wake is lost

@@ -115,7 +115,7 @@ func TestOnlyDyingThreadsAreRaised(t *testing.T) {
 	if s.N != 1 || s.Err != nil {
 		t.Errorf("step cpu = %+v, want N = 1 and no error", s)
 	}
-	for pid, want := range map[int]uint32{dying: unix.SCHED_FIFO, lives: unix.SCHED_NORMAL} {
+	for pid, want := range map[int]uint32{dying: unix.SCHED_RR, lives: unix.SCHED_NORMAL} {
 		if attr, err := unix.SchedGetAttr(pid, 0); err != nil || attr.Policy != want {
 			t.Errorf("policy of process %d = %+v, %v, want %d", pid, attr, err, want)
 		}

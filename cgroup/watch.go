@@ -112,7 +112,7 @@ func (w *Watcher) Wait() error {
 	defer func() {
 		// A thread with raised priority must not run other goroutines: while locked, it ends
 		// with its goroutine.
-		if !raised || lowerThread() == nil {
+		if !raised || LowerThread(0) == nil {
 			runtime.UnlockOSThread()
 		}
 	}()

@@ -27,11 +27,11 @@ func TestPriorityOfTheThread(t *testing.T) {
 			t.Errorf("thread raised %v, refused %v, attributes %+v", raised, refused, attr)
 		}
 		t.Logf("raised %v, refused %v", raised, refused)
-		if err := lowerThread(); raised && err != nil {
+		if err := LowerThread(0); raised && err != nil {
 			t.Error(err)
 		}
 		if attr, err = unix.SchedGetAttr(0, 0); err != nil || attr.Policy != unix.SCHED_NORMAL || raised && attr.Nice != 0 {
-			t.Errorf("attributes after lowerThread = %+v, error %v", attr, err)
+			t.Errorf("attributes after LowerThread = %+v, error %v", attr, err)
 		}
 	}()
 	<-done

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"os"
-	"path/filepath"
 	"strconv"
 	"time"
 
@@ -27,6 +26,7 @@ type raiser struct {
 	v      *Victim
 	walker cgroup.Walker
 	buf    [4096]byte
+	stat   [1024]byte
 	until  time.Time
 	raised int
 	err    error
@@ -63,19 +63,35 @@ func (r *raiser) raiseGroup(g *cgroup.Group) bool {
 }
 
 // raiseThread raises one listed thread if it is dying. A thread that is not may be a monitor, or
-// the kill is held up in the kernel.
+// the kill is held up in the kernel. Threads that have real-time priority already are skipped.
 func (r *raiser) raiseThread(tid int) {
-	if tid == 0 || time.Now().After(r.until) || !isDying(r.proc, tid) {
+	if tid == 0 || time.Now().After(r.until) || !cgroup.IsOrdinary(tid) || r.state(tid) != dying {
 		return
 	}
 	switch err := cgroup.RaiseDying(tid); err {
 	case nil:
-		r.raised++
+		r.verify(tid)
 	case unix.ESRCH: // has exited
 	default:
 		if r.err == nil {
 			r.err = os.NewSyscallError("sched_setattr", err)
 		}
+		if err == unix.EPERM {
+			r.until = time.Time{} // the same for each
+		}
+	}
+}
+
+// verify counts a raised thread, or lowers one that lives. The dying thread may have ended before
+// it was raised, so that its ID belonged to a new thread, or to the one that calls execve (v6.12
+// fs/exec.c de_thread).
+func (r *raiser) verify(tid int) {
+	if r.state(tid) != living {
+		r.raised++
+		return
+	}
+	if err := cgroup.LowerThread(tid); err != nil && err != unix.ESRCH && r.err == nil {
+		r.err = os.NewSyscallError("sched_setattr", err)
 	}
 }
 
@@ -93,20 +109,44 @@ const (
 	killPending = 1 << (unix.SIGKILL - 1)
 )
 
-// isDying reports whether a SIGKILL is pending for a thread, or the thread is exiting. The kernel
-// makes a SIGKILL pending for each thread of the process (kernel/signal.c complete_signal). An
-// unreadable thread is not dying.
-func isDying(proc string, tid int) bool {
+// state is the state of a thread.
+type state uint8
+
+const (
+	unknown state = iota // it has ended, or is unreadable
+	living
+	dying
+)
+
+// state returns whether a SIGKILL is pending for a thread, or the thread is exiting. The kernel
+// makes a SIGKILL pending for each thread of the process (kernel/signal.c complete_signal).
+func (r *raiser) state(tid int) state {
 	id := strconv.Itoa(tid)
-	text, err := os.ReadFile(filepath.Join(proc, id, "task", id, "stat"))
+	fd, err := unix.Open(r.proc+"/"+id+"/task/"+id+"/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return false
+		return unknown
 	}
+	defer unix.Close(fd)
+	n, err := unix.Read(fd, r.stat[:])
+	if err != nil {
+		return unknown
+	}
+	return parseState(r.stat[:n])
+}
+
+// parseState parses the text of /proc/PID/task/TID/stat.
+func parseState(text []byte) state {
 	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
 	if len(fields) <= statPending {
-		return false
+		return unknown
 	}
-	flags, flagsErr := strconv.ParseUint(string(fields[statFlags]), 10, 64)
+	flags, err := strconv.ParseUint(string(fields[statFlags]), 10, 64)
 	pending, pendingErr := strconv.ParseUint(string(fields[statPending]), 10, 64)
-	return flagsErr == nil && flags&flagsDying != 0 || pendingErr == nil && pending&killPending != 0
+	switch {
+	case err != nil || pendingErr != nil:
+		return unknown
+	case flags&flagsDying != 0 || pending&killPending != 0:
+		return dying
+	}
+	return living
 }

@@ -78,9 +78,9 @@ func (r *reaper) run(raised chan<- []error) {
 	}
 }
 
-// reap frees the memory of the dying processes and gives their threads real-time priority. The first
-// thread raises the priorities after the pinned processes are freed: it may wait for a kernel lock.
-// If a process frees no memory until its threads get CPU time, repeatKill raises them.
+// reap frees the memory of the dying processes and gives their threads real-time priority. The
+// first thread raises them after it has freed the pinned processes, because the raise may wait for
+// a kernel lock. If freeing itself waits for threads without CPU time, repeatKill raises them.
 func (r *reaper) reap(v *Victim) {
 	r.v, r.err = v, nil
 	clear(r.seen)

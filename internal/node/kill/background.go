@@ -13,7 +13,7 @@ import (
 // tasks that no caller must wait for: WaitEmpty reports the death without delay, and the threads that
 // kill stay available.
 const (
-	maxWorkers = 4 // each may be blocked in the kernel; kills have goroutines of their own
+	maxWorkers = 8 // two for a victim may be blocked in the kernel; kills have their own goroutines
 	maxTasks   = 2 * maxDying
 )
 

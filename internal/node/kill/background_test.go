@@ -66,3 +66,33 @@ func TestWaitEmptyIsNotBlocked(t *testing.T) {
 		within(t, fmt.Sprintf("WaitEmpty ends while %s is blocked", file), ended)
 	}
 }
+
+// The locked directories of some victims hold up both of their tasks, but not the look at the CPU time of another one: without it,
+// WaitEmpty ends too early.
+func TestBlockedVictimsLeaveWorkers(t *testing.T) {
+	f := newTree(t)
+	k := newKiller(t, f.fs, "cgroup.kill,cpu")
+	pin := func(name string, files map[string]string) *Victim {
+		v, err := k.Pin(f.pod(name, files))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(v.Close)
+		return v
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		v := pin(name, nil)
+		for _, file := range []string{"cpu.stat", "cgroup.threads"} {
+			f.block(name, file, "")
+		}
+		v.inBackground(readCPUTime)
+		v.inBackground(raisePriority)
+	}
+	v := pin("next", map[string]string{"cpu.stat": "usage_usec 1000\n"})
+	v.inBackground(readCPUTime)
+	for end := time.Now().Add(waitLimit); v.background.cpuTime.Load() == nil; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("no CPU time read within %v", waitLimit)
+		}
+	}
+}

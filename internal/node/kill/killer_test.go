@@ -458,20 +458,30 @@ func TestWaitEmptyWaitsForADyingVictim(t *testing.T) {
 		if err := v.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		const limit = time.Second
-		done := make(chan struct{})
+		const limit = 3 * time.Second
 		began := time.Now()
+		ended := make(chan struct{})
+		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			for used := 1000; c.exits && time.Since(began) < 3*limit; used++ {
-				file("cpu.stat", fmt.Sprintln("usage_usec", used))
-				time.Sleep(limit / 50)
+			// each reading finds more CPU time, for twice the limit
+			for used, last := 1000, (*cpuReading)(nil); c.exits && time.Since(began) < 2*limit; {
+				if r := v.background.cpuTime.Load(); r != last {
+					last, used = r, used+1
+					file("cpu.stat", fmt.Sprintln("usage_usec", used))
+				}
+				select {
+				case <-ended:
+					return
+				case <-time.After(time.Millisecond):
+				}
 			}
 			if c.exits {
 				file("cgroup.events", "populated 0\n")
 			}
 		}()
 		err = v.WaitEmpty(t.Context(), limit)
+		close(ended)
 		<-done
 		if c.exits && err != nil || !c.exits && !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("WaitEmpty of a victim that %s = %v after %v", c.what, err, time.Since(began))

@@ -137,7 +137,7 @@ func timed(step Ladder, do func() error) Result {
 }
 
 // tryCPU gives the process real-time priority. Where a better ordinary priority is allowed, the kernel
-// refuses for lack of a real-time budget, which pods never have (kernel/sched/syscalls.c).
+// refuses because pods have no real-time budget (kernel/sched/syscalls.c).
 func (t *attempt) tryCPU(pid int) {
 	t.cpu = timed(CPU, func() error {
 		err := cgroup.RaiseDying(pid)

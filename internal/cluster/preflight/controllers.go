@@ -4,7 +4,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"unicode"
 
 	v1 "k8s.io/api/core/v1"
 )
@@ -25,14 +24,15 @@ func isManager(p *v1.Pod) bool {
 	return ok && p.Status.Phase != v1.PodSucceeded && p.Status.Phase != v1.PodFailed
 }
 
+// quotes removes the quotes of a shell command.
+var quotes = strings.NewReplacer(`"`, "", "'", "")
+
 // managerWords returns the command line of kube-controller-manager in a pod. A shell command is
 // split into its words.
 func managerWords(p *v1.Pod) (words []string, ok bool) {
 	for i := range p.Spec.Containers {
 		c := &p.Spec.Containers[i]
-		words = strings.FieldsFunc(strings.Join(slices.Concat(c.Command, c.Args), " "), func(r rune) bool {
-			return unicode.IsSpace(r) || r == '"' || r == '\''
-		})
+		words = strings.Fields(quotes.Replace(strings.Join(slices.Concat(c.Command, c.Args), " ")))
 		if c.Name == managerName || slices.ContainsFunc(words, func(w string) bool {
 			return !strings.HasPrefix(w, "-") && path.Base(w) == managerName
 		}) {

@@ -44,6 +44,9 @@ func TestReplacedControllers(t *testing.T) {
 		{args: []string{"--controllers=*,-nodelifecycle"}, want: taintEviction}, // the image has the command
 		{command: []string{"/go-runner", "--log-file=/var/log/kcm.log", "/usr/local/bin/kube-controller-manager", "--controllers=*"}, want: both},
 		{command: []string{"/bin/sh", "-c", "exec /usr/bin/kube-controller-manager --controllers='*,-node-lifecycle-controller,-taint-eviction-controller' 2>&1"}},
+		{command: []string{"/bin/sh", "-c", "exec /usr/bin/kube-controller-manager --controllers='*' 2>&1"}, want: both},
+		{command: []string{"/bin/sh", "-c", `exec kube-controller-manager "--v=2" --controllers="*,-node-lifecycle-controller"`}, want: taintEviction},
+		{command: []string{"/bin/sh", "-c", `exec kube-controller-manager '--controllers=*,-nodelifecycle'`}, want: taintEviction},
 		// other flags of the same kind
 		{command: []string{managerName, "--controllers-extra=-nodelifecycle", "--concurrent-controllers=-taint-eviction-controller"}, want: both},
 		// values that the pod does not show

@@ -26,6 +26,12 @@ var ownNoScheduleKeys = []string{
 	v1.TaintNodeNetworkUnavailable, v1.TaintNodeUnschedulable,
 }
 
+// Manages reports whether this package adds and removes the taint.
+func Manages(t *v1.Taint) bool {
+	return isOwnNoExecute(t) || t.Effect == v1.TaintEffectNoSchedule &&
+		slices.Contains(ownNoScheduleKeys, t.Key)
+}
+
 // isOwnNoExecute reports whether this package manages the NoExecute taint.
 func isOwnNoExecute(t *v1.Taint) bool {
 	return t.Effect == v1.TaintEffectNoExecute && (t.Key == v1.TaintNodeNotReady ||

@@ -7,6 +7,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"jettison/cluster/lifecycle"
 )
 
 // rivalWrite is the last write of a node's taints by a rival.
@@ -24,11 +26,12 @@ func (v *View) Rival(node string) (manager string, at time.Time) {
 
 // updateRival dates the last write of a rival when a node changes. A kubelet may write any entry of
 // managedFields on its node, with any time, but no taints. So an entry counts when the taints
-// change with it, from then on. On a node that is new to the mirror, it counts from its own time,
-// or from now if that is in the future. previous may be nil. The lock must be held.
+// that this program manages change with it, from then on: k3s changes others with its cloud
+// controller. On a node that is new to the mirror, it counts from its own time, or from now if that
+// is in the future. previous may be nil. The lock must be held.
 func (m *Mirror) updateRival(previous, n *v1.Node) {
 	known := previous != nil && previous.UID == n.UID
-	if known && equality.Semantic.DeepEqual(previous.Spec.Taints, n.Spec.Taints) {
+	if known && equality.Semantic.DeepEqual(managedTaints(previous), managedTaints(n)) {
 		return
 	}
 	if !known {
@@ -48,6 +51,16 @@ func (m *Mirror) updateRival(previous, n *v1.Node) {
 			m.rivalWrites[n.Name] = rivalWrite{f.Manager, at}
 		}
 	}
+}
+
+// managedTaints returns the taints of a node that this program manages.
+func managedTaints(n *v1.Node) (out []v1.Taint) {
+	for i := range n.Spec.Taints {
+		if t := &n.Spec.Taints[i]; lifecycle.Manages(t) {
+			out = append(out, *t)
+		}
+	}
+	return out
 }
 
 // hasEntry reports whether the node has an entry of the same manager and time.

@@ -28,6 +28,14 @@ const (
 	maxReads      = 2 // each takes the memory of a large pod
 )
 
+// A namespace is slow if the last write to one of its pods took slowWrite. Slow namespaces leave
+// reservedPodWrites places to the others: an admission webhook whose backend died may delay more
+// namespaces than there are places.
+const (
+	reservedPodWrites = maxPodWrites / 4
+	slowWrite         = 5 * time.Second // longer than the default rate limit delays a write
+)
+
 // task is run by a worker. The loop calls the function that it returns.
 type task func(ctx context.Context) func()
 
@@ -45,7 +53,8 @@ type queue struct {
 	readsInFlight    int
 	podsInFlight     int
 	// writes in flight to pods of a namespace
-	inFlightOf map[string]int
+	inFlightOf     map[string]int
+	slowNamespaces map[string]bool
 	// busy counts the pending writes of a node. The pods of such a busy node are evicted only after
 	// these writes.
 	busy                         map[string]int
@@ -107,6 +116,7 @@ type nodeJob struct {
 func newQueue(l *loop) *queue {
 	return &queue{loop: l, idle: workers, busy: map[string]int{}, inFlight: map[string]bool{},
 		heldEvents: newHeldEvents(), parked: map[string]*parkedWrites{}, inFlightOf: map[string]int{},
+		slowNamespaces:   map[string]bool{},
 		pendingEvictions: byNamespace[taint.Eviction]{of: map[string][]*taint.Eviction{}},
 		pendingMarks:     byNamespace[lifecycle.Mark]{of: map[string][]*lifecycle.Mark{}}}
 }
@@ -179,10 +189,14 @@ func (q *queue) addMarks(all ...*lifecycle.Mark) {
 }
 
 // hasPlace reports whether another write to a pod of a namespace may start. A namespace has at most
-// as many writes in flight as there are free places. So writes that wait for a slow admission webhook
-// of one namespace leave places for the other namespaces.
+// as many writes in flight as there are free places, without the reserved ones if it is slow. So
+// writes that wait for a slow admission webhook leave places for the other namespaces.
 func (q *queue) hasPlace(namespace string) bool {
-	return q.inFlightOf[namespace] < maxPodWrites-q.podsInFlight
+	free := maxPodWrites - q.podsInFlight
+	if q.slowNamespaces[namespace] {
+		free -= reservedPodWrites
+	}
+	return q.inFlightOf[namespace] < free
 }
 
 func (q *queue) beginPod(namespace string) {
@@ -190,8 +204,13 @@ func (q *queue) beginPod(namespace string) {
 	q.inFlightOf[namespace]++
 }
 
-func (q *queue) endPod(namespace string) {
-	q.podsInFlight--
+// endPod records the end of a write to a pod and the time that it took.
+func (q *queue) endPod(namespace string, took time.Duration) {
+	if q.podsInFlight--; took >= slowWrite {
+		q.slowNamespaces[namespace] = true
+	} else {
+		delete(q.slowNamespaces, namespace)
+	}
 	if q.inFlightOf[namespace]--; q.inFlightOf[namespace] == 0 {
 		delete(q.inFlightOf, namespace)
 	}
@@ -466,10 +485,12 @@ func (q *queue) nextEvict() task {
 		}
 		q.beginPod(e.Namespace)
 		return func(ctx context.Context) func() {
+			began := time.Now()
 			out, err := l.ctrl.deps.Writer.Evict(ctx, p, n, e, l.clock.now().Sub(e.Deadline),
-				l.ctrl.serverClock.At(time.Now()))
+				l.ctrl.serverClock.At(began))
+			took := time.Since(began)
 			return func() {
-				q.endPod(e.Namespace)
+				q.endPod(e.Namespace, took)
 				if out.ChangedNode != nil || out.NodeGone {
 					if out.NodeGone {
 						l.ctrl.deps.Mirror.RemoveNode(n)
@@ -516,9 +537,11 @@ func (q *queue) nextMark() task {
 		}
 		q.beginPod(m.Namespace)
 		return func(ctx context.Context) func() {
-			out, err := l.ctrl.deps.Writer.Mark(ctx, p, l.ctrl.serverClock.At(time.Now()))
+			began := time.Now()
+			out, err := l.ctrl.deps.Writer.Mark(ctx, p, l.ctrl.serverClock.At(began))
+			took := time.Since(began)
 			return func() {
-				q.endPod(m.Namespace)
+				q.endPod(m.Namespace, took)
 				q.updatePod(m.UID, out)
 				l.logMark(m, err)
 				if held := take(q.heldEvents.pods, m.UID); err == nil {

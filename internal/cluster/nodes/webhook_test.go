@@ -13,10 +13,11 @@ import (
 )
 
 // An admission webhook delays each write to the pods of some namespaces. The pods of the other
-// namespaces are marked and evicted as if it did not exist.
+// namespaces are marked and evicted as if it did not exist, or, if more namespaces are slow than there
+// are places, once their slowness is known.
 func TestSlowWebhookDelaysItsNamespaceOnly(t *testing.T) {
 	const count = 60 // pods of each namespace on the silent node
-	for _, slow := range []int{1, 3} {
+	for slow, within := range map[int]time.Duration{1: 2 * time.Second, 3: 2 * time.Second, 20: 2 * time.Minute} {
 		t.Run(fmt.Sprint(slow), func(t *testing.T) {
 			inCluster(t, 4, -1, func(t *testing.T, a *api, k *kubelets) {
 				a.change(func() {
@@ -63,14 +64,15 @@ func TestSlowWebhookDelaysItsNamespaceOnly(t *testing.T) {
 					}
 				}
 				for _, namespace := range []string{"x-quick", "y-quick"} {
-					if marks[namespace] != count || marked[namespace] > 2*time.Second {
-						t.Errorf("pods of %s: %d of %d marked within %v of the silence, want all within 2s", namespace, marks[namespace], count, marked[namespace])
+					// with 20 they may be deleted before they are marked
+					if slow < 20 && marks[namespace] != count || marked[namespace] > within {
+						t.Errorf("pods of %s: %d of %d marked within %v of the silence, want all within %v", namespace, marks[namespace], count, marked[namespace], within)
 					}
-					if deletions[namespace] != count || left[namespace] > 2*time.Second {
-						t.Errorf("pods of %s: %d of %d deleted within %v of the taint, want all within 2s", namespace, deletions[namespace], count, left[namespace])
+					if deletions[namespace] != count || left[namespace] > within {
+						t.Errorf("pods of %s: %d of %d deleted within %v of the taint, want all within %v", namespace, deletions[namespace], count, left[namespace], within)
 					}
 				}
-				for i := range slow {
+				for i := range slow % 20 { // those of 20 namespaces take hours
 					if namespace := fmt.Sprint("slow-", i); deletions[namespace] != count {
 						t.Errorf("pods of %s: %d of %d deleted", namespace, deletions[namespace], count)
 					}

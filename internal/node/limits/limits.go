@@ -17,13 +17,12 @@
 // kill (cgroup.SetLimit). So passes run in the background, one at a time, and neither memory.max nor
 // memory.high is lowered below usage.
 //
-// Why no library sets the limits: github.com/containerd/cgroups/v3/cgroup2 (v3.1.3) adds 24
-// packages and 1.07 MB to the binary (an eBPF loader), opens files by path and creates missing
-// ones. The systemd manager of github.com/opencontainers/cgroups (v0.1.0, 0.16 MB) has one
-// connection for the life of the process that cannot be closed or bounded in time. It makes systemd
-// write a memory.max before it writes the file itself, so that process 1 may have to reclaim, and
-// it supports no mount other than /sys/fs/cgroup. Both block while they write. This package writes
-// six files of groups that package cgroup holds by descriptor, and makes one call of
+// docs/build/architecture.md explains why no library sets the limits. The systemd manager of
+// github.com/opencontainers/cgroups has one connection for the life of the process that cannot be
+// closed or bounded in time, and makes systemd write a memory.max before it writes the file itself,
+// so that process 1 may have to reclaim. github.com/containerd/cgroups/v3/cgroup2 opens files by
+// path and creates missing ones. Both block while they write. This package writes six files of
+// groups that package cgroup holds by descriptor, and makes one call of
 // github.com/coreos/go-systemd, which both libraries use (0.03 MB, no further package).
 package limits
 

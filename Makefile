@@ -30,7 +30,7 @@ PACKAGES := gcc libc6-dev xz-utils qemu-system-x86 busybox-static cpio e2fsprogs
 export GOWORK := off
 export GOFLAGS :=
 export JETTISON_KUBE = $(KUBE)
-GO_BUILD = CGO_ENABLED=0 GOOS=linux go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION)"
+GO_BUILD = CGO_ENABLED=0 GOOS=linux go build -trimpath -buildvcs=false -tags grpcnotrace -ldflags "-s -w -X main.version=$(VERSION)"
 
 # $(call step,NAME,COMMAND) runs a command and prints its duration.
 step = @echo "== $(1)"; start=$$(date +%s); if $(2); then echo "== $(1): $$(($$(date +%s) - start)) s"; \

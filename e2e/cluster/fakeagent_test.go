@@ -198,7 +198,7 @@ func runBridgeBy(t testing.TB, a *fakeAgent, node string, config *rest.Config) *
 	}
 	dir := t.TempDir()
 	program := filepath.Join(dir, "jettison-bridge")
-	if _, err := build.Run(t.Context(), root, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-o", program, "./cmd/jettison-bridge"); err != nil {
+	if _, err := build.Run(t.Context(), root, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-tags", "grpcnotrace", "-o", program, "./cmd/jettison-bridge"); err != nil {
 		t.Fatal(err)
 	}
 	conf, err := Kubeconfig(config)

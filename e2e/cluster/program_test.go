@@ -32,7 +32,7 @@ func (a account) user() string { return "system:serviceaccount:" + a.namespace +
 func buildCluster(t testing.TB) (program string) {
 	t.Helper()
 	program = filepath.Join(t.TempDir(), "jettison-cluster")
-	_, err := build.Run(t.Context(), moduleRoot(t), []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-o", program, "./cmd/jettison-cluster")
+	_, err := build.Run(t.Context(), moduleRoot(t), []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-tags", "grpcnotrace", "-o", program, "./cmd/jettison-cluster")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,19 +17,21 @@ func TestVersionPrintsAllVersions(t *testing.T) {
 		root := &cobra.Command{Use: "program"}
 		Root(root, "v1.2.3", &out, &out)
 		root.AddCommand(Version("program", "v1.2.3", &out))
-		if err := Execute(t.Context(), root, append([]string{"version"}, args...)); err != nil {
-			t.Fatalf("run version with arguments %v: %v", args, err)
+		if err := Execute(t.Context(), root, args); err != nil {
+			t.Fatalf("run with arguments %v: %v", args, err)
 		}
 		return out.String()
 	}
-	if got := run(); got != "v1.2.3\n" {
-		t.Errorf("version = %q, want one line", got)
+	for _, arg := range []string{"version", "--version", "-v"} {
+		if got := run(arg); got != "v1.2.3\n" {
+			t.Errorf("%s = %q, want one line", arg, got)
+		}
 	}
-	if got := run("-o", "wide"); !strings.HasPrefix(got, "v1.2.3 "+runtime.Version()+", Kubernetes ") {
+	if got := run("version", "-o", "wide"); !strings.HasPrefix(got, "v1.2.3 "+runtime.Version()+", Kubernetes ") {
 		t.Errorf("version -o wide = %q, want the versions of Go and Kubernetes", got)
 	}
 	var got map[string]string
-	if err := json.Unmarshal([]byte(run("-o", "json")), &got); err != nil {
+	if err := json.Unmarshal([]byte(run("version", "-o", "json")), &got); err != nil {
 		t.Fatalf("decode version -o json: %v", err)
 	}
 	if got["version"] != "v1.2.3" || got["go"] != runtime.Version() || got["platform"] != runtime.GOOS+"/"+runtime.GOARCH {

@@ -38,6 +38,8 @@ type agent struct {
 	records   []*api.Record
 	short     bool
 	diskShort bool
+	dryRun    bool
+	unranked  error // why there is no ranking; nil: there is one
 }
 
 func newAgent(t *testing.T) *agent {
@@ -131,6 +133,9 @@ func (a *agent) state() any {
 func (a *agent) outlook(context.Context) (*api.Outlook, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.unranked != nil {
+		return nil, a.unranked
+	}
 	t := api.ThresholdOutlook{
 		Signal: stats.SignalMemoryAvailable, Threshold: "memory.available<100Mi", Limit: threshold, Met: a.short,
 		Protected: []api.ProtectedPods{{Reason: "a static pod", Pods: []string{"kube-system/etcd", "kube-system/kube-apiserver"}}},
@@ -156,7 +161,7 @@ func (a *agent) outlook(context.Context) (*api.Outlook, error) {
 			{Candidate: api.Candidate{Pod: "shop/logger", UID: "uid-8", QOSClass: "Burstable", Keys: "uses 21Gi of disk, requests 0"}},
 			{Candidate: api.Candidate{Pod: "uid:6f1d3c1a", UID: "6f1d3c1a", QOSClass: "BestEffort", Keys: "uses 1Gi of disk, requests 0", DecidedBy: "usage"}},
 		}}
-	return &api.Outlook{Time: time.Now(), Thresholds: []api.ThresholdOutlook{t, disk}}, nil
+	return &api.Outlook{Time: time.Now(), DryRun: a.dryRun, Thresholds: []api.ThresholdOutlook{t, disk}}, nil
 }
 
 // evict reports a completed eviction: its record, and then its log line.

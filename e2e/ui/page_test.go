@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -168,7 +169,7 @@ func TestItFitsAPhone(t *testing.T) {
 		if available == 92 {
 			a.evict("20260720T120000.000000Z-abcd", "leaker-with-a-name-that-goes-on-and-on-as-a-replica-set-would-have-it-7c9d8f6b5-x2x4z")
 		}
-		b.until(fmt.Sprintf(memory+".querySelector('.value').textContent.startsWith('%d MiB')", available))
+		b.until(fmt.Sprintf(memory+".querySelector('.value').textContent.startsWith('%dMi')", available))
 		if i == 8 {
 			b.until(contains("#eviction-list", "leaker"))
 			b.looks(1280, 900, false, false)
@@ -228,6 +229,22 @@ func TestShortComesFirst(t *testing.T) {
 	b.until("document.querySelector('#short').children.length === 0")
 }
 
+// The next victim at the top of the page comes with the age of a ranking that is not replaced, and with
+// the dry run.
+func TestTheNextVictimHasItsCaveats(t *testing.T) {
+	a := newAgent(t)
+	b := open(t, serve(t, a.path))
+	b.until(contains("#next", "shop/leaker would be evicted first"))
+	a.set(func() { a.unranked = errors.New("the pods could not be read in time") })
+	b.until(contains("#next", "old: "))
+	if got := eval[string](b, "document.querySelector('#next').textContent"); !strings.Contains(got, "could not be read in time") {
+		t.Errorf("next victim by an old ranking = %q, want the reason of its age", got)
+	}
+	a.set(func() { a.unranked, a.dryRun = nil, true })
+	b.until(contains("#next", "Dry run: no pod is evicted."))
+	b.until("!" + contains("#next", "old: "))
+}
+
 // The ranking is that of the signal under pressure, unless the user chooses another one. Columns
 // without a known value are not shown, and a pod without a name is not only a UID.
 func TestTheRankingFollowsThePressure(t *testing.T) {
@@ -264,8 +281,8 @@ func TestEventsAreSentences(t *testing.T) {
 	sentences := func() string {
 		return eval[string](b, "[...document.querySelectorAll('#event-list summary')].map((e) => e.lastChild.textContent).join('\\n')")
 	}
-	if got, want := sentences(), strings.Join([]string{"shop/leaker was evicted for memory.available with 92 MiB left.",
-		"Garbage collection removed 3 images and freed 700 MiB.", "No pod was evicted for memory.available with 92 MiB left: no eligible pod.",
+	if got, want := sentences(), strings.Join([]string{"shop/leaker was evicted for memory.available with 92Mi left.",
+		"Garbage collection removed 3 images and freed 700Mi.", "No pod was evicted for memory.available with 92Mi left: no eligible pod.",
 		"MemoryPressure is now true: KubeletHasInsufficientMemory."}, "\n"); got != want {
 		t.Errorf("events are\n%s\nwant\n%s", got, want)
 	}
@@ -273,15 +290,15 @@ func TestEventsAreSentences(t *testing.T) {
 		t.Error("figures of an event are visible before a click")
 	}
 	b.do(chromedp.Focus(chromedp.CSS("#event-list summary")), chromedp.KeyEvent(kb.Enter))
-	b.until("document.querySelector('#event-list dl').innerText.includes('92 MiB')")
+	b.until("document.querySelector('#event-list dl').innerText.includes('92Mi')")
 	b.shot("events-light")
 	set := func(id, value string) {
 		eval[bool](b, fmt.Sprintf("(() => { const e = document.querySelector('%s'); if (e.type === 'checkbox') e.checked = %q !== ''; else e.value = %[2]q; e.dispatchEvent(new Event('input', { bubbles: true })); return true })()", id, value))
 	}
 	for _, c := range []struct{ id, value, want string }{
-		{"#event-kind", "garbage", "Garbage collection removed 3 images and freed 700 MiB."},
-		{"#event-words", "LEAKER memory", "shop/leaker was evicted for memory.available with 92 MiB left."},
-		{"#event-warnings", "on", "No pod was evicted for memory.available with 92 MiB left: no eligible pod."},
+		{"#event-kind", "garbage", "Garbage collection removed 3 images and freed 700Mi."},
+		{"#event-words", "LEAKER memory", "shop/leaker was evicted for memory.available with 92Mi left."},
+		{"#event-warnings", "on", "No pod was evicted for memory.available with 92Mi left: no eligible pod."},
 	} {
 		set(c.id, c.value)
 		if got := sentences(); got != c.want {

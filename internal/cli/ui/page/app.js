@@ -80,8 +80,8 @@ function paint() {
   showAgent();
   showProblems();
   showCharts();
-  showNow();
   pods.showAge(now());
+  showNow();
 }
 
 // now returns the time by the agent's clock: its last sample plus the time since it arrived.

@@ -61,7 +61,16 @@ export class Pods {
   // nextVictim names the pod that is evicted next, for the top of the page.
   nextVictim() {
     const t = this.pressing();
-    return t ? victim(t) : '';
+    return t ? [victim(t), ...this.caveats()].join(' ') : '';
+  }
+
+  // caveats returns what holds for the whole ranking: the dry run, and why it is old.
+  caveats() {
+    const out = [];
+    if (this.outlook.dryRun) out.push('Dry run: no pod is evicted.');
+    const age = (this.now - Date.parse(this.outlook.time)) / 1000;
+    if (this.error || age > maxAge) out.push(`This ranking is ${span(age)} old: ${this.error || 'the agent takes this long to read the pods'}.`);
+    return out;
   }
 
   paint() {
@@ -100,10 +109,7 @@ export class Pods {
     const parts = [victim(t)];
     if (t.more) parts.push(`${t.more} more candidates are not listed.`);
     if (t.ranking.length && t.ranking.every((p) => p.priority === undefined)) parts.push('The priorities are unknown and count as 0.');
-    if (this.outlook.dryRun) parts.push('Dry run: no pod is evicted.');
-    parts.push(`As of ${clock(this.outlook.time)}.`);
-    const age = (this.now - Date.parse(this.outlook.time)) / 1000;
-    if (this.error || age > maxAge) parts.push(`This ranking is ${span(age)} old: ${this.error || 'the agent takes this long to read the pods'}.`);
+    parts.push(`As of ${clock(this.outlook.time)}.`, ...this.caveats());
     return parts.join(' ');
   }
 

@@ -45,8 +45,7 @@ Exit code 1: a setting could not be restored; the error names it. You can run re
 				fmt.Fprintln(stdout, "invalid configuration, using the fields that can be read:",
 					flags.Reason(configErr))
 			}
-			o := look.Options.Options
-			o.Act = !dryRun
+			o := look.Options.Options // without Act: run checks what it requires
 			fs, err := sources.OpenCgroups(o)
 			if err != nil {
 				return err

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"jettison/cgroup"
 	"jettison/internal/base/atomicfile"
 	"jettison/internal/node/kill"
@@ -44,11 +46,22 @@ const (
 // errAgentRuns reports that an agent runs on this node.
 var errAgentRuns = errors.New("an agent is running and would write the settings again: stop it first")
 
+// errHidden reports that this process cannot see the settings.
+var errHidden = errors.New("the kernel hides the agent's settings from a process without " +
+	"CAP_SYS_ADMIN: run restore as root on the node")
+
 // run restores all settings and prints a line for each changed cgroup. It returns an error that
 // names the settings left, and why. It may be run again. With dryRun it only prints the settings.
 func run(ctx context.Context, o options, w io.Writer) error {
+	if !seesSettings() {
+		return errHidden
+	}
 	if o.dryRun {
 		return plan(ctx, o, w)
+	}
+	if o.fs.ReadOnly() {
+		return fmt.Errorf("%s: mounted read-only, so no setting can be restored: run restore on the node",
+			o.fs.Mount())
 	}
 	unlock, err := lock(o.stateDir)
 	if err != nil {
@@ -67,6 +80,15 @@ func run(ctx context.Context, o options, w io.Writer) error {
 		return err
 	}
 	return errors.Join(append(errs, s.errs...)...)
+}
+
+// seesSettings reports whether this process has CAP_SYS_ADMIN. Without it the kernel omits trusted
+// attributes from a list (v6.12 fs/xattr.c simple_xattr_list), so settings would seem to be absent.
+func seesSettings() bool {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var caps [2]unix.CapUserData
+	err := unix.Capget(&header, &caps[0])
+	return err == nil && caps[0].Effective&(1<<unix.CAP_SYS_ADMIN) != 0
 }
 
 // plan prints the settings of the agent and changes nothing.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -192,6 +193,30 @@ func TestDryRunWithUnknownNote(t *testing.T) {
 	err := run(t.Context(), options{fs: fs, dryRun: true, kubelet: func() bool { return false }}, &bytes.Buffer{})
 	if err == nil || !strings.Contains(err.Error(), "/kubepods: unknown note of-a-later-version would be kept") {
 		t.Errorf("error of a dry run = %v, want the unknown note", err)
+	}
+}
+
+// The kernel hides most notes from a process without CAP_SYS_ADMIN. Such a process cannot report that
+// a node has no settings.
+func TestWithoutCapability(t *testing.T) {
+	for _, dryRun := range []bool{true, false} {
+		fs, dir := crashed(t)
+		var out bytes.Buffer
+		errs := make(chan error, 1)
+		go func() {
+			runtime.LockOSThread() // the thread ends with the goroutine
+			header, caps := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, [2]unix.CapUserData{}
+			err := unix.Capget(&header, &caps[0])
+			caps[0].Effective &^= 1 << unix.CAP_SYS_ADMIN
+			if err = errors.Join(err, unix.Capset(&header, &caps[0])); err == nil {
+				err = run(t.Context(), options{fs: fs, dryRun: dryRun, kubelet: func() bool { return false }}, &out)
+			}
+			errs <- err
+		}()
+		if err := <-errs; !errors.Is(err, errHidden) || out.Len() > 0 {
+			t.Errorf("restore without CAP_SYS_ADMIN, dry run %v: error = %v, output %q, want errHidden and no output", dryRun, err, out.String())
+		}
+		checkFile(t, dir+"/system.slice/memory.min", "51380224")
 	}
 }
 

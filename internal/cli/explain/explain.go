@@ -48,7 +48,7 @@ func run(ctx context.Context, o options, out *terminal.Screen, stderr io.Writer)
 	if err != nil {
 		return fmt.Errorf("explain: %w", err)
 	}
-	fmt.Fprint(stderr, ageNotice(time.Since(answer.Time)))
+	fmt.Fprintf(stderr, "%s", ageNotice(time.Since(answer.Time)))
 	if o.signal != "" {
 		if err := selectSignal(answer, o.signal); err != nil {
 			return err

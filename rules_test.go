@@ -276,7 +276,7 @@ func TestTheProgramsExecuteNoTemplates(t *testing.T) {
 			}
 			found++
 			if !strings.Contains(line, " "+buildTags+" ") {
-				t.Errorf("%s builds without %s: %s", path, buildTags, line)
+				t.Errorf("%s builds a program without %s: %s", path, buildTags, line)
 			}
 		}
 		if found == 0 {

@@ -18,7 +18,7 @@ func TestVersionPrintsAllVersions(t *testing.T) {
 		Root(root, "v1.2.3", &out, &out)
 		root.AddCommand(Version("program", "v1.2.3", &out))
 		if err := Execute(t.Context(), root, args); err != nil {
-			t.Fatalf("run with arguments %v: %v", args, err)
+			t.Fatalf("run the program with arguments %v: %v", args, err)
 		}
 		return out.String()
 	}

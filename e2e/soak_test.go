@@ -30,8 +30,9 @@ const soakFull = 6
 // A node lives with everything that changes it: each second a pod starts and another one stops, each
 // minute a pod leaks, and once in ten minutes the configuration changes twice, the runtime is killed
 // and restarted, a pod fills the disk, and the clock is stepped and back. Only leakers and fillers
-// are evicted. In the last ten minutes the agent uses no more memory, goroutines, descriptors and CPU
-// time than in the second ten, and no more anonymous memory than after an hour.
+// are evicted. In the last ten minutes the agent has no more memory, goroutines and descriptors than in
+// the second ten, and no more anonymous memory than after an hour; in the second half it uses no more
+// CPU time than in the first.
 func TestSoak(t *testing.T) {
 	hours, err := strconv.ParseFloat(os.Getenv(hoursVariable), 64)
 	if err != nil {
@@ -57,21 +58,30 @@ func TestSoak(t *testing.T) {
 	tab.print()
 	first, last := used[1], used[cycles-1]
 	anon := used[min(soakFull, cycles-1)].anon
+	half := (cycles + 1) / 2
 	for _, c := range []struct {
 		what        string
 		first, last float64
 	}{
 		{"RSS", first.rss, last.rss}, {"RssAnon", anon, last.anon}, {"goroutines", first.goroutines, last.goroutines},
-		{"descriptors", first.descriptors, last.descriptors}, {"CPU time a minute per fixed work", first.share, last.share},
+		{"descriptors", first.descriptors, last.descriptors}, {"CPU time per fixed work, from the first half without the first cycle,", meanShare(used[1:half]), meanShare(used[half:])},
 	} {
 		if c.last > c.first*soakGrowth {
-			t.Errorf("%s grew from %.4g to %.4g in the last cycle, want at most %.0f %% more",
+			t.Errorf("%s grew from %.4g to %.4g, want at most %.0f %% more",
 				c.what, c.first, c.last, 100*(soakGrowth-1))
 		}
 	}
 }
 
 func decimal(v float64) string { return fmt.Sprintf("%.1f", v) }
+
+// meanShare returns the mean CPU time per fixed work. That of one cycle differs by 7 % from the next.
+func meanShare(cycles []soakUse) (mean float64) {
+	for _, u := range cycles {
+		mean += u.share / float64(len(cycles))
+	}
+	return mean
+}
 
 // soakUse is what the agent used in a cycle: averages over the minutes, CPU in seconds a minute. share
 // is the CPU time divided by that of a fixed piece of work in the same minutes: an emulated node gets

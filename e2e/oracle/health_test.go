@@ -121,8 +121,8 @@ func (c *comparison) health(r run, name string) string {
 		late = here
 	}
 	covered, why := r.from, ""
-	if until := c.line.skipped(name, r.from); r.ours == unknown && until > r.from {
-		covered, why = until+slack, byClock
+	if from, to := c.line.unseen(name); r.ours == unknown && from <= r.from+slack && r.from < to {
+		covered, why = to+slack, byClock
 	}
 	// Its clocks were reset, any number of times.
 	for _, e := range c.resets(late) {

@@ -75,7 +75,7 @@ func TestTheCoresDifferFromUpstreamByImprovementsOnly(t *testing.T) {
 func TestTimelinesThatWereUnexplained(t *testing.T) {
 	all := &tally{by: map[string]int{}}
 	for _, seed := range []int{5501043, 5500946, 5500567, 7700045, 8800058, 8800153, 900038,
-		42000410, 42000945, 42001660, 42001812, 60003501, 70000296, 645} {
+		42000410, 42000945, 42001660, 42001812, 60003501, 70000296, 74000415, 645} {
 		all.play(t, newTimeline(seed))
 	}
 }

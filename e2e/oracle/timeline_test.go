@@ -48,7 +48,8 @@ type timeline struct {
 	pods     []*v1.Pod
 	lives    map[string][]span
 	renewals map[string][]time.Duration // of nodes, since their clock was set back
-	heard    map[string][]time.Duration // when upstream notices a node: all other renewals, and statuses
+	before   map[string][]time.Duration // of nodes, the renewals before that
+	statuses map[string][]time.Duration // of nodes
 	changes  []change
 	troubles []trouble
 }
@@ -95,7 +96,7 @@ func newTimeline(seed int) *timeline {
 	l := &timeline{
 		Rand: rand.New(rand.NewPCG(uint64(seed), 18)), seed: seed, config: config.Default(), end: 8 * time.Minute,
 		zones: map[string]string{}, lives: map[string][]span{}, skews: map[string]time.Duration{},
-		renewals: map[string][]time.Duration{}, heard: map[string][]time.Duration{},
+		renewals: map[string][]time.Duration{}, before: map[string][]time.Duration{}, statuses: map[string][]time.Duration{},
 	}
 	l.config.NodeMonitorPeriod = time.Second // the core runs at every change
 	l.config.NodeEvictionRate = []float64{0.1, 0.5, 1, 5}[l.IntN(4)]
@@ -234,7 +235,7 @@ func (l *timeline) tolerations() (out []v1.Toleration) {
 // live makes a kubelet renew its lease and post its status.
 func (l *timeline) live(name string) {
 	skew := l.skews[name]
-	back, posted := l.end, l.end // the last: its first status since then
+	back := l.end
 	if l.one(25) {
 		back = l.seconds(60, 440)
 		l.note(clockBack, back, "Node/"+name)
@@ -251,10 +252,8 @@ func (l *timeline) live(name string) {
 		}
 		offset := l.seconds(0, 10)
 		for at := s.from; at < min(s.to, l.end); at += postEvery {
-			if l.says(at, post(name, s.is == alive, at, clock(at))); at >= back {
-				posted = min(posted, at)
-			}
-			l.heard[name] = append(l.heard[name], at)
+			l.says(at, post(name, s.is == alive, at, clock(at)))
+			l.statuses[name] = append(l.statuses[name], at)
 		}
 		if s.is == alive {
 			l.says(s.from, postPods(name))
@@ -262,9 +261,8 @@ func (l *timeline) live(name string) {
 		renews := func(at time.Duration) {
 			if l.says(at, renew(name, at, clock(at))); at >= back {
 				l.renewals[name] = append(l.renewals[name], at)
-			}
-			if at < back || at > posted {
-				l.heard[name] = append(l.heard[name], at)
+			} else {
+				l.before[name] = append(l.before[name], at)
 			}
 		}
 		renews(s.from)
@@ -333,61 +331,45 @@ func (l *timeline) is(node string, at time.Duration) state {
 	return alive
 }
 
-// skipped returns until when upstream skips a node that is silent at a time; 0: it does not.
-//
-// Upstream remembers a Lease only if its time grows, and skips a silent node whose Lease has another
-// version than the remembered one (NodeControllerLeaseCircuitBreaker). So it skips a node that renewed
-// its Lease after its clock was set back. It forgets the Lease, and remembers the current one, when it
-// starts, and when it sees another heartbeat in the status: of the kubelet, or of a node made again.
-func (l *timeline) skipped(name string, at time.Duration) (until time.Duration) {
-	lives := l.lives[name]
-	i := slices.IndexFunc(lives, func(s span) bool { return at >= s.from && at < s.to })
-	first := slices.IndexFunc(l.renewals[name], func(at time.Duration) bool { return l.exists(name, at) })
-	if i < 1 || lives[i].is != silent || first < 0 {
-		return 0
-	}
-	renewed, before := l.renewals[name][first], lives[i-1]
-	wrote := before.from + (before.to-1-before.from)/postEvery*postEvery // its status, the last time
-	if renewed >= before.to || wrote >= renewed {
-		return 0
-	}
-	until = lives[i].to
-	for _, t := range l.troubles {
-		if t.at >= renewed && (t.what == restarted || t.what == remade && t.object == "Node/"+name) {
-			until = min(until, t.at)
-		}
-	}
-	if at >= until {
-		return 0
-	}
-	return until
-}
-
 // unseen returns the interval in which upstream skips a node, alive or silent, because its clock was
-// set back (see skipped): the node counts in no zone. Both are 0 if upstream skips it at no time.
+// set back: its condition stays, and it counts in no zone. Both are 0 if upstream never skips it.
+//
+// Upstream remembers a Lease only if its time grows. A grace period after the last growth, it skips
+// a node whose Lease has another version than the remembered one (NodeControllerLeaseCircuitBreaker).
+// Upstream remembers the current Lease, whatever its time, when it starts, and one pass after it
+// sees another heartbeat in the status: of the kubelet, or of a node made again. If that is before
+// the first renewal since the clock was set back, upstream remembers the old Lease again.
 func (l *timeline) unseen(name string) (from, to time.Duration) {
 	first := slices.IndexFunc(l.renewals[name], func(at time.Duration) bool { return l.exists(name, at) })
 	if first < 0 {
 		return 0, 0
 	}
-	renewed, to := l.renewals[name][first]+happens, l.end
-	for _, at := range l.heard[name] {
-		if at += happens; at < renewed {
-			from = max(from, at)
+	renewed, period := l.renewals[name][first]+happens, l.config.NodeMonitorPeriod
+	from, to = l.pass(0), l.end
+	for _, at := range l.before[name] {
+		from = max(from, l.pass(at+happens))
+	}
+	// forget takes when upstream forgets the Lease, and when it remembers the current one.
+	forget := func(at, until time.Duration) {
+		if until < renewed {
+			from = max(from, until)
 		} else {
 			to = min(to, at)
 		}
 	}
+	for _, at := range l.statuses[name] {
+		at = l.pass(at + happens)
+		forget(at, at+period)
+	}
 	for _, t := range l.troubles {
-		switch {
-		case t.what != restarted && (t.what != remade || t.object != "Node/"+name):
-		case t.at < renewed:
-			from = max(from, t.at)
-		default:
-			to = min(to, t.at)
+		switch at := l.pass(t.at); {
+		case t.what == restarted:
+			forget(at, at)
+		case t.what == remade && t.object == "Node/"+name:
+			forget(at, at+period)
 		}
 	}
-	from, to = max(l.pass(from)+l.config.NodeMonitorGracePeriod+l.config.NodeMonitorPeriod, l.pass(renewed)), l.pass(to)
+	from = max(from+l.config.NodeMonitorGracePeriod+period, l.pass(renewed))
 	if from >= to {
 		return 0, 0
 	}
@@ -418,7 +400,7 @@ func (l *timeline) exists(name string, at time.Duration) bool {
 
 // contacts returns when a node's kubelet was in contact, in order.
 func (l *timeline) contacts(name string) (out []time.Duration) {
-	for _, at := range slices.Concat(l.heard[name], l.renewals[name]) {
+	for _, at := range slices.Concat(l.statuses[name], l.before[name], l.renewals[name]) {
 		out = append(out, at+happens)
 	}
 	slices.Sort(out)

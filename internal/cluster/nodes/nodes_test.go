@@ -104,7 +104,8 @@ func stopAll(replicas ...*replica) {
 		r.stop()
 		r.disconnect()
 	}
-	time.Sleep(readInterval) // the end of a connection may be unread until then
+	// the end of a connection may be unread for readInterval, and an answer is delayed by 40 s at most
+	time.Sleep(max(readInterval, time.Minute))
 	synctest.Wait()
 }
 

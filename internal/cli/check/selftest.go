@@ -21,7 +21,7 @@ var stepPurpose = map[string]string{
 	"mrelease":    "frees the victim's memory from the agent's threads",
 }
 
-// maxSelfTests bounds the self-tests of a check, as long as they are inconclusive.
+// maxSelfTests limits the attempts at a self-test that gives no result.
 const maxSelfTests = 3
 
 // selfTest runs the self-test if this process may write to cgroups. It returns an error that names

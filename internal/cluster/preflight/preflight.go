@@ -35,7 +35,7 @@ var managerSelectors = []string{"component=" + managerName, "tier=control-plane"
 const controlPlaneLabel = "node-role.kubernetes.io/control-plane"
 
 // Check returns why this program must not run with the configuration in this cluster; nil: it may.
-// err is that of a read that can be repeated.
+// If a read failed, it returns err instead, and the caller may try again.
 func Check(ctx context.Context, client kubernetes.Interface, c *config.Cluster) (refusal,
 	err error) {
 	switch {

@@ -19,6 +19,7 @@
 //	wait.go            WaitEmpty: waits until no process is left
 //	background.go      work on a victim's directory that no caller waits for
 //	reap.go            frees the memory of dying processes after the kill
+//	procstat.go        reads /proc/PID/stat
 //	priority.go        gives dying threads real-time priority after the kill
 //	cache.go           drops page cache that the pod leaves behind
 //	restore.go         Restore: thaws what a crash left frozen

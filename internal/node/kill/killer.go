@@ -109,9 +109,9 @@ func New(o Options) *Killer {
 // priority.
 func (k *Killer) Refused() []error { return k.refused }
 
-// Close ends the threads and waits for them and for their tasks, 2 s at most; it
-// returns os.ErrDeadlineExceeded if a thread is still in the kernel. Pinned victims stay usable,
-// without help from the threads.
+// Close ends the threads and waits for them and for the tasks of victims, 2 s at most; it returns
+// os.ErrDeadlineExceeded if one is still in the kernel. Pinned victims stay usable, without help
+// from the threads.
 func (k *Killer) Close() error {
 	k.mu.Lock()
 	closed, threads := k.closed, k.killers+len(k.pool)

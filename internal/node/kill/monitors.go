@@ -74,8 +74,8 @@ func (m *monitors) isMonitorProcess(pid int) bool {
 	if name := strings.TrimPrefix(m.executable(pid), "crio-"); name != "conmon" && name != "conmonrs" {
 		return false
 	}
-	parent, err := m.parent(pid)
-	return err == nil && (parent == 1 || m.executable(parent) == "crio")
+	parent := parentOf(m.proc, pid)
+	return parent == 1 || m.executable(parent) == "crio"
 }
 
 // executable returns the name of a process's program, also after an upgrade has deleted its file;
@@ -83,19 +83,6 @@ func (m *monitors) isMonitorProcess(pid int) bool {
 func (m *monitors) executable(pid int) string {
 	path, _ := os.Readlink(filepath.Join(m.proc, strconv.Itoa(pid), "exe"))
 	return strings.TrimSuffix(filepath.Base(path), " (deleted)")
-}
-
-// parent returns the ID of a process's parent (proc_pid_stat(5)).
-func (m *monitors) parent(pid int) (int, error) {
-	text, err := os.ReadFile(filepath.Join(m.proc, strconv.Itoa(pid), "stat"))
-	if err != nil {
-		return 0, err
-	}
-	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
-	if len(fields) < 2 {
-		return 0, errors.New("no parent in stat")
-	}
-	return strconv.Atoi(string(fields[1]))
 }
 
 // eachOther calls visit for each child of the victim's cgroup that holds no monitor: first for the

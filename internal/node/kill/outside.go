@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -153,7 +152,7 @@ func (t *processTree) extend(limit int) {
 				continue
 			}
 			// a reused PID has another parent, or add finds another start time
-			if parentOf(pid) == parent.PID && isProcess(parent) {
+			if parentOf(procMount, pid) == parent.PID && isProcess(parent) {
 				_ = t.add(one)
 			}
 		}
@@ -182,17 +181,6 @@ func (t *processTree) add(p stats.ProcessID) error {
 func isProcess(p stats.ProcessID) bool {
 	start, err := read.StartTicks(procMount, p.PID)
 	return err == nil && start == p.Start
-}
-
-// parentOf returns the parent of a process; 0: unknown.
-func parentOf(pid int) int {
-	b, _ := os.ReadFile(fmt.Sprintf("%s/%d/stat", procMount, pid))
-	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
-	if len(fields) < 2 {
-		return 0
-	}
-	parent, _ := strconv.Atoi(string(fields[1]))
-	return parent
 }
 
 // Kill sends SIGKILL to each process, also to those forked since the last call. It stops the

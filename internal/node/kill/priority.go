@@ -1,7 +1,6 @@
 package kill
 
 import (
-	"bytes"
 	"errors"
 	"os"
 	"strconv"
@@ -45,6 +44,9 @@ func newRaiser(proc string, step func()) *raiser {
 func (r *raiser) raise(v *Victim, g *cgroup.Group) (raised int, err error) {
 	r.v, r.raised, r.err, r.until = v, 0, nil, time.Now().Add(raiseLimit)
 	r.walker.Walk(g, r.group)
+	if r.err == nil {
+		r.err = r.walker.Err()
+	}
 	return r.raised, r.err
 }
 
@@ -65,7 +67,7 @@ func (r *raiser) raiseGroup(g *cgroup.Group) bool {
 // raiseThread raises one listed thread if it is dying. A thread that is not may be a monitor, or
 // the kill is held up in the kernel. Threads that have real-time priority already are skipped.
 func (r *raiser) raiseThread(tid int) {
-	if tid == 0 || time.Now().After(r.until) || !cgroup.IsOrdinary(tid) || r.state(tid) != dying {
+	if tid == 0 || time.Now().After(r.until) || !cgroup.IsOrdinary(tid) || r.state(tid) != threadDies {
 		return
 	}
 	switch err := cgroup.RaiseDying(tid); err {
@@ -86,7 +88,7 @@ func (r *raiser) raiseThread(tid int) {
 // it was raised, so that its ID belonged to a new thread, or to the one that calls execve (v6.12
 // fs/exec.c de_thread).
 func (r *raiser) verify(tid int) {
-	if r.state(tid) != living {
+	if r.state(tid) != threadLives {
 		r.raised++
 		return
 	}
@@ -100,8 +102,8 @@ func (v *Victim) raisePriority() {
 	_, _ = newRaiser(v.killer.monitors.proc, func() {}).raise(v, &v.group.each)
 }
 
-// Fields of /proc/PID/task/TID/stat after the program's name (v6.12 fs/proc/array.c do_task_stat),
-// and flags of tasks (include/linux/sched.h).
+// Indices of statFields in /proc/PID/task/TID/stat (v6.12 fs/proc/array.c do_task_stat), and flags of
+// tasks (include/linux/sched.h).
 const (
 	statFlags   = 6           // number 9 in proc_pid_stat(5)
 	statPending = 28          // number 31: signals pending for the thread
@@ -109,44 +111,44 @@ const (
 	killPending = 1 << (unix.SIGKILL - 1)
 )
 
-// state is the state of a thread.
-type state uint8
+// threadState tells threads that die from those that live.
+type threadState uint8
 
 const (
-	unknown state = iota // it has ended, or is unreadable
-	living
-	dying
+	threadUnknown threadState = iota // it has ended, or is unreadable
+	threadLives
+	threadDies
 )
 
 // state returns whether a SIGKILL is pending for a thread, or the thread is exiting. The kernel
 // makes a SIGKILL pending for each thread of the process (kernel/signal.c complete_signal).
-func (r *raiser) state(tid int) state {
+func (r *raiser) state(tid int) threadState {
 	id := strconv.Itoa(tid)
 	fd, err := unix.Open(r.proc+"/"+id+"/task/"+id+"/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return unknown
+		return threadUnknown
 	}
 	defer unix.Close(fd)
 	n, err := unix.Read(fd, r.stat[:])
 	if err != nil {
-		return unknown
+		return threadUnknown
 	}
 	return parseState(r.stat[:n])
 }
 
 // parseState parses the text of /proc/PID/task/TID/stat.
-func parseState(text []byte) state {
-	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
+func parseState(text []byte) threadState {
+	fields := statFields(text)
 	if len(fields) <= statPending {
-		return unknown
+		return threadUnknown
 	}
 	flags, err := strconv.ParseUint(string(fields[statFlags]), 10, 64)
 	pending, pendingErr := strconv.ParseUint(string(fields[statPending]), 10, 64)
 	switch {
 	case err != nil || pendingErr != nil:
-		return unknown
+		return threadUnknown
 	case flags&flagsDying != 0 || pending&killPending != 0:
-		return dying
+		return threadDies
 	}
-	return living
+	return threadLives
 }

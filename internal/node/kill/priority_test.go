@@ -45,27 +45,27 @@ func procStat(name string, flags, pending uint64) string {
 func TestStateOfThread(t *testing.T) {
 	for name, c := range map[string]struct {
 		text string
-		want state
+		want threadState
 	}{
-		"runs":              {procStat("a", 0x400000, 0), living},
-		"SIGKILL pending":   {procStat("a", 0x400000, 1<<8), dying},
-		"SIGTERM pending":   {procStat("a", 0x400000, 1<<14), living},
-		"killed by it":      {procStat("a", 0x400400, 0), dying},
-		"exiting":           {procStat("a", 0x400004, 0), dying},
-		"name with numbers": {procStat("a) R 1 7 7 0 -1 4 1", 0x400000, 0), living},
-		"cut off":           {"7 (a) R 1 7 7 0 -1 4 1", unknown},
-		"empty":             {"", unknown},
-		"not a number":      {strings.ReplaceAll(procStat("a", 0, 0), " 0 ", " x "), unknown},
+		"runs":              {procStat("a", 0x400000, 0), threadLives},
+		"SIGKILL pending":   {procStat("a", 0x400000, 1<<8), threadDies},
+		"SIGTERM pending":   {procStat("a", 0x400000, 1<<14), threadLives},
+		"killed by it":      {procStat("a", 0x400400, 0), threadDies},
+		"exiting":           {procStat("a", 0x400004, 0), threadDies},
+		"name with numbers": {procStat("a) R 1 7 7 0 -1 4 1", 0x400000, 0), threadLives},
+		"cut off":           {"7 (a) R 1 7 7 0 -1 4 1", threadUnknown},
+		"empty":             {"", threadUnknown},
+		"not a number":      {strings.ReplaceAll(procStat("a", 0, 0), " 0 ", " x "), threadUnknown},
 	} {
 		if got := parseState([]byte(c.text)); got != c.want {
 			t.Errorf("%s: state = %d, want %d", name, got, c.want)
 		}
 	}
-	if got := newRaiser(t.TempDir(), nil).state(7); got != unknown {
-		t.Errorf("state of a missing thread = %d, want %d", got, unknown)
+	if got := newRaiser(t.TempDir(), nil).state(7); got != threadUnknown {
+		t.Errorf("state of a missing thread = %d, want %d", got, threadUnknown)
 	}
-	if got := newRaiser("/proc", nil).state(os.Getpid()); got != living {
-		t.Errorf("state of this process = %d, want %d", got, living)
+	if got := newRaiser("/proc", nil).state(os.Getpid()); got != threadLives {
+		t.Errorf("state of this process = %d, want %d", got, threadLives)
 	}
 }
 

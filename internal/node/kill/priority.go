@@ -111,7 +111,7 @@ const (
 	killPending = 1 << (unix.SIGKILL - 1)
 )
 
-// threadState tells threads that die from those that live.
+// threadState is the part of a thread's state that the raise needs.
 type threadState uint8
 
 const (

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -98,6 +99,9 @@ const (
 
 // procMount is the proc file system of the agent's PID namespace, in which it sends signals.
 const procMount = "/proc"
+
+// stopPause is the time between two looks at processes that must stop.
+const stopPause = 200 * time.Microsecond
 
 // processTree is a process and its descendants. Their cgroup has other processes too, so each is killed by
 // its own pidfd.
@@ -196,9 +200,11 @@ func (t *processTree) Kill() error {
 	if t.closed {
 		return os.ErrClosed
 	}
+	until := time.Now().Add(slowKill)
 	for known := 0; known < len(t.fds); {
 		known = len(t.fds)
 		_ = t.signal(unix.SIGSTOP)
+		t.awaitStop(until)
 		t.extend(t.limit)
 	}
 	if err := t.signal(unix.SIGKILL); err != nil {
@@ -210,6 +216,28 @@ func (t *processTree) Kill() error {
 	t.progress.begin()
 	t.progress.singled(nil)
 	return nil
+}
+
+// awaitStop waits until every process has stopped or ended, until the given time: the kernel stops a
+// process only when it returns from a system call, and a fork may be in flight. t.mu is held.
+func (t *processTree) awaitStop(until time.Time) {
+	for _, p := range t.processes {
+		for !isStopped(p.PID) && time.Now().Before(until) {
+			time.Sleep(stopPause)
+		}
+	}
+}
+
+// isStopped reports whether each thread of a process has stopped or ended.
+func isStopped(pid int) bool {
+	tasks, _ := filepath.Glob(fmt.Sprintf("%s/%d/task/*/stat", procMount, pid))
+	for _, name := range tasks {
+		text, _ := os.ReadFile(name)
+		if f := statFields(text); len(f) > 0 && !bytes.ContainsAny(f[0], "TtZX") {
+			return false
+		}
+	}
+	return true
 }
 
 // cutError is the error of a tree with processes that were not killed.

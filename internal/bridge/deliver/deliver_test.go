@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"jettison/api"
+	"jettison/internal/bridge/verdict"
 )
 
 // A follower resumes before the first record that is not final, so that it receives its later
@@ -84,10 +85,11 @@ func TestDeathToFailed(t *testing.T) {
 		writes time.Duration // of the kubelet, after the death; 0: none
 		want   time.Duration // from the death to Failed
 	}{
-		"within the delay of the mark":  {20 * time.Millisecond, 0, took},
-		"with the mark on its way":      {150 * time.Millisecond, 0, took + 50*time.Millisecond},
-		"later":                         {time.Second, 0, took},
-		"and its kubelet reports it":    {time.Second, 50 * time.Millisecond, 2 * took},
+		"soon":                          {20 * time.Millisecond, 0, took},
+		"late, as on a busy node":       {700 * time.Millisecond, 0, took},
+		"with the mark on its way":      {verdict.MarkDelay + 50*time.Millisecond, 0, took + 50*time.Millisecond},
+		"later":                         {2 * verdict.MarkDelay, 0, took},
+		"and its kubelet reports it":    {2 * verdict.MarkDelay, 50 * time.Millisecond, 2 * took},
 		"early, and it is reported too": {20 * time.Millisecond, 50 * time.Millisecond, 2 * took},
 	} {
 		t.Run(name, func(t *testing.T) {

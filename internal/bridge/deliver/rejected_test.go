@@ -11,6 +11,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"jettison/internal/bridge/verdict"
 )
 
 // A webhook answers with Retry-After for pods of one namespace: other pods wait at most for the
@@ -243,7 +245,7 @@ func TestRetryAfterOfOnePod(t *testing.T) {
 		time.Sleep(time.Second)
 		w.set(func() { w.fault = faultOf("patch", apierrors.NewTooManyRequests("later", 300)) })
 		r := w.addOngoing(w.addPod("a"))
-		time.Sleep(time.Second)
+		time.Sleep(verdict.MarkDelay + time.Second)
 		w.set(func() { w.requestNames = nil })
 		r = emptied(r)
 		dead := r

@@ -65,7 +65,7 @@ func (d *Deliverer) process(ctx context.Context, s *statusRequest, got response)
 		if s.verdict.Act == verdict.Restore { // failed writes are not counted
 			*s.restores++
 		}
-		d.recordWritten(e, s.verdict)
+		d.recordWritten(e, s.verdict, got.at)
 		return true, nil
 	case kube.Conflict:
 		if e.write.slow { // maxSteps does not bound slow writes
@@ -131,8 +131,9 @@ func (d *Deliverer) fetch(ctx context.Context, e *entry) (again bool, err error)
 	return false, nil
 }
 
-// recordWritten updates the restore state after a successful write and logs the write.
-func (d *Deliverer) recordWritten(e *entry, v verdict.Verdict) {
+// recordWritten updates the restore state after a successful write, whose response arrived at the
+// time at, and logs the write.
+func (d *Deliverer) recordWritten(e *entry, v verdict.Verdict, at time.Time) {
 	switch v.Act {
 	case verdict.Restore:
 		restores := e.restores.phase + e.restores.reason
@@ -149,7 +150,7 @@ func (d *Deliverer) recordWritten(e *entry, v verdict.Verdict) {
 		//log: The bridge set an evicted pod to phase Failed. The key after is the time since the
 		//  kill, or since the eviction began if the pod was only stopped.
 		d.o.Log.Info("pod set to Failed",
-			append(d.fields(e), "after", time.Since(e.record.EndBegan().Time))...)
+			append(d.fields(e), "after", at.Sub(e.record.EndBegan().Time))...)
 	case verdict.Yield:
 		//log: The bridge stops protecting the reason in the pod status, because the kubelet may
 		//  have to report the end itself.

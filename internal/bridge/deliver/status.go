@@ -226,6 +226,7 @@ type statusRequest struct {
 type response struct {
 	pod *v1.Pod
 	err error
+	at  time.Time // when it arrived
 }
 
 // write sends a patch and processes the response.
@@ -236,7 +237,7 @@ func (d *Deliverer) write(ctx context.Context, s *statusRequest, body []byte) (a
 	s.entry.settled, s.cancel = false, cancel // even if the status was settled and then reverted
 	d.background.Go(func() {
 		pod, err := d.o.API.PatchPodStatus(request, victim.Namespace, victim.Name, body)
-		s.response <- response{pod, err}
+		s.response <- response{pod, err, time.Now()}
 	})
 	return d.await(ctx, s)
 }

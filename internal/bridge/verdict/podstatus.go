@@ -43,9 +43,10 @@ const SandboxTimeout = time.Minute
 const KubeletGrace = time.Minute
 
 // MarkDelay is the time after the kill in which the victim usually dies. Its status is then written
-// once, with the condition DisruptionTarget, and does not wait for the response to an earlier write.
-// The kubelet reports the end of a pod later.
-const MarkDelay = 100 * time.Millisecond
+// once, with the condition DisruptionTarget, and does not wait for the response to an earlier write:
+// on a busy node the record and the response take some 100 ms each. The kubelet reports the end of a
+// pod later.
+const MarkDelay = time.Second
 
 // Act is the action that is due for a record.
 type Act int

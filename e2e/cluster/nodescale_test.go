@@ -332,7 +332,7 @@ func (s *scale) lists() {
 		for _, user := range x.users {
 			for _, r := range s.log.of(user) {
 				whole := r.Verb == "list" || r.Verb == "watch" && strings.Contains(r.RequestURI, "sendInitialEvents=true")
-				if r.ObjectRef.Resource == "pods" && r.ObjectRef.Name == "" && whole && r.ResponseStatus.Code == http.StatusOK {
+				if r.ObjectRef.Resource == "pods" && r.ObjectRef.Namespace == "" && whole && r.ResponseStatus.Code == http.StatusOK {
 					n++
 				}
 			}

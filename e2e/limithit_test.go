@@ -64,9 +64,9 @@ func TestWhatAHitOfALimitReclaims(t *testing.T) {
 			if each := (after.refaulted - before.refaulted) * page / max(1, hits); hits == 0 || each > 2*reckoned || each < reckoned/8 {
 				t.Errorf("memory reclaimed per hit out of range: want from %d to %d KiB", reckoned/8/kib, 2*reckoned/kib)
 			}
-			p.Expected = vm.Dies
-			n.shell("echo 1 > /sys/fs/cgroup/" + p.Cgroup + "/cgroup.kill")
-			n.dies(p)
+			if err := p.Remove(n.ctx); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 }

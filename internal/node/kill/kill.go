@@ -20,11 +20,11 @@ func (v *Victim) Kill() error {
 	if len(v.group.outside) == 0 {
 		return v.killGroup()
 	}
-	err := v.killOutside()
+	var err error
 	if v.group.known {
-		err = errors.Join(v.killGroup(), err)
+		err = v.killGroup()
 	}
-	if err == nil {
+	if err = errors.Join(err, v.killOutside()); err == nil {
 		v.life.end()
 		v.progress.begin()
 	}

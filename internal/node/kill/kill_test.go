@@ -26,6 +26,10 @@ func TestMain(m *testing.M) {
 		BeVictim(os.Args[2:])
 		return
 	}
+	if len(os.Args) > 1 && os.Args[1] == forkCommand {
+		forkAndWait()
+		return
+	}
 	if len(os.Args) > 1 && os.Args[1] == crashCommand {
 		runCrashing(os.Args[2:])
 	}

@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -67,11 +69,16 @@ func (v *Victim) eachOutside(has func(part) bool) bool {
 	return true
 }
 
-// killOutside kills the containers outside the pod's cgroup.
+// killOutside kills the containers outside the pod's cgroup, all at the same time: one may take
+// 2*slowKill.
 func (v *Victim) killOutside() error {
-	var err error
+	answers := make(chan error, len(v.group.outside))
 	for _, p := range v.group.outside {
-		err = errors.Join(err, p.Kill())
+		go func() { answers <- p.Kill() }()
+	}
+	var err error
+	for range v.group.outside {
+		err = errors.Join(err, <-answers)
 	}
 	return err
 }
@@ -100,8 +107,10 @@ const (
 // procMount is the proc file system of the agent's PID namespace, in which it sends signals.
 const procMount = "/proc"
 
-// stopPause is the time between two looks at processes that must stop.
-const stopPause = 200 * time.Microsecond
+const (
+	stopPause = 200 * time.Microsecond // between two looks at processes that must stop
+	taskBatch = 64                     // threads listed at a time
+)
 
 // processTree is a process and its descendants. Their cgroup has other processes too, so each is killed by
 // its own pidfd.
@@ -187,9 +196,9 @@ func isProcess(p stats.ProcessID) bool {
 	return err == nil && start == p.Start
 }
 
-// Kill sends SIGKILL to each process, also to those forked since the last call. It stops the
-// processes first: the kernel gives the children of one that dies another parent, so that they are
-// not found.
+// Kill sends SIGKILL to each process, also to those forked since the last call. It stops a tree
+// first: the kernel gives the children of a process that dies another parent, so that they are not
+// found.
 func (t *processTree) Kill() error {
 	if !t.ladder.has(Pidfd) {
 		return fmt.Errorf("the configured kill steps (%s) lack %s, which a process in a shared cgroup needs",
@@ -201,7 +210,7 @@ func (t *processTree) Kill() error {
 		return os.ErrClosed
 	}
 	until := time.Now().Add(slowKill)
-	for known := 0; known < len(t.fds); {
+	for known := 0; known < len(t.fds) && !t.whole; {
 		known = len(t.fds)
 		_ = t.signal(unix.SIGSTOP)
 		t.awaitStop(until)
@@ -221,23 +230,55 @@ func (t *processTree) Kill() error {
 // awaitStop waits until every process has stopped or ended, until the given time: the kernel stops a
 // process only when it returns from a system call, and a fork may be in flight. t.mu is held.
 func (t *processTree) awaitStop(until time.Time) {
-	for _, p := range t.processes {
-		for !isStopped(p.PID) && time.Now().Before(until) {
-			time.Sleep(stopPause)
-		}
+	for !t.stopped(until) && time.Now().Before(until) {
+		time.Sleep(stopPause)
 	}
 }
 
-// isStopped reports whether each thread of a process has stopped or ended.
-func isStopped(pid int) bool {
-	tasks, _ := filepath.Glob(fmt.Sprintf("%s/%d/task/*/stat", procMount, pid))
-	for _, name := range tasks {
-		text, _ := os.ReadFile(name)
-		if f := statFields(text); len(f) > 0 && !bytes.ContainsAny(f[0], "TtZX") {
+// stopped reports whether one look finds every process stopped or ended. A process with a tracer in
+// the tree may run on until the tracer has stopped. At the given time it returns false.
+func (t *processTree) stopped(until time.Time) bool {
+	for _, p := range t.processes {
+		if time.Now().After(until) || !isStopped(procMount, p, until) {
 			return false
 		}
 	}
 	return true
+}
+
+// isStopped reports whether each thread of a process has stopped or ended. There may be thousands, so
+// it returns false at the given time.
+func isStopped(proc string, p stats.ProcessID, until time.Time) bool {
+	dir := filepath.Join(proc, strconv.Itoa(p.PID))
+	f, err := readStat(dir)
+	switch {
+	case isGone(err), err == nil && string(f[statStart]) != strconv.FormatUint(p.Start, 10):
+		return true
+	case err != nil || !hasStopped(f):
+		return false
+	case string(f[statThreads]) == "1":
+		return true
+	}
+	tasks, err := os.Open(filepath.Join(dir, "task"))
+	if err != nil {
+		return isGone(err)
+	}
+	defer func() { _ = tasks.Close() }()
+	for {
+		names, listErr := tasks.Readdirnames(taskBatch)
+		for _, name := range names {
+			if time.Now().After(until) {
+				return false
+			}
+			f, err := readStat(filepath.Join(tasks.Name(), name))
+			if err != nil && !isGone(err) || err == nil && !hasStopped(f) {
+				return false
+			}
+		}
+		if listErr != nil {
+			return listErr == io.EOF || isGone(listErr)
+		}
+	}
 }
 
 // cutError is the error of a tree with processes that were not killed.

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"jettison/internal/base/filetest"
 	"jettison/stats"
 	"jettison/stats/read"
 )
@@ -317,6 +318,145 @@ func TestNamespaceDiesWithItsFirstProcess(t *testing.T) {
 	}
 	if err := tree.WaitEmpty(t.Context(), 10*time.Second); err != nil || running(inside[0]) {
 		t.Errorf("wait = %v, other process alive %v, want nil and dead", err, running(inside[0]))
+	}
+}
+
+// forkCommand starts a process that cannot be stopped: one of its threads waits in the kernel until its child
+// executes a program, which the child never does. Only SIGKILL ends such a wait.
+const forkCommand = "fork-and-wait"
+
+func forkAndWait() {
+	pid, _, _ := syscall.RawSyscall6(syscall.SYS_CLONE, syscall.CLONE_VFORK|uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
+	for pid == 0 { // the child has one thread and no Go runtime
+		_, _, _ = syscall.RawSyscall6(syscall.SYS_PPOLL, 0, 0, 0, 0, 0, 0)
+	}
+}
+
+// startForking starts the process, in a new PID namespace or not, and waits for its child.
+func startForking(t *testing.T, namespace uintptr) stats.ProcessID {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], forkCommand)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: namespace}
+	if err := cmd.Start(); err != nil {
+		t.Skip(err)
+	}
+	pid := cmd.Process.Pid
+	t.Cleanup(func() {
+		for _, child := range read.Children(procMount, pid) {
+			_ = unix.Kill(child, unix.SIGKILL)
+		}
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	for end := time.Now().Add(waitLimit); len(read.Children(procMount, pid)) == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the process has no child")
+		}
+	}
+	start, err := read.StartTicks(procMount, pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stats.ProcessID{PID: pid, Start: start}
+}
+
+// killsWithin kills up to 20 victims, until one kill takes less than a limit. A busy machine delays some.
+func killsWithin(t *testing.T, limit time.Duration, pin func() part) {
+	t.Helper()
+	var took []time.Duration
+	for range 20 {
+		p := pin()
+		began := time.Now()
+		killErr := p.Kill()
+		took = append(took, time.Since(began))
+		waitErr := p.WaitEmpty(t.Context(), waitLimit)
+		p.Close()
+		if killErr != nil || waitErr != nil {
+			t.Fatalf("kill = %v, wait = %v, want nil", killErr, waitErr)
+		}
+		if took[len(took)-1] < limit {
+			return
+		}
+	}
+	t.Errorf("kills took %v, want less than %v", took, limit)
+}
+
+// The kernel kills the processes of a PID namespace with the first one. So the kill does not stop that one first, which may take
+// long, or never happen, while the others allocate memory.
+func TestNamespaceIsNotStopped(t *testing.T) {
+	killsWithin(t, slowKill, func() part {
+		tree, err := pinTree(startForking(t, syscall.CLONE_NEWPID), All)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tree
+	})
+}
+
+// The containers of a pod in shared cgroups are killed at the same time, so that they delay each other, and the agent's loop, once.
+func TestSharedContainersDieTogether(t *testing.T) {
+	f := newTree(t)
+	const containers = 4
+	killsWithin(t, containers*slowKill, func() part {
+		p := &stats.PodStats{PodRef: stats.PodReference{UID: "u"}}
+		for i := range containers {
+			p.Outside = append(p.Outside, stats.OutsideContainer{ID: fmt.Sprint(i), Process: startForking(t, 0)})
+		}
+		v, err := Pin(f.fs, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	})
+}
+
+// A process has stopped when all its threads have. A process that has ended, or whose PID was reused, needs no wait. One
+// that cannot be read may run.
+func TestStoppedProcess(t *testing.T) {
+	later, p := time.Now().Add(time.Hour), stats.ProcessID{PID: 7, Start: 4000}
+	stat := func(state string, threads, start int) string {
+		return fmt.Sprintf("7 (a) R) %s 1 7 7 0 -1 4 1 0 0 0 0 0 0 0 20 0 %d 0 %d 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0", state, threads, start)
+	}
+	for name, c := range map[string]struct {
+		process string
+		threads []string
+		want    bool
+	}{
+		"stopped":               {stat("T", 1, 4000), nil, true},
+		"runs":                  {stat("R", 1, 4000), nil, false},
+		"in the kernel":         {stat("D", 1, 4000), nil, false},
+		"zombie":                {stat("Z", 1, 4000), nil, true},
+		"ended":                 {"", nil, true},
+		"PID reused":            {stat("R", 1, 4001), nil, true},
+		"unreadable":            {"7 (a) T 1", nil, false},
+		"threads stopped":       {stat("T", 2, 4000), []string{stat("T", 2, 4000), stat("t", 2, 4000)}, true},
+		"a thread runs":         {stat("T", 2, 4000), []string{stat("T", 2, 4000), stat("S", 2, 4000)}, false},
+		"first thread ended":    {stat("Z", 2, 4000), []string{stat("Z", 2, 4000), stat("R", 2, 4000)}, false},
+		"a thread has no state": {stat("T", 2, 4000), []string{stat("T", 2, 4000), "8 (a) T"}, false},
+	} {
+		proc := t.TempDir()
+		if c.process != "" {
+			filetest.Write(t, proc+"/7/stat", c.process)
+		}
+		for i, text := range c.threads {
+			filetest.Write(t, fmt.Sprintf("%s/7/task/%d/stat", proc, 7+i), text)
+		}
+		if got := isStopped(proc, p, later); got != c.want {
+			t.Errorf("%s: isStopped = %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// A look at a process with thousands of threads ends at its limit: the kill runs on the agent's loop.
+func TestLookForStoppedThreadsIsBounded(t *testing.T) {
+	proc := t.TempDir()
+	filetest.Write(t, proc+"/7/stat", "7 (a) T 1 7 7 0 -1 4 1 0 0 0 0 0 0 0 20 0 2 0 4000 0 0 0 0 0 0 0 0 0 0 0")
+	filetest.Write(t, proc+"/7/task/7/note", "")
+	if err := unix.Mkfifo(proc+"/7/task/7/stat", 0o600); err != nil { // a read blocks
+		t.Fatal(err)
+	}
+	if isStopped(proc, stats.ProcessID{PID: 7, Start: 4000}, time.Now().Add(-time.Second)) {
+		t.Error("isStopped at its limit = true, want false")
 	}
 }
 

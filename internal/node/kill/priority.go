@@ -102,12 +102,8 @@ func (v *Victim) raisePriority() {
 	_, _ = newRaiser(v.killer.monitors.proc, func() {}).raise(v, &v.group.each)
 }
 
-// Indices of statFields in /proc/PID/task/TID/stat (v6.12 fs/proc/array.c do_task_stat), and flags of
-// tasks (include/linux/sched.h).
 const (
-	statFlags   = 6           // number 9 in proc_pid_stat(5)
-	statPending = 28          // number 31: signals pending for the thread
-	flagsDying  = 0x4 | 0x400 // PF_EXITING, PF_SIGNALED
+	flagsDying  = 0x4 | 0x400 // PF_EXITING, PF_SIGNALED (include/linux/sched.h)
 	killPending = 1 << (unix.SIGKILL - 1)
 )
 

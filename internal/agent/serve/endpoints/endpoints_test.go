@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -158,7 +159,8 @@ func TestSlowReaderIsDropped(t *testing.T) {
 	}
 }
 
-// Profiles are served if the configuration enables them, and never on the network.
+// Profiles are served if the configuration enables them, and never on the network. They have the parameters of net/http/pprof; one
+// without effect is an error.
 func TestProfiles(t *testing.T) {
 	if New(Options{}).Find(api.PathPprof+"heap") != nil {
 		t.Error("profile served although pprof is off")
@@ -166,11 +168,17 @@ func TestProfiles(t *testing.T) {
 	e := New(Options{Pprof: true})
 	for target, want := range map[string]string{
 		"": "goroutine\n", "goroutine?debug=1": "goroutine profile:", "profile?seconds=0.01": "", "profile?seconds=9999": "at most 60",
-		"nothing": "unknown profile",
+		"nothing": "unknown profile", "heap?seconds=1": "only /debug/pprof/profile has this parameter",
 	} {
 		if got := get(e, api.PathPprof+target); !strings.Contains(got.Body.String(), want) || got.Body.Len() == 0 {
 			t.Errorf("profile %q = %d %s, want text with %q", target, got.Code, got.Body, want)
 		}
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	got := get(e, api.PathPprof+"heap?gc=1&debug=1")
+	if runtime.ReadMemStats(&after); got.Code != http.StatusOK || !strings.Contains(got.Body.String(), "heap profile:") || after.NumForcedGC == before.NumForcedGC {
+		t.Errorf("heap profile with gc=1 = %d %.100s after %d forced collections, want 200 after at least one", got.Code, got.Body, after.NumForcedGC-before.NumForcedGC)
 	}
 	if h, _ := e.Remote(api.PathPprof + "heap"); h != nil {
 		t.Error("profile served on the network")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"runtime"
 	"runtime/pprof"
 	"strconv"
 	"strings"
@@ -18,7 +19,7 @@ const maxProfileTime = time.Minute
 // profile serves GET /debug/pprof/ and the paths below it, as go tool pprof requests them.
 // net/http/pprof would link the tracer and more.
 func profile(w http.ResponseWriter, r *http.Request) {
-	values, ok := parameters(w, r, "seconds", "debug")
+	values, ok := parameters(w, r, "seconds", "debug", "gc")
 	if !ok {
 		return
 	}
@@ -35,7 +36,13 @@ func profile(w http.ResponseWriter, r *http.Request) {
 	case p == nil:
 		fail(w, http.StatusNotFound, fmt.Sprintf("unknown profile %.60q: %s lists the profiles", name,
 			api.PathPprof))
+	case values.Has("seconds"): // of two profiles, go tool pprof -diff_base shows the difference
+		fail(w, http.StatusBadRequest, fmt.Sprintf("seconds: only %sprofile has this parameter",
+			api.PathPprof))
 	default:
+		if gc, _ := strconv.Atoi(values.Get("gc")); gc > 0 && name == "heap" {
+			runtime.GC()
+		}
 		debug, _ := strconv.Atoi(values.Get("debug")) // 0: the format that go tool pprof reads
 		w.Header().Set("Content-Type", "application/octet-stream")
 		_ = p.WriteTo(w, debug) // fails only if the client has closed

@@ -48,7 +48,7 @@ var errAgentRuns = errors.New("an agent is running and would write the settings 
 
 // errHidden reports that this process cannot see the settings.
 var errHidden = errors.New("the kernel hides the agent's settings from a process without " +
-	"CAP_SYS_ADMIN: run restore as root on the node")
+	"CAP_SYS_ADMIN, and from one in a user namespace: run restore as root on the node")
 
 // run restores all settings and prints a line for each changed cgroup. It returns an error that
 // names the settings left, and why. It may be run again. With dryRun it only prints the settings.
@@ -82,20 +82,28 @@ func run(ctx context.Context, o options, w io.Writer) error {
 	return errors.Join(append(errs, s.errs...)...)
 }
 
-// seesSettings reports whether this process has CAP_SYS_ADMIN. Without it the kernel omits trusted
-// attributes from a list (v6.12 fs/xattr.c simple_xattr_list), so settings would seem to be absent.
+// seesSettings reports whether this process has CAP_SYS_ADMIN on the node. Without it the kernel
+// omits trusted attributes from a list (v6.12 fs/xattr.c simple_xattr_list), so settings would seem
+// to be absent. The capability of a user namespace does not count.
 func seesSettings() bool {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var caps [2]unix.CapUserData
-	err := unix.Capget(&header, &caps[0])
-	return err == nil && caps[0].Effective&(1<<unix.CAP_SYS_ADMIN) != 0
+	if err := unix.Capget(&header, &caps[0]); err != nil ||
+		caps[0].Effective&(1<<unix.CAP_SYS_ADMIN) == 0 {
+		return false
+	}
+	var namespace unix.Stat_t
+	return unix.Stat("/proc/self/ns/user", &namespace) == nil && namespace.Ino == initialUserNamespace
 }
+
+// initialUserNamespace is the inode of the node's user namespace (v6.12 include/linux/proc_ns.h).
+const initialUserNamespace = 0xeffffffd
 
 // plan prints the settings of the agent and changes nothing.
 func plan(ctx context.Context, o options, w io.Writer) error {
 	s := sweep{FS: o.fs, kubelet: o.kubelet(), dryRun: true, buf: make([]byte, 32<<10)}
 	err := s.visit(ctx, "", maxDepth)
-	if err := s.print(w, fmt.Sprintf("%d of %d cgroups have settings of the agent, nothing changed",
+	if err := s.print(w, fmt.Sprintf("settings of the agent in %d of %d cgroups, nothing changed",
 		len(s.lines), s.groups)); err != nil {
 		return err
 	}
@@ -242,40 +250,47 @@ func (s *sweep) restoreGroup(name string) {
 	s.lines = append(s.lines, "/"+name+": "+strings.Join(actions, ", "))
 }
 
-// noted has the settings of notes other than limitNotes.
+// noted has the settings of notes other than limitNotes and frozenNote.
 var noted = map[string]string{
 	"memory.min": "memory.min", "memory.oom.group": "memory.oom.group",
-	cgroup.Trusted + "cgroup.freeze": "frozen processes",
-	cgroup.Trusted + "untold":        "the limits that systemd knows",
+	cgroup.Trusted + "untold": "the limits that systemd knows",
 }
+
+// frozenNote marks a cgroup with processes that a kill has frozen.
+const frozenNote = cgroup.Trusted + "cgroup.freeze"
 
 // planGroup describes what a run without dryRun does with the notes of a cgroup.
 func (s *sweep) planGroup(name string, notes []string) {
 	untrusted := s.untrusted(name)
-	var restored, removed []string
+	var restored, left, removed, actions []string
 	for _, note := range notes {
 		file, before := strings.CutPrefix(note, limitNotes)
 		setting, known := noted[note]
 		switch {
-		case slices.Contains(formerNotes, note), untrusted && !strings.HasPrefix(note, cgroup.Trusted),
-			before && s.kubelet && slices.Contains(limitFiles, cgroup.LimitFile(file)):
+		case slices.Contains(formerNotes, note), untrusted && !strings.HasPrefix(note, cgroup.Trusted):
 			removed = append(removed, note)
+		case before && s.kubelet && slices.Contains(limitFiles, cgroup.LimitFile(file)):
+			left = append(left, file)
 		case before:
 			restored = append(restored, file)
 		case known:
 			restored = append(restored, setting)
+		case note == frozenNote:
+			actions = append(actions, "would thaw the processes")
 		default:
 			s.addError(name, fmt.Errorf("unknown note %s would be kept", note))
 		}
 	}
-	slices.Sort(restored)
-	slices.Sort(removed)
-	var actions []string
-	if len(restored) > 0 {
-		actions = append(actions, "would restore "+strings.Join(restored, ", "))
-	}
-	if len(removed) > 0 {
-		actions = append(actions, "would remove the notes "+strings.Join(removed, ", "))
+	for _, one := range []struct {
+		settings []string
+		format   string
+	}{
+		{restored, "would restore %s"}, {left, "would leave %s to the kubelet"},
+		{removed, "would remove the notes %s: written by an older agent or the owner"},
+	} {
+		if slices.Sort(one.settings); len(one.settings) > 0 {
+			actions = append(actions, fmt.Sprintf(one.format, strings.Join(one.settings, ", ")))
+		}
 	}
 	if len(actions) > 0 {
 		s.lines = append(s.lines, "/"+name+": "+strings.Join(actions, "; "))

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -158,7 +160,7 @@ func TestDryRun(t *testing.T) {
 	before := notesIn(t, dir)
 	for kubelet, limits := range map[bool]string{
 		false: "would restore memory.max, pids.max",
-		true:  "would remove the notes trusted.before.memory.max, trusted.before.pids.max",
+		true:  "would leave memory.max, pids.max to the kubelet",
 	} {
 		var out bytes.Buffer
 		o := options{fs: fs, stateDir: state, dryRun: true, kubelet: func() bool { return kubelet }}
@@ -167,10 +169,12 @@ func TestDryRun(t *testing.T) {
 		}
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 		want := []string{
-			"/kubepods/pod1: would restore frozen processes, memory.min; would remove the notes cgroup.freeze, cpu",
+			"/kubepods/pod1: would thaw the processes; would restore memory.min; would remove the notes cgroup.freeze, cpu: " +
+				"written by an older agent or the owner",
 			"/kubepods: " + limits, "/system.slice/jettison.service: would restore memory.oom.group",
 			"/system.slice/other.service: would restore memory.min", "/system.slice: would restore memory.min",
-			"/user.slice/app: would remove the notes memory.min", "6 of 8 cgroups have settings of the agent, nothing changed",
+			"/user.slice/app: would remove the notes memory.min: written by an older agent or the owner",
+			"settings of the agent in 6 of 8 cgroups, nothing changed",
 		}
 		slices.Sort(want)
 		slices.Sort(lines)
@@ -217,6 +221,38 @@ func TestWithoutCapability(t *testing.T) {
 			t.Errorf("restore without CAP_SYS_ADMIN, dry run %v: error = %v, output %q, want errHidden and no output", dryRun, err, out.String())
 		}
 		checkFile(t, dir+"/system.slice/memory.min", "51380224")
+	}
+}
+
+// treeVariable has the hierarchy of the process that TestInUserNamespace starts.
+const treeVariable = "JETTISON_TEST_TREE"
+
+// The kernel also hides the notes from root in a user namespace, such as a container's, which has all capabilities there.
+func TestInUserNamespace(t *testing.T) {
+	if dir := os.Getenv(treeVariable); dir != "" {
+		fs, err := cgroup.OpenTree(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer fs.Close()
+		var out bytes.Buffer
+		if err := run(t.Context(), options{fs: fs, dryRun: true, kubelet: func() bool { return false }}, &out); !errors.Is(err, errHidden) || out.Len() > 0 {
+			t.Errorf("dry run in a user namespace: error = %v, output %q, want errHidden and no output", err, out.String())
+		}
+		return
+	}
+	_, dir := crashed(t)
+	cmd := exec.Command(os.Args[0], "-test.run=^TestInUserNamespace$")
+	cmd.Env = append(os.Environ(), treeVariable+"="+dir)
+	same := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 65536}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, UidMappings: same, GidMappings: same}
+	out, err := cmd.CombinedOutput()
+	var failed *exec.ExitError
+	switch {
+	case errors.As(err, &failed):
+		t.Errorf("test in a user namespace failed:\n%s", out)
+	case err != nil:
+		t.Skip("no user namespaces here: ", err)
 	}
 }
 

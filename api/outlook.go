@@ -38,6 +38,9 @@ type ThresholdOutlook struct {
 	Ranking          []RankedPod     `json:"ranking"`        // first victim first, at most 100
 	More             int             `json:"more,omitempty"` // candidates after these
 	Protected        []ProtectedPods `json:"protected"`      // pods that are never victims, by reason
+	// DiskUsageTime is the time of the oldest measurement that Ranking is based on. nil: the
+	// threshold is not for a disk, or no disk usage is known.
+	DiskUsageTime *time.Time `json:"diskUsageTime,omitempty"`
 }
 
 // RankedPod is a candidate of a ThresholdOutlook.

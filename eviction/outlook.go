@@ -20,6 +20,22 @@ type Outlook struct {
 	NoEvictionReason string
 }
 
+// DiskUsageTime returns when the oldest disk usage was measured that the ranking is based on. Zero:
+// the threshold is not for a disk, or the disk usage of no ranked pod is known.
+func (o *Outlook) DiskUsageTime() (oldest time.Time) {
+	if !signals[o.Threshold.Signal].kind.disk() {
+		return oldest
+	}
+	for i := range o.Ranking {
+		c := &o.Ranking[i].Candidate
+		if at := c.Pod.EphemeralStorage.Time; c.Keys.Measured && !at.IsZero() &&
+			(oldest.IsZero() || at.Before(oldest)) {
+			oldest = at
+		}
+	}
+	return oldest
+}
+
 // Outlook returns the eviction that each threshold would cause. It follows the order and the
 // exceptions of Step, but changes no state. It serves queries by people, and allocates. The results
 // point into the Summary.

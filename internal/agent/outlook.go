@@ -37,9 +37,11 @@ func newOutlook(taker *nodestats.Taker) outlook {
 	return outlook{taker: taker, requests: make(chan outlookRequest)}
 }
 
-// ask returns an Outlook whose reading of the pods began at most a second before the call. It is
+// ask returns an Outlook whose reading of the pods began at most a second before the call. Old disk
+// usage has its time, and is measured for a later Outlook, because that takes up to minutes. ask is
 // safe for concurrent use.
 func (o *outlook) ask(ctx context.Context) (*api.Outlook, error) {
+	o.taker.MeasureDisks()
 	ctx, cancel := context.WithTimeout(ctx, outlookLimit)
 	defer cancel()
 	got := make(chan *api.Outlook, 1)

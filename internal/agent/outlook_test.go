@@ -149,3 +149,51 @@ func TestOutlookRequestsFail(t *testing.T) {
 		t.Errorf("error of a loop that hangs = %v, want errLoopHangs", err)
 	}
 }
+
+// A request has the disk usage of pods measured, which otherwise only a short disk does: without it, a ranking for a disk is
+// based on usage of up to an hour ago.
+func TestOutlookMeasuresDisks(t *testing.T) {
+	n := nodetest.New(t)
+	taker := nodestats.New(nodestats.Options{Open: func() (*read.Reader, func(), error) {
+		r, err := read.NewReader(n.Sources.FS, n.Sources.Proc, "")
+		return r, func() {}, err
+	}})
+	t.Cleanup(func() {
+		if err := taker.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	n.Write("host/var/lib/kubelet/pods/"+nodetest.UID+"/volumes/kubernetes.io~empty-dir/data/file", "text")
+	host, err := read.OpenHostRoot(filepath.Join(n.Dir, "host"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = host.Close() })
+	background := read.StartBackground(read.BackgroundOptions{Host: host, Runtime: n.Sources.Client, Proc: n.Proc(), NoNetwork: true, Lazy: true})
+	t.Cleanup(background.Close)
+	taker.SetPods(n.Runs())
+	taker.SetBackground(background)
+	o := newOutlook(taker)
+	ended := make(chan struct{})
+	defer close(ended)
+	go func() {
+		for {
+			select {
+			case r := <-o.requests:
+				r.reply <- &api.Outlook{}
+			case <-ended:
+				return
+			}
+		}
+	}()
+	if _, err := o.ask(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s := stats.Summary{Pods: []stats.PodStats{{PodRef: stats.PodReference{UID: nodetest.UID}}}}
+	for end := time.Now().Add(30 * time.Second); s.Pods[0].EphemeralStorage.Time.IsZero(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the disk usage of the pod was not measured after a request for an outlook")
+		}
+		background.Fill(time.Now(), &s)
+	}
+}

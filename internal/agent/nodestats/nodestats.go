@@ -79,8 +79,8 @@ func (t *Taker) SetBackground(b *read.Background) { t.background.Store(b) }
 // values are absent. full requests the pods' disk usage: if it is old, it is measured for a later
 // Summary.
 func (t *Taker) Take(ctx context.Context, full bool) (*v1alpha1.Summary, error) {
-	if b := t.background.Load(); full && b != nil {
-		b.Demand(time.Now().Add(-maxDiskAge))
+	if full {
+		t.MeasureDisks()
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -89,6 +89,14 @@ func (t *Taker) Take(ctx context.Context, full bool) (*v1alpha1.Summary, error) 
 		return nil, err
 	}
 	return <-got, nil
+}
+
+// MeasureDisks requests the pods' disk usage: what is older than maxDiskAge is measured again, for
+// later answers. It does not wait.
+func (t *Taker) MeasureDisks() {
+	if b := t.background.Load(); b != nil {
+		b.Demand(time.Now().Add(-maxDiskAge))
+	}
 }
 
 // Read measures, unless the last measurement is at most a second old, and passes the result to use.

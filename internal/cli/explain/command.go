@@ -34,6 +34,9 @@ the agent itself. A pod of unknown priority is ranked with priority 0. If the ag
 pod although pods are ranked, explain prints why: an eviction in progress, the circuit breaker, or a
 disk signal that only sets conditions.
 
+Disk usage of pods that is older than 2 minutes is measured again for later answers. Until then, a
+line on stderr reports its age.
+
 If the agent does not answer, explain reads the node and ranks the pods itself, without the pod
 objects of clients, evictions in progress and the circuit breaker; a line on stderr reports this.`,
 		Example: "  jettison explain\n  jettison explain memory.available\n  jettison explain nodefs.available -o wide\n" +

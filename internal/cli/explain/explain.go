@@ -54,6 +54,7 @@ func run(ctx context.Context, o options, out *terminal.Screen, stderr io.Writer)
 			return err
 		}
 	}
+	fmt.Fprintf(stderr, "%s", diskNotice(answer))
 	if o.format.Data() {
 		return o.format.EncodeIndented(out, answer)
 	}
@@ -73,6 +74,25 @@ func ageNotice(age time.Duration) string {
 	}
 	return fmt.Sprintf("jettison: explain: the ranking is %v old: reading the pods took this long\n",
 		age.Round(100*time.Millisecond))
+}
+
+// maxDiskAge is the age of disk usage up to which explain prints no notice. The agent measures disk
+// usage again that is older than 2 minutes.
+const maxDiskAge = 3 * time.Minute
+
+// diskNotice returns the line for stderr about old disk usage behind a ranking; empty: none is old.
+func diskNotice(o *api.Outlook) string {
+	var most time.Duration
+	for i := range o.Thresholds {
+		if at := o.Thresholds[i].DiskUsageTime; at != nil {
+			most = max(most, o.Time.Sub(*at))
+		}
+	}
+	if most <= maxDiskAge {
+		return ""
+	}
+	return fmt.Sprintf("jettison: explain: the disk usage of pods is up to %v old and is being measured "+
+		"again: repeat the command for current rankings of disks\n", most.Round(time.Second))
 }
 
 // selectSignal removes the thresholds of other signals from answer.

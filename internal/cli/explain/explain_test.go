@@ -76,6 +76,23 @@ func TestAgeNotice(t *testing.T) {
 	}
 }
 
+// Disk usage older than three minutes is announced with the oldest age.
+func TestDiskNotice(t *testing.T) {
+	now := time.Now()
+	o := &api.Outlook{Time: now}
+	for _, age := range []time.Duration{0, maxDiskAge, 42 * time.Minute, time.Minute} {
+		at := now.Add(-age)
+		o.Thresholds = append(o.Thresholds, api.ThresholdOutlook{}, api.ThresholdOutlook{DiskUsageTime: &at})
+	}
+	if got := diskNotice(o); !strings.Contains(got, "up to 42m0s old and is being measured again") {
+		t.Errorf("notice for old disk usage = %q, want its age", got)
+	}
+	o.Thresholds = o.Thresholds[:4]
+	if got := diskNotice(o); got != "" {
+		t.Errorf("notice for current disk usage = %q, want none", got)
+	}
+}
+
 // An unknown signal is an error that suggests the nearest one.
 func TestUnknownSignal(t *testing.T) {
 	err := selectSignal(answer(), "memory.avialable")

@@ -45,6 +45,9 @@ func Outlook(t *eviction.Outlook, name func(stats.PodReference) string) api.Thre
 	for i := range t.Ranking[:min(len(t.Ranking), maxNamed)] {
 		out.Ranking = append(out.Ranking, ranked(&t.Ranking[i], name))
 	}
+	if at := t.DiskUsageTime(); !at.IsZero() {
+		out.DiskUsageTime = &at
+	}
 	by := map[string][]string{}
 	for i := range t.Protected {
 		c := &t.Protected[i]

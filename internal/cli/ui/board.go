@@ -42,8 +42,11 @@ type board struct {
 	records []*api.Record // sorted by ID, which is by start
 	events  eventsPart
 	stale   bool // the piece of events lacks the last events
-	viewers int
-	arrived chan struct{} // one slot: a browser has connected
+	// number of browsers that show the page, without those where it is hidden
+	viewers    int
+	attendedAt time.Time     // when the last of them connected
+	arrived    chan struct{} // one slot: a browser has connected
+	attended   chan struct{} // one slot: a browser that shows the page has connected
 }
 
 // piece is the current content of a part. Its text is immutable.
@@ -85,7 +88,8 @@ type eventsPart struct {
 func newBoard(o Options) *board {
 	b := &board{
 		parts: map[string]piece{}, change: make(chan struct{}), arrived: make(chan struct{}, 1),
-		agent: agentPart{Node: o.Node, UI: o.Version, Socket: o.Socket},
+		attended: make(chan struct{}, 1),
+		agent:    agentPart{Node: o.Node, UI: o.Version, Socket: o.Socket},
 	}
 	b.set(partAgent, b.agent)
 	return b
@@ -212,22 +216,49 @@ func appendLast(events []json.RawMessage, event json.RawMessage) []json.RawMessa
 	return append(slices.Clone(events[max(0, len(events)-maxEvents+1):]), event)
 }
 
-// addViewers adds n to the number of connected browsers.
-func (b *board) addViewers(n int) {
+// connect records that a browser has connected, and returns a function for its end. hidden: the
+// browser does not show the page.
+func (b *board) connect(now time.Time, hidden bool) (disconnect func()) {
+	signal(b.arrived)
+	if hidden {
+		return func() {}
+	}
 	b.mu.Lock()
-	b.viewers += n
-	b.mu.Unlock()
-	if n > 0 {
-		select {
-		case b.arrived <- struct{}{}:
-		default:
-		}
+	defer b.mu.Unlock()
+	b.viewers++
+	b.attendedAt = now
+	signal(b.attended)
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.viewers--
 	}
 }
 
-// hasViewers reports whether a browser is connected.
-func (b *board) hasViewers() bool {
+// signal fills a channel with one slot.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// Intervals between two queries for the ranking, for which the agent reads all pods. A page that is
+// used connects again within attention.
+const (
+	attention    = 10 * time.Minute // without a connection: the page may be forgotten
+	idleInterval = 10 * time.Second // from then on
+)
+
+// outlookInterval returns the interval between two queries for the ranking; 0: no browser shows it.
+func (b *board) outlookInterval(now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.viewers > 0
+	switch {
+	case b.viewers == 0:
+		return 0
+	case now.Sub(b.attendedAt) < attention:
+		return pollInterval
+	}
+	return idleInterval
 }

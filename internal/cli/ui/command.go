@@ -25,6 +25,9 @@ would free, each eviction as a timeline, decisions of the gate, and passes of ga
 ui reads the agent's socket with the permissions of the user who starts it, and changes nothing. It
 keeps a history of one hour that starts with the command.
 
+Each second, the agent reads all pods for the ranking on the page. It reads none for a hidden page,
+and reads them every 10 s if the page got no input for 10 minutes.
+
 The address contains a key, because all users of the machine can connect to loopback. To open the
 page from another machine, forward the port under the same number (see the last example).`,
 		Example: "  jettison ui\n  jettison ui --listen 127.0.0.1:0\n  ssh -t -L 5388:127.0.0.1:5388 NODE jettison ui",

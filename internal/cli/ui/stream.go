@@ -71,8 +71,7 @@ func (h *handler) stream(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer h.streams.Add(-1)
-	h.board.addViewers(1)
-	defer h.board.addViewers(-1)
+	defer h.board.connect(time.Now(), r.URL.Query().Get("hidden") == "1")()
 	h.send(w, r)
 }
 

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -88,7 +89,10 @@ type browser struct {
 }
 
 // run serves the page until the test ends, and opens its stream.
-func (a *testAgent) run() *browser {
+func (a *testAgent) run() *browser { return a.runWith("") }
+
+// runWith does so with more parameters of the stream.
+func (a *testAgent) runWith(parameters string) *browser {
 	a.t.Helper()
 	ctx, cancel := context.WithCancel(a.t.Context())
 	out, in := io.Pipe()
@@ -107,7 +111,7 @@ func (a *testAgent) run() *browser {
 		a.t.Fatal(err)
 	}
 	client := &http.Client{Transport: &http.Transport{}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.Replace(strings.TrimSpace(address), "/?", "/stream?", 1), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.Replace(strings.TrimSpace(address), "/?", "/stream?", 1)+parameters, nil)
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -222,6 +226,47 @@ func TestRankingIsCurrent(t *testing.T) {
 	a.mu.Unlock()
 	until(b, partOutlook, func(p *outlookPart) bool { return p.Error == "" })
 	a.stop()
+}
+
+// A hidden page, such as a forgotten tab, gets the state, but no ranking: the agent reads all pods for it.
+func TestHiddenPageCostsNoRanking(t *testing.T) {
+	a := newTestAgent(t)
+	var looks atomic.Int32
+	a.onLook = func() { looks.Add(1) }
+	a.start()
+	b := a.runWith("&hidden=1")
+	last := until(b, partState, func(*statePart) bool { return true })
+	for range 3 {
+		last = until(b, partState, func(p *statePart) bool { return p.State.Time.After(last.State.Time) })
+	}
+	if n := looks.Load(); n != 0 {
+		t.Errorf("queries for the ranking of a hidden page = %d, want 0", n)
+	}
+	a.stop()
+}
+
+// The ranking is queried each second while a page is shown, and less often without a new connection: the page connects again when
+// it is used.
+func TestForgottenPageCostsFewRankings(t *testing.T) {
+	b := newBoard(Options{})
+	expect := func(what string, after, want time.Duration) {
+		t.Helper()
+		if got := b.outlookInterval(noon.Add(after)); got != want {
+			t.Errorf("interval %s = %v, want %v", what, got, want)
+		}
+	}
+	expect("without a page", 0, 0)
+	hide := b.connect(noon, true)
+	expect("with a hidden page", 0, 0)
+	first := b.connect(noon, false)
+	expect("with a page", attention-1, pollInterval)
+	expect("with a page that is not used", attention, idleInterval)
+	second := b.connect(noon.Add(time.Hour), false)
+	first()
+	expect("with a page that is used again", time.Hour, pollInterval)
+	second()
+	hide()
+	expect("after the last page", time.Hour, 0)
 }
 
 // A port in use is an error with the action.

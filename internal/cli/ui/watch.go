@@ -44,13 +44,18 @@ func (w *watch) pollState(ctx context.Context) {
 	}
 }
 
-// pollOutlook queries the ranking once a second while a browser is connected. It is separate from
-// pollState and pollRecords, because the agent reads every pod for it, which may take seconds.
+// pollOutlook queries the ranking once a second while a browser shows the page, less often if the
+// page may be forgotten, and immediately for a new browser. It is separate from pollState and
+// pollRecords, because the agent reads every pod for it, which may take seconds.
 func (w *watch) pollOutlook(ctx context.Context) {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
+	var queriedAt time.Time
 	for {
-		if w.board.hasViewers() {
+		now := time.Now()
+		every := w.board.outlookInterval(now)
+		if every == pollInterval || every > 0 && now.Sub(queriedAt) >= every {
+			queriedAt = now
 			outlook, err := w.client.Outlook(ctx)
 			switch {
 			case ctx.Err() != nil:
@@ -65,6 +70,7 @@ func (w *watch) pollOutlook(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+		case <-w.board.attended:
 		}
 	}
 }

@@ -30,12 +30,19 @@ const handlers = {
 };
 
 let source = null;
+let connectedAt = 0;
 let disconnectedAt = null; // since when jettison ui does not answer
 
+const attention = 600000; // milliseconds after the connection from which on jettison ui queries the ranking every 10 s
+
+// listen connects, and ends an earlier connection. For a hidden page jettison ui queries no ranking: the agent reads all pods for it.
 function listen() {
+  source?.close();
+  connectedAt = Date.now();
   const key = new URLSearchParams(location.search).get('key') || '';
-  const address = `/stream?key=${encodeURIComponent(key)}`;
+  const address = `/stream?key=${encodeURIComponent(key)}${document.hidden ? '&hidden=1' : ''}`;
   source = new EventSource(address);
+  const own = source;
   for (const [name, handle] of Object.entries(handlers)) {
     source.addEventListener(name, (e) => {
       disconnectedAt = null;
@@ -44,6 +51,7 @@ function listen() {
     });
   }
   source.addEventListener('error', () => {
+    if (source !== own) return;
     disconnectedAt ??= new Date();
     if (source.readyState === EventSource.CLOSED) reconnect(address);
     schedulePaint();
@@ -80,6 +88,8 @@ function paint() {
   showAgent();
   showProblems();
   showCharts();
+  const age = Date.now() - connectedAt;
+  pods.pause = age < 5000 ? 'a new one is requested' : age > attention ? 'without input this page gets a new one every 10 s' : '';
   pods.showAge(now());
   showNow();
 }
@@ -235,5 +245,9 @@ function showEvents(v) {
 $('span').addEventListener('change', paint);
 $('healthy').addEventListener('toggle', paint);
 addEventListener('resize', schedulePaint);
+document.addEventListener('visibilitychange', listen);
+for (const input of ['pointermove', 'pointerdown', 'keydown', 'wheel']) {
+  addEventListener(input, () => { if (Date.now() - connectedAt > attention / 2) listen(); }, { passive: true });
+}
 setInterval(schedulePaint, 1000);
 listen();

@@ -13,11 +13,12 @@ const columns = [
 ];
 
 const maxAge = 3; // seconds: the age of an older ranking is shown with its reason
+const maxDiskAge = 180; // seconds: the same for the disk usage in a ranking
 
 // Pods shows the ranking for one threshold: the one that is chosen, or else one that is met, or else the one of memory.
 export class Pods {
   constructor(table, sentence, choice, protectedPods) {
-    Object.assign(this, { sentence, choice, protectedPods, sort: 'rank', down: false, outlook: null, error: '', now: 0 });
+    Object.assign(this, { sentence, choice, protectedPods, sort: 'rank', down: false, outlook: null, error: '', pause: '', now: 0 });
     this.heads = columns.map((c) => {
       const button = make('button', { type: 'button' }, c.name);
       const head = make('th', { scope: 'col', class: classes(c) }, button);
@@ -61,15 +62,17 @@ export class Pods {
   // nextVictim names the pod that is evicted next, for the top of the page.
   nextVictim() {
     const t = this.pressing();
-    return t ? [victim(t), ...this.caveats()].join(' ') : '';
+    return t ? [victim(t), ...this.caveats(t)].join(' ') : '';
   }
 
-  // caveats returns what holds for the whole ranking: the dry run, and why it is old.
-  caveats() {
+  // caveats returns what holds for the ranking of a threshold: the dry run, and why it is old.
+  caveats(t) {
     const out = [];
     if (this.outlook.dryRun) out.push('Dry run: no pod is evicted.');
     const age = (this.now - Date.parse(this.outlook.time)) / 1000;
-    if (this.error || age > maxAge) out.push(`This ranking is ${span(age)} old: ${this.error || 'the agent takes this long to read the pods'}.`);
+    if (this.error || age > maxAge) out.push(`This ranking is ${span(age)} old: ${this.error || this.pause || 'the agent takes this long to read the pods'}.`);
+    const diskAge = (Date.parse(this.outlook.time) - Date.parse(t.diskUsageTime)) / 1000;
+    if (diskAge > maxDiskAge) out.push(`The disk usage of pods is up to ${span(diskAge)} old and is being measured again.`);
     return out;
   }
 
@@ -109,7 +112,7 @@ export class Pods {
     const parts = [victim(t)];
     if (t.more) parts.push(`${t.more} more candidates are not listed.`);
     if (t.ranking.length && t.ranking.every((p) => p.priority === undefined)) parts.push('The priorities are unknown and count as 0.');
-    parts.push(`As of ${clock(this.outlook.time)}.`, ...this.caveats());
+    parts.push(`As of ${clock(this.outlook.time)}.`, ...this.caveats(t));
     return parts.join(' ');
   }
 

@@ -110,11 +110,13 @@ func Run(ctx context.Context, o Options) error {
 	b.restoreLimits(ctx, l)
 	b.protect(l)
 	b.startLimits(l)
-	l.selfTest(ctx)
 	for _, err := range selfprotect.Lock() {
 		l.log.Warn("self-protection incomplete", "error", err)
 	}
-	l.warmUp(time.Now()) // the memory of a decision is mapped from now on
+	// Lock drops the program's pages. The warm-up and the self-test map those of a decision and of a
+	// kill again, which stay locked: the first eviction waits for no disk.
+	l.warmUp(time.Now())
+	l.selfTest(ctx)
 	b.s.Reader.StartLister()
 	ctx, cancel := context.WithCancel(ctx)
 	b.onClose(cancel)

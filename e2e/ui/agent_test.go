@@ -39,7 +39,10 @@ type agent struct {
 	short     bool
 	diskShort bool
 	dryRun    bool
-	unranked  error // why there is no ranking; nil: there is one
+	unranked  error         // why there is no ranking; nil: there is one
+	looks     int           // queries for the ranking
+	states    int           // queries for the state
+	diskUsage time.Duration // age of the disk usage
 }
 
 func newAgent(t *testing.T) *agent {
@@ -99,6 +102,7 @@ func (r recent) Recent() ([]*api.Record, bool) {
 func (a *agent) state() any {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.states++
 	now := time.Now()
 	since := now.Add(-90 * time.Second)
 	signal := func(name stats.Signal, available, capacity uint64, thresholds []string, limits ...uint64) api.SignalState {
@@ -133,7 +137,7 @@ func (a *agent) state() any {
 func (a *agent) outlook(context.Context) (*api.Outlook, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.unranked != nil {
+	if a.looks++; a.unranked != nil {
 		return nil, a.unranked
 	}
 	t := api.ThresholdOutlook{
@@ -161,6 +165,8 @@ func (a *agent) outlook(context.Context) (*api.Outlook, error) {
 			{Candidate: api.Candidate{Pod: "shop/logger", UID: "uid-8", QOSClass: "Burstable", Keys: "uses 21Gi of disk, requests 0"}},
 			{Candidate: api.Candidate{Pod: "uid:6f1d3c1a", UID: "6f1d3c1a", QOSClass: "BestEffort", Keys: "uses 1Gi of disk, requests 0", DecidedBy: "usage"}},
 		}}
+	measured := time.Now().Add(-a.diskUsage)
+	disk.DiskUsageTime = &measured
 	return &api.Outlook{Time: time.Now(), DryRun: a.dryRun, Thresholds: []api.ThresholdOutlook{t, disk}}, nil
 }
 

@@ -245,6 +245,54 @@ func TestTheNextVictimHasItsCaveats(t *testing.T) {
 	b.until("!" + contains("#next", "old: "))
 }
 
+// A hidden page gets no ranking, for which the agent reads all pods, and gets a new one when it is shown again.
+func TestHiddenPageGetsNoRanking(t *testing.T) {
+	a := newAgent(t)
+	b := open(t, serve(t, a.path))
+	b.until(contains("#next", "shop/leaker would be evicted first"))
+	const hide = "(() => { Object.defineProperty(document, 'hidden', { value: %v, configurable: true }); document.dispatchEvent(new Event('visibilitychange')); return true })()"
+	count := func() (looks, states int) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return a.looks, a.states
+	}
+	await := func(what string, is func() bool) {
+		t.Helper()
+		for end := time.Now().Add(patience); !is(); time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("%s did not happen within %v", what, patience)
+			}
+		}
+	}
+	eval[bool](b, fmt.Sprintf(hide, true))
+	quiet := func() bool { // three more states without a query for the ranking
+		looks, states := count()
+		await("a query for the state", func() bool { _, n := count(); return n >= states+3 })
+		now, _ := count()
+		return now == looks
+	}
+	await("the end of the queries for the ranking", quiet)
+	a.set(func() { a.first = "shop/newest" })
+	if got := eval[string](b, "document.querySelector('#next').textContent"); !strings.Contains(got, "shop/leaker") {
+		t.Errorf("next victim on a hidden page = %q, want the last one that was shown", got)
+	}
+	eval[bool](b, fmt.Sprintf(hide, false))
+	b.until(contains("#next", "shop/newest would be evicted first"))
+}
+
+// Old disk usage behind a ranking is announced.
+func TestOldDiskUsageIsAnnounced(t *testing.T) {
+	a := newAgent(t)
+	a.diskUsage = 42 * time.Minute
+	b := open(t, serve(t, a.path))
+	b.until(contains("#pod-table", "shop/leaker"))
+	if text := eval[string](b, "document.querySelector('#pods-text').textContent"); strings.Contains(text, "disk usage") {
+		t.Errorf("sentence above the ranking for memory = %q, want no word about disks", text)
+	}
+	a.set(func() { a.diskShort = true })
+	b.until(contains("#pods-text", "The disk usage of pods is up to 42 min 0 s old and is being measured again."))
+}
+
 // The ranking is that of the signal under pressure, unless the user chooses another one. Columns
 // without a known value are not shown, and a pod without a name is not only a UID.
 func TestTheRankingFollowsThePressure(t *testing.T) {

@@ -67,10 +67,13 @@ type Options struct {
 	Limit  time.Duration // timeout of a request including its answer; 0: 10 s
 	// Dial replaces the connection to Socket, for example by a tunnel to another machine.
 	Dial func(context.Context) (net.Conn, error)
+	// Transport replaces Dial, for example by a transport that sends all requests over one connection.
+	// Socket is then only the agent's name in errors.
+	Transport http.RoundTripper
 }
 
-// Client sends requests to the agent. Several goroutines may use it concurrently. It keeps no
-// connection open between requests, so it needs no Close.
+// Client sends requests to the agent. Several goroutines may use it concurrently. Without
+// Options.Transport it keeps no connection open between requests. It needs no Close.
 type Client struct {
 	socket string
 	limit  time.Duration
@@ -87,11 +90,15 @@ func New(o Options) *Client {
 			return new(net.Dialer).DialContext(ctx, "unix", c.socket)
 		}
 	}
-	c.http = &http.Client{
-		Transport: &versionTransport{c: c, base: &http.Transport{
+	base := o.Transport
+	if base == nil {
+		base = &http.Transport{
 			DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
 			DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: maxHeaders,
-		}},
+		}
+	}
+	c.http = &http.Client{
+		Transport: &versionTransport{c: c, base: base},
 		// the agent never redirects
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}

@@ -26,7 +26,8 @@ func TestBadValues(t *testing.T) {
 			"timeout": "100ms", "interval": "100ms", "times": "1",
 			"FILE": "DIR/frames.jsonl", "SIGNAL": "memory.available", "ID": "1",
 		},
-		AnyText: map[string]string{"ui --socket": "the page waits for the agent", "config print --proc-mount": "empty: /proc"},
-		Advice:  "run as root",
+		AnyText: map[string]string{"ui --socket": "the page waits for the agent", "config print --proc-mount": "empty: /proc",
+			"tunnel --socket": "no request arrives"},
+		Advice: "run as root",
 	})
 }

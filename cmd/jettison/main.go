@@ -37,6 +37,7 @@ import (
 	"jettison/internal/cli/stats"
 	"jettison/internal/cli/status"
 	"jettison/internal/cli/top"
+	"jettison/internal/cli/tunnel"
 	"jettison/internal/cli/ui"
 	"jettison/internal/node/kill"
 	"jettison/internal/node/selfprotect"
@@ -124,6 +125,7 @@ line on stderr, in JSON with --log-format json.`,
 		ui.Command(version, stdout, stderr),
 		health.Command(stdout), config.Command(os.Stdin, stdout), deschedule.Command(stdout, stderr),
 		restore.Command(stdout), commandline.Version(root.Name(), version, stdout),
+		tunnel.Command(os.Stdin, os.Stdout, stderr), // not stdout, which escapes control characters
 	)
 	return root
 }

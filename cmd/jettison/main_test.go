@@ -8,7 +8,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"jettison": main})
+	testscript.Main(m, map[string]func(){"jettison": main, "kubectl": fakeKubectl})
 }
 
 // The scripts run the program with valid and bad input, and check its output and exit codes.

@@ -1,6 +1,6 @@
-// Package ui implements jettison ui: it serves a web page about the agent on this node to browsers
-// on this machine. It runs as a process of the user and reads the agent's socket. The agent itself
-// serves no page.
+// Package ui implements jettison ui: it serves a web page about the agent on this node, or on
+// another one through internal/cli/tunnel, to browsers on this machine. It runs as a process of the
+// user and reads the agent's socket. The agent itself serves no page.
 //
 //	command.go  Command: jettison ui
 //	ui.go       Run: starts and stops the server
@@ -43,10 +43,12 @@ const (
 
 // Options of Run.
 type Options struct {
-	Socket  string // the agent's socket
+	Socket  string // the agent's socket; with Transport, the agent's name
 	Listen  string // address, as in ParseListen
 	Version string // version of jettison ui
 	Node    string // node name; empty: the host name
+	// Transport sends the requests to the agent of another machine; nil: to Socket.
+	Transport http.RoundTripper
 }
 
 // Run serves the page until ctx ends. It prints the page's address on stdout, and on stderr how to
@@ -67,7 +69,8 @@ func Run(ctx context.Context, o Options, stdout, stderr io.Writer) error {
 	defer cancel()
 	b := newBoard(o)
 	h := &handler{board: b, key: rand.Text(), port: port(l), writeTimeout: writeTimeout}
-	w := &watch{client: api.New(api.Options{Socket: o.Socket, Limit: queryTimeout}), board: b,
+	w := &watch{client: api.New(api.Options{Socket: o.Socket, Limit: queryTimeout,
+		Transport: o.Transport}), board: b,
 		recordsDue: make(chan struct{}, 1)}
 	var pollers sync.WaitGroup
 	pollers.Go(func() { w.pollState(ctx) })
@@ -76,21 +79,25 @@ func Run(ctx context.Context, o Options, stdout, stderr io.Writer) error {
 	pollers.Go(func() { w.followEvents(ctx) })
 	defer pollers.Wait()
 	defer cancel()
-	if err := printAddress(stdout, stderr, l, h, o.Node); err != nil {
+	if err := printAddress(stdout, stderr, l, h, &o); err != nil {
 		_ = l.Close()
 		return err
 	}
 	return serve(ctx, l, h)
 }
 
-// printAddress prints the page's address, and how to open it from another machine.
-func printAddress(stdout, stderr io.Writer, l net.Listener, h *handler, node string) error {
+// printAddress prints the page's address, and how to open it from another machine. With a Transport
+// the browser is on this machine.
+func printAddress(stdout, stderr io.Writer, l net.Listener, h *handler, o *Options) error {
 	if _, err := fmt.Fprintf(stdout, "http://%s/?key=%s\n", l.Addr(), h.key); err != nil {
 		return fmt.Errorf("ui: print the address: %w", err)
 	}
-	fmt.Fprintf(stderr, "jettison: ui: from another machine, run ssh -L %s:%s %s and open the "+
-		"same address there; stop with Ctrl-C\n",
-		h.port, l.Addr(), node)
+	hint := fmt.Sprintf("from another machine, run ssh -L %s:%s %s and open the same address there",
+		h.port, l.Addr(), o.Node)
+	if o.Transport != nil {
+		hint = "connected to node " + o.Node
+	}
+	fmt.Fprintf(stderr, "jettison: ui: %s; stop with Ctrl-C\n", hint)
 	return nil
 }
 

@@ -119,7 +119,7 @@ function showAgent() {
     badge(live, `agent unreachable since ${clock(a.since)}`, 'bad');
     setText($('alert'), `The agent has been unreachable since ${clock(a.since, true)}. It may not be evicting pods. The data below is older. ${a.error}`);
   }
-  setText($('foot'), `Read-only. All data comes from the agent's socket ${a.socket}. Times are UTC. jettison ui ${a.ui}.`);
+  setText($('foot'), `Read-only. All data comes from the agent at ${a.socket}. Times are UTC. jettison ui ${a.ui}.`);
 }
 
 function badge(element, text, style) {

@@ -561,8 +561,10 @@ func (p *Pod) Remove(ctx context.Context) error {
 		return p.removeStatic(ctx)
 	}
 	// After a kill from outside, containerd may report a container as running for a while and
-	// reject its removal.
+	// reject its removal, and CRI-O may wait for the container's end without limit.
 	if err := p.node.Eventually(ctx, callDeadline, p.String()+" is removed", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, callDeadline/2)
+		defer cancel()
 		if _, err := p.node.client.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: p.Sandbox}); err != nil {
 			return err
 		}

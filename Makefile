@@ -60,8 +60,8 @@ test: ## install missing packages, build, vet, lint, unit tests, one VM scenario
 e2e: deps scrapes ## run every VM scenario: make e2e [KERNEL=6.1] [COUNT=10] [RUN=regexp] [RUNTIME=crio CRIO=folder of crio, conmon and pinns]
 	JETTISON_KERNEL=$(KERNEL) JETTISON_RUNTIME=$(RUNTIME) JETTISON_CRIO=$(abspath $(CRIO)) go test ./e2e -count=$(COUNT) -parallel 2 -run '$(RUN)' -v -timeout 600m
 
-soak: deps ## live through churn, leaks, full disks, restarts and clock steps for hours: make soak [HOURS=2] [KERNEL=6.1]
-	JETTISON_HOURS=$(HOURS) JETTISON_KERNEL=$(KERNEL) go test ./e2e -count=1 -run '^TestSoak$$' -v -timeout 48h
+soak: deps parts-cluster ## live through churn, leaks, full disks, restarts and clock steps for hours, then through dying nodes and evictions on a cluster: make soak [HOURS=2] [KERNEL=6.1] [NODES=1000]
+	JETTISON_HOURS=$(HOURS) JETTISON_KERNEL=$(KERNEL) JETTISON_NODES=$(NODES) go test -p 1 ./e2e ./e2e/cluster -count=1 -run '^TestSoak$$' -v -timeout 48h
 
 scrapes: ## read the agent's metrics with metrics-server's client and Prometheus' parser; fetches 58 MB of modules, once
 	cd e2e/metricsserver && go vet ./... && go test ./...

@@ -192,15 +192,24 @@ func runBridge(t testing.TB, c *Cluster, a *fakeAgent, node string) *bridgeRun {
 // runBridgeBy works as runBridge, with another configuration for the API server.
 func runBridgeBy(t testing.TB, a *fakeAgent, node string, config *rest.Config) *bridgeRun {
 	t.Helper()
-	root, err := build.ModuleRoot(t.Context())
-	if err != nil {
+	return startBridge(t, buildBridge(t), a, node, config)
+}
+
+// buildBridge builds the bridge, with more arguments of go build.
+func buildBridge(t testing.TB, more ...string) (program string) {
+	t.Helper()
+	program = filepath.Join(t.TempDir(), "jettison-bridge")
+	args := slices.Concat([]string{"build", "-trimpath", "-tags", "grpcnotrace", "-o", program}, more, []string{"./cmd/jettison-bridge"})
+	if _, err := build.Run(t.Context(), moduleRoot(t), []string{"CGO_ENABLED=0"}, "go", args...); err != nil {
 		t.Fatal(err)
 	}
+	return program
+}
+
+// startBridge runs a bridge that was built, with more environment.
+func startBridge(t testing.TB, program string, a *fakeAgent, node string, config *rest.Config, env ...string) *bridgeRun {
+	t.Helper()
 	dir := t.TempDir()
-	program := filepath.Join(dir, "jettison-bridge")
-	if _, err := build.Run(t.Context(), root, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-tags", "grpcnotrace", "-o", program, "./cmd/jettison-bridge"); err != nil {
-		t.Fatal(err)
-	}
 	conf, err := Kubeconfig(config)
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, "conf"), conf, 0o600)
@@ -213,7 +222,7 @@ func runBridgeBy(t testing.TB, a *fakeAgent, node string, config *rest.Config) *
 		t.Fatal(err)
 	}
 	cmd := exec.Command(program, "run", "--node-name="+node, "--socket="+a.socket, "--kubeconfig="+filepath.Join(dir, "conf"))
-	cmd.Env = append(os.Environ(), "GOMEMLIMIT=48MiB") // as in its DaemonSet
+	cmd.Env = slices.Concat(os.Environ(), []string{"GOMEMLIMIT=48MiB"}, env) // as in its DaemonSet
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
@@ -246,7 +255,7 @@ func evicted(c *Cluster, records ...api.Record) func(context.Context) error {
 				s.PodIP == "" || p.Labels["app"] != p.Name || len(s.ContainerStatuses) != 1 {
 				return fmt.Errorf("%s: %+v", p.Name, s)
 			}
-			events, err := c.Client.CoreV1().Events("").List(ctx, metav1.ListOptions{})
+			events, err := c.Client.CoreV1().Events("").List(ctx, metav1.ListOptions{FieldSelector: "source=jettison"})
 			if err != nil {
 				return err
 			}

@@ -42,8 +42,9 @@ type fleet struct {
 	of     map[string]*sailor
 	grace  time.Duration
 
-	late atomic.Int64 // renewals more than a second late
-	lost atomic.Int64 // failed renewals
+	renewals atomic.Int64
+	late     atomic.Int64 // renewals more than a second late
+	lost     atomic.Int64 // failed renewals
 
 	mu     sync.Mutex // of the fields of a sailor marked with it
 	wrong  []string
@@ -86,8 +87,8 @@ func newFleet(t testing.TB, c *Cluster, nodes, pods int, grace time.Duration) *f
 	f.startRenewals()
 	// Making them may take longer than a node may be silent.
 	began := time.Now()
-	if n := f.await(f.nodes, scaleSettle, func(s *sailor) bool { return s.renewed.After(began) }); n < nodes {
-		t.Fatalf("of %d nodes %d renew within %v: the machine is too slow", nodes, n, scaleSettle)
+	if n := f.await(f.nodes, startDeadline, func(s *sailor) bool { return s.renewed.After(began) }); n < nodes {
+		t.Fatalf("of %d nodes %d renew within %v: the machine is too slow", nodes, n, startDeadline)
 	}
 	return f
 }
@@ -265,6 +266,7 @@ func (f *fleet) renew(ctx context.Context, s *sailor) error {
 	}
 	s.lease = is
 	s.beats++
+	f.renewals.Add(1)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s.renewed = time.Now()
@@ -406,7 +408,7 @@ func (f *fleet) markPodsReady() {
 		p := &list.Items[i]
 		if p.DeletionTimestamp != nil {
 			f.t.Errorf("pod %s is deleted before its toleration ends", p.Name)
-		} else if !podReady(p) {
+		} else if !podReady(p) && p.Status.Phase == v1.PodRunning { // an evicted pod is Failed
 			marked[p.Spec.NodeName] = append(marked[p.Spec.NodeName], p)
 		}
 	}

@@ -84,9 +84,22 @@ func suggestion(above *cobra.Command, word string) string {
 	return nearest.Question(word, names)
 }
 
-// FlagError adds a suggestion and the command's help to an error about its flags.
+// wants lists what flags accept, by the type of the flag.
+var wants = map[string]string{
+	"bool": "true or false", "duration": "a duration such as 1m30s", "float32": "a number",
+	"float64": "a number", "int": "a whole number", "int32": "a whole number of at most 32 bits",
+}
+
+// FlagError adds a suggestion and the command's help to an error about its flags. The error
+// about a value names what the flag accepts; pflag's error has that of Go's parser instead.
 func FlagError(cmd *cobra.Command, err error) error {
 	question := ""
+	if invalid := (*pflag.InvalidValueError)(nil); errors.As(err, &invalid) {
+		f := invalid.GetFlag()
+		if want, ok := wants[f.Value.Type()]; ok {
+			err = fmt.Errorf("--%s %.40q: want %s", f.Name, invalid.GetValue(), want)
+		}
+	}
 	if unknown := (*pflag.NotExistError)(nil); errors.As(err, &unknown) {
 		word := unknown.GetSpecifiedName()
 		if letters := unknown.GetSpecifiedShortnames(); letters != "" { // -dry-run for --dry-run

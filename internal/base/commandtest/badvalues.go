@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime/debug"
 	"runtime/metrics"
 	"slices"
@@ -263,6 +264,9 @@ func (p *Program) run(r *result) {
 	}
 }
 
+// parserError matches the error of a parser of Go, which does not say what the program wants.
+var parserError = regexp.MustCompile(`strconv\.|\btime: |\bparsing |\bparse "`)
+
 // faults returns what is wrong with the end of a command line.
 func (p *Program) faults(command string, r, valid *result) (out []string) {
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
@@ -278,6 +282,8 @@ func (p *Program) faults(command string, r, valid *result) (out []string) {
 		add("stack trace on stderr")
 	case r.Code != 0 && text == "":
 		add("no reason")
+	case parserError.MatchString(text):
+		add("error has %q of a parser, want what the flag accepts", parserError.FindString(text))
 	case strings.Contains(text, "context ") || strings.Contains(text, "open : ") || strings.Contains(text, "read : "):
 		add("error does not name the cause")
 	case r.Argument && r.Value == "" && r.Code != 2:

@@ -8,6 +8,9 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+
+	"jettison/internal/base/commandline"
+	"jettison/internal/cluster/config"
 )
 
 // maxResponse bounds one response in bytes.
@@ -23,7 +26,8 @@ func (s *server) fetch(ctx context.Context, path, object string, into any) error
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, endpoint.String(), nil)
 	if err != nil {
-		return fmt.Errorf("read status from %s: %w", s.address, err)
+		return commandline.Usage(fmt.Errorf("--address %.64q: want HOST:PORT, such as %s", s.address,
+			config.DefaultAddress))
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"jettison/internal/base/output"
 	"jettison/internal/base/terminal"
+	"jettison/internal/cluster/config"
 )
 
 var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -103,6 +104,10 @@ func TestFetchErrors(t *testing.T) {
 	if err := (&server{address, time.Minute}).fetch(t.Context(), StatusPath, "", &Status{}); err == nil || !strings.Contains(err.Error(), "connection refused") ||
 		!strings.Contains(err.Error(), "--address") {
 		t.Errorf("fetch from a closed port = %v, want connection refused and --address", err)
+	}
+	err := (&server{"a b:1", time.Minute}).fetch(t.Context(), StatusPath, "", &Status{})
+	if want := `--address "a b:1": want HOST:PORT, such as ` + config.DefaultAddress; err == nil || err.Error() != want {
+		t.Errorf("fetch from an invalid address = %v, want %q", err, want)
 	}
 }
 

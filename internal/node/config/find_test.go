@@ -142,6 +142,23 @@ func TestKubeletFlags(t *testing.T) {
 	}
 }
 
+// The error about a flag that sets no field of the file names what the flag accepts.
+func TestInvalidKubeletFlags(t *testing.T) {
+	for flag, want := range map[string]string{
+		"--minimum-container-ttl-duration=60":         `--minimum-container-ttl-duration "60": want a duration such as "1m30s"`,
+		"--maximum-dead-containers=many":              `--maximum-dead-containers "many": want a whole number of at most 32 bits`,
+		"--maximum-dead-containers-per-container=9e9": `--maximum-dead-containers-per-container "9e9": want a whole number of at most 32 bits`,
+	} {
+		c, err := parseFlags([]string{flag}, "/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.finish(new(Config)); err == nil || err.Error() != want {
+			t.Errorf("error about %s = %v, want %s", flag, err, want)
+		}
+	}
+}
+
 // If a file is named, or no kubelet's configuration can be found, the warning reports it.
 func TestNoKubeletConfiguration(t *testing.T) {
 	if _, err := os.Stat(DefaultPath); err == nil {

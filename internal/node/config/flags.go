@@ -191,7 +191,7 @@ func (c *commandLine) finish(into *Config) error {
 	if age, ok := c.other["minimum-container-ttl-duration"]; ok {
 		d, err := time.ParseDuration(age)
 		if err != nil {
-			return fmt.Errorf("--minimum-container-ttl-duration: %w", err)
+			return fmt.Errorf(`--minimum-container-ttl-duration %.200q: want a duration such as "1m30s"`, age)
 		}
 		into.ContainerGC.MinAge, c.otherFlagOf["containerGC: minAge"] = Duration(d),
 			"--minimum-container-ttl-duration"
@@ -207,7 +207,7 @@ func (c *commandLine) finish(into *Config) error {
 		if number, ok := c.other[f.name]; ok {
 			n, err := strconv.ParseInt(number, 0, 32)
 			if err != nil {
-				return fmt.Errorf("--%s: %w", f.name, err)
+				return fmt.Errorf("--%s %.200q: want a whole number of at most 32 bits", f.name, number)
 			}
 			*f.field, c.otherFlagOf["containerGC: "+f.key] = int32(n), "--"+f.name
 		}

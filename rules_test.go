@@ -414,22 +414,26 @@ func TestLinesAreReadable(t *testing.T) {
 	}
 }
 
-// otherUnit matches a format of an amount of bytes for people in another unit than Ki, Mi or Gi.
-var otherUnit = regexp.MustCompile(`%[0-9.]*[dfvs] ?[kKMGT]i?B\b`)
+// otherUnit matches an amount of bytes, or the format of one, in another unit than Ki, Mi or Gi.
+var otherUnit = regexp.MustCompile(`(%[0-9.]*[dfvs]|[0-9]) ?[kKMGT]i?B\b`)
 
-// Texts for people have the units of Kubernetes, as in thresholds and requests: 100Mi, not 100 MiB or 100 MB.
+// Texts of the programs and the demo have the units of Kubernetes, as in thresholds and requests: 100Mi, not 100 MiB or 100 MB.
 func TestAmountsHaveKubernetesUnits(t *testing.T) {
+	demo := filepath.Join("e2e", "demo") + string(filepath.Separator)
 	for _, path := range goFiles(t) {
-		if !product(path) || path == filepath.Join("reclaim", "image.go") { // a text of the kubelet
+		if !product(path) && !strings.HasPrefix(path, demo) || path == filepath.Join("reclaim", "image.go") { // a text of the kubelet
 			continue
 		}
-		text, err := os.ReadFile(path)
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if found := otherUnit.Find(text); found != nil {
-			t.Errorf("%s formats an amount as %q, want Ki, Mi or Gi", path, found)
-		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			if text, ok := n.(*ast.BasicLit); ok && text.Kind == token.STRING && otherUnit.MatchString(text.Value) {
+				t.Errorf("%s has the amount %q, want Ki, Mi or Gi", path, otherUnit.FindString(text.Value))
+			}
+			return true
+		})
 	}
 }
 

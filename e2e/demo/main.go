@@ -133,13 +133,13 @@ func (d *demo) startPods(ctx context.Context, n *vm.Node) (pods []*vm.Pod, err e
 	start(vm.NewPod("web", "128Mi", "", "alloc -size 96Mi"), "requests 128Mi, uses 96Mi")
 	start(vm.NewPod("cache", "32Mi", "", "alloc -size 64Mi"), "requests 32Mi, uses 64Mi: over its request")
 	start(vm.NewPod("batch", "", "", "alloc -size 24Mi"), "requests nothing, uses 24Mi")
-	start(vm.NewPod("leaker", "", "", "alloc -rate 30Mi -size 8Gi"), "requests nothing, leaks 30 MiB/s")
+	start(vm.NewPod("leaker", "", "", "alloc -rate 30Mi -size 8Gi"), "requests nothing, leaks 30Mi/s")
 	return pods, err
 }
 
 // watch draws the available memory until the agent has logged its eviction.
 func (d *demo) watch(ctx context.Context, n *vm.Node, agent *vm.Agent) (line vm.LogLine, err error) {
-	d.print("memory available, the threshold at 100 MiB:")
+	d.print("memory available, the threshold at 100Mi:")
 	crossed := false
 	deadline := time.Now().Add(3 * time.Minute)
 	for tick := time.NewTicker(250 * time.Millisecond); ; {
@@ -191,7 +191,7 @@ func (d *demo) draw(m guestapi.Memory) {
 	if d.live {
 		end, d.bar = "\r", true
 	}
-	fmt.Fprintf(d.out, "%5.1f s  %s %4d MiB %s", time.Since(d.began).Seconds(), string(bar), m.Available()/mib, end)
+	fmt.Fprintf(d.out, "%5.1f s  %s %5dMi %s", time.Since(d.began).Seconds(), string(bar), m.Available()/mib, end)
 }
 
 // printLine prints the agent's log line as text.
@@ -199,9 +199,9 @@ func (d *demo) printLine(line vm.LogLine) {
 	f := line.Fields
 	number := func(key string) float64 { v, _ := f[key].(float64); return v }
 	d.print("evicted %v: %v", f["victim"], f["reason"])
-	d.print("  signal %v: %.2f MiB observed, threshold %.0f MiB", f["signal"], number("observed")/mib, number("threshold")/mib)
+	d.print("  signal %v: %.2fMi observed, threshold %.0fMi", f["signal"], number("observed")/mib, number("threshold")/mib)
 	d.print("  crossed to killed      %8.1f ms", float64(line.Duration("crossedToKill"))/1e6)
-	d.print("  killed to memory back  %8.1f ms, %.0f MiB available", float64(line.Duration("killToMemoryBack"))/1e6, number("available")/mib)
+	d.print("  killed to memory back  %8.1f ms, %.0fMi available", float64(line.Duration("killToMemoryBack"))/1e6, number("available")/mib)
 	d.print("the ranking, first victim first:")
 	fmt.Fprintf(d.out, "           %-28s %-11s %9s %9s  %s\n", "POD", "QOS", "USES", "REQUESTS", "BECAUSE")
 	rows, _ := f["ranking"].([]any)
@@ -222,7 +222,7 @@ func mebibytes(v any) string {
 	if !ok || bytes < 0 {
 		return "unknown"
 	}
-	return fmt.Sprintf("%.0f MiB", bytes/mib)
+	return fmt.Sprintf("%.0fMi", bytes/mib)
 }
 
 // survivors checks on the node that every pod except the leaker lives, and that the kernel killed
@@ -247,7 +247,7 @@ func (d *demo) survivors(ctx context.Context, n *vm.Node, pods []*vm.Pod) error 
 	if err != nil {
 		return err
 	}
-	d.print("no OOM kill by the kernel; %d MiB available.", m.Available()/mib)
+	d.print("no OOM kill by the kernel; %dMi available.", m.Available()/mib)
 	return nil
 }
 
@@ -269,7 +269,7 @@ func (d *demo) draws(ctx context.Context, n *vm.Node, line vm.LogLine) error {
 	}
 	ms := func(field string) float64 { return float64(line.Duration(field)) / 1e6 }
 	p := &picture{
-		Title: "A pod leaks 30 MiB/s on a node of 1 GiB: memory available", Samples: d.seen, Killed: line.Duration("killedAtMonotonic"),
+		Title: "A pod leaks 30Mi/s on a node of 1Gi: memory available", Samples: d.seen, Killed: line.Duration("killedAtMonotonic"),
 		Victim: fmt.Sprint(line.Fields["victim"]),
 		Told: []string{
 			fmt.Sprintf("crossed to killed %.1f ms, killed to memory back %.1f ms; no other pod died, no OOM kill", ms("crossedToKill"), ms("killToMemoryBack")),

@@ -66,7 +66,7 @@ func (p *picture) svg(w io.Writer) error {
 }
 
 func (p *picture) label() string {
-	return fmt.Sprintf("Memory available on the node over time, the threshold at %d MiB, and the kill of %s", threshold/mib, p.Victim)
+	return fmt.Sprintf("Memory available on the node over time, the threshold at %dMi, and the kill of %s", threshold/mib, p.Victim)
 }
 
 // ceiling returns the upper end of the axis: the next hundred MiB above all samples.
@@ -92,7 +92,7 @@ func (p *picture) axes(b *strings.Builder) {
 	const hundred = 100 * mib
 	step := hundred * ((p.ceiling()/hundred + 4) / 5)
 	for v := int64(0); v <= p.ceiling(); v += step {
-		fmt.Fprintf(b, `<path class="l" d="M%d %.1fH%d"/><text x="%d" y="%.1f" text-anchor="end">%d MiB</text>`+"\n",
+		fmt.Fprintf(b, `<path class="l" d="M%d %.1fH%d"/><text x="%d" y="%.1f" text-anchor="end">%dMi</text>`+"\n",
 			left, p.y(v), wide-right, left-8, p.y(v)+4, v/mib)
 	}
 	first, last := p.Samples[0].At, p.Samples[len(p.Samples)-1].At
@@ -119,7 +119,7 @@ func (p *picture) curve(b *strings.Builder) {
 // marks draws the threshold and the kill.
 func (p *picture) marks(b *strings.Builder) {
 	y := p.y(threshold)
-	fmt.Fprintf(b, `<path class="h" d="M%d %.1fH%d"/><text class="b" x="%d" y="%.1f">threshold %d MiB</text>`+"\n",
+	fmt.Fprintf(b, `<path class="h" d="M%d %.1fH%d"/><text class="b" x="%d" y="%.1f">threshold %dMi</text>`+"\n",
 		left, y, wide-right, left+6, y-6, threshold/mib)
 	if p.Killed == 0 {
 		return

@@ -61,7 +61,7 @@ func TestThePicture(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		for _, want := range []string{"threshold 100 MiB", "default/leaker killed", "crossed to killed 3.1 ms", "600 MiB", "prefers-color-scheme:dark"} {
+		for _, want := range []string{"threshold 100Mi", "default/leaker killed", "crossed to killed 3.1 ms", "600Mi", "prefers-color-scheme:dark"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("picture of %d samples lacks %q", looks, want)
 			}

@@ -11,7 +11,9 @@ CRIO ?=
 CLUSTERS ?= 2000
 TIMELINES ?= 1000
 OVERLAY ?= containerd
-DEB_ARCHES ?= amd64 arm64
+PROGRAMS ?= jettison jettison-bridge jettison-cluster
+ARCHES ?= amd64 arm64
+DIST ?= dist
 FUZZTIME ?= 60s
 BENCH ?= .
 NODES ?= 1000
@@ -36,7 +38,7 @@ GO_BUILD = CGO_ENABLED=0 GOOS=linux go build -trimpath -buildvcs=false -tags grp
 step = @echo "== $(1)"; start=$$(date +%s); if $(2); then echo "== $(1): $$(($$(date +%s) - start)) s"; \
 	else echo "== $(1): failed after $$(($$(date +%s) - start)) s"; exit 1; fi
 
-.PHONY: help build test e2e soak scrapes oracle e2e-kubelet e2e-cluster e2e-kind ui-test bench bench-react bench-cluster bench-nodes measure generate fuzz lint alerts manifests image deb release demo deps modules parts parts-cluster unit promises promises-cluster smoke
+.PHONY: help build test e2e soak scrapes oracle e2e-kubelet e2e-cluster e2e-kind ui-test bench bench-react bench-cluster bench-nodes measure generate fuzz lint alerts manifests image deb release demo deps packages modules parts parts-cluster unit promises promises-cluster smoke
 
 help: ## print the verbs
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -51,6 +53,7 @@ test: ## install missing packages, build, vet, lint, unit tests, one VM scenario
 	$(call step,build,$(MAKE) -s build)
 	$(call step,lint,$(MAKE) -s lint)
 	$(call step,unit tests,$(MAKE) -s unit)
+	$(call step,images for amd64 and arm64,$(MAKE) -s image)
 	$(call step,parts of the test node,$(MAKE) -s parts)
 	$(call step,promises on kernel 6.12,$(MAKE) -s promises)
 	$(call step,parts of a control plane,$(MAKE) -s parts-cluster)
@@ -90,7 +93,7 @@ e2e-kind: ## run e2e-cluster on a node of kind; needs Docker and kubectl: make e
 	cd e2e/kind && go test ./...
 	go run ./e2e/vm/prepare images
 	$(KIND) create cluster --config cluster.yaml --kubeconfig $(CURDIR)/bin/kind.conf --wait 5m $(if $(KIND_IMAGE),--image $(KIND_IMAGE))
-	$(KIND) load image-archive --name jettison $(CURDIR)/bin/workload.tar $(CURDIR)/dist/jettison.tar && cd $(CURDIR) && \
+	$(KIND) load image-archive --name jettison $(CURDIR)/bin/workload.tar $(CURDIR)/bin/jettison.tar && cd $(CURDIR) && \
 		JETTISON_KUBECONFIG=$(CURDIR)/bin/kind.conf go test ./e2e/cluster -count=1 -run '$(RUN)' -v -timeout 30m; \
 		code=$$?; $(KIND) delete cluster --name jettison --kubeconfig $(CURDIR)/bin/kind.conf; exit $$code
 
@@ -139,15 +142,16 @@ alerts: ## test the alert rules with promtool
 manifests: ## print the manifests that kubectl would apply: make manifests [OVERLAY=containerd|crio|k3s|least-privilege|bridge|cluster]
 	@cd deploy/render && go run . $(if $(filter cluster,$(OVERLAY)),../cluster,../overlays/$(OVERLAY))
 
+# The test node gets one program of one architecture: make image PROGRAMS=jettison ARCHES=amd64 DIST=bin.
 image: ## write dist/jettison.tar, dist/jettison-bridge.tar and dist/jettison-cluster.tar, OCI images for amd64 and arm64, without a daemon
-	@mkdir -p dist
-	@for name in jettison jettison-bridge jettison-cluster; do for arch in amd64 arm64; do \
-		GOARCH=$$arch $(GO_BUILD) -o bin/$$name-linux-$$arch ./cmd/$$name || exit 1; done; \
-		go run ./deploy/oci/mkimage -image $$name -o dist/$$name.tar amd64=bin/$$name-linux-amd64 arm64=bin/$$name-linux-arm64 || exit 1; done
+	@mkdir -p $(DIST)
+	@for name in $(PROGRAMS); do binaries=; for arch in $(ARCHES); do \
+		GOARCH=$$arch $(GO_BUILD) -o bin/$$name-linux-$$arch ./cmd/$$name || exit 1; binaries="$$binaries $$arch=bin/$$name-linux-$$arch"; done; \
+		go run ./deploy/oci/mkimage -image $$name -o $(DIST)/$$name.tar $$binaries || exit 1; done
 
 deb: ## write dist/jettison_VERSION_ARCH.deb for amd64 and arm64
 	@mkdir -p dist
-	@for arch in $(DEB_ARCHES); do \
+	@for arch in $(ARCHES); do \
 		GOARCH=$$arch $(GO_BUILD) -o bin/deb/jettison-linux-$$arch ./cmd/jettison && \
 		ARCH=$$arch VERSION=$(DEB_VERSION) SOURCE_DATE_EPOCH=$(SOURCE_DATE) \
 		go tool -modfile=release.mod nfpm package -f deploy/package/nfpm.yaml -p deb -t dist/jettison_$(DEB_VERSION)_$$arch.deb || exit 1; done
@@ -159,10 +163,15 @@ release: image deb ## write dist/: packages, tarballs and images for amd64 and a
 		rm -r bin/$$name || exit 1; done
 	@cd dist && sha256sum jettison.tar jettison-bridge.tar jettison-cluster.tar jettison_$(DEB_VERSION)_*.deb jettison-$(VERSION)-linux-*.tar.gz > SHA256SUMS && cat SHA256SUMS
 
-demo: deps build ## boot a node, let a pod leak, watch the agent save the node (a few minutes); keep the node and the page until Ctrl-C: make demo [KEEP=1]
+demo: packages ## boot a node, let a pod leak, watch the agent save the node (a few minutes); keep the node and the page until Ctrl-C: make demo [KEEP=1]
+	$(call fetch,.,go.mod)
+	$(call fetch,deploy/render,go.mod)
+	$(GO_BUILD) -o bin/jettison ./cmd/jettison
 	@JETTISON_KEEP=$(KEEP) go run ./e2e/demo
 
-deps: modules
+deps: modules packages
+
+packages:
 	@missing=; for p in $(PACKAGES); do \
 		dpkg-query -W -f '$${Status}' $$p 2>/dev/null | grep -q '^install ok installed' || missing="$$missing $$p"; done; \
 	test -z "$$missing" && exit 0; \

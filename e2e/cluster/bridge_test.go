@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"jettison/e2e/build"
+	"jettison/e2e/vm"
 )
 
 // steady is how long a failed pod must stay unchanged: the kubelet's late status reports come
@@ -59,8 +60,12 @@ func (c *Cluster) installBridge(n *Node) {
 	c.t.Helper()
 	ctx := c.t.Context()
 	root, err := build.ModuleRoot(ctx)
+	var tar string
 	if err == nil {
-		err = n.Upload(ctx, filepath.Join(root, "dist/jettison-bridge.tar"), "/jettison-bridge.tar")
+		tar, err = vm.PackProgram(ctx, "jettison-bridge")
+	}
+	if err == nil {
+		err = n.Upload(ctx, tar, "/jettison-bridge.tar")
 	}
 	if err == nil {
 		err = n.Import(ctx, "/jettison-bridge.tar")

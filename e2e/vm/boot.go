@@ -104,8 +104,8 @@ func Prepare(ctx context.Context, kernel string, say Say) error {
 	return err
 }
 
-// PrepareImages builds the tars of this checkout's images, bin/*.tar and dist/jettison.tar, for a
-// node of another system (kind).
+// PrepareImages builds the tars of this checkout's images, bin/*.tar, for a node of another system
+// (kind).
 func PrepareImages(ctx context.Context, say Say) error {
 	preparing.Lock()
 	defer preparing.Unlock()

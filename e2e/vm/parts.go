@@ -193,18 +193,16 @@ func (p *parts) ownPrograms(ctx context.Context, say Say) error {
 		return err
 	}
 	say("building the guest's programs")
-	for name, pkg := range map[string]string{"guest": "./e2e/guest", "workload": "./e2e/workload", "pause": "./e2e/pause"} {
-		args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", filepath.Join(bin, name), pkg}
-		if _, err := build.Run(ctx, root, []string{"CGO_ENABLED=0"}, "go", args...); err != nil {
-			return err
-		}
+	if _, err := build.Run(ctx, root, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w",
+		"-o", bin+"/", "./e2e/guest", "./e2e/workload", "./e2e/pause"); err != nil {
+		return err
 	}
 	p.guest, p.workload = filepath.Join(bin, "guest"), filepath.Join(bin, "workload")
 	p.agent = filepath.Join(bin, "jettison-linux-"+runtime.GOARCH)
 	p.images = map[string]string{
 		ImagePause:    filepath.Join(bin, "pause.tar"),
 		ImageWorkload: filepath.Join(bin, "workload.tar"),
-		ImageAgent:    filepath.Join(root, "dist", "jettison.tar"),
+		ImageAgent:    filepath.Join(bin, "jettison.tar"),
 	}
 	for name, program := range map[string]string{ImagePause: "pause", ImageWorkload: "workload"} {
 		image := oci.Image{
@@ -215,7 +213,23 @@ func (p *parts) ownPrograms(ctx context.Context, say Say) error {
 			return err
 		}
 	}
-	// The node gets the agent as a user does: as the tar of `make image`.
-	_, err = build.Run(ctx, root, nil, "make", "-s", "image")
+	_, err = packProgram(ctx, root, "jettison")
 	return err
+}
+
+// PackProgram packs a program of this checkout as its image and returns the tar.
+func PackProgram(ctx context.Context, name string) (tar string, err error) {
+	preparing.Lock()
+	defer preparing.Unlock()
+	root, err := build.ModuleRoot(ctx)
+	if err != nil {
+		return "", err
+	}
+	return packProgram(ctx, root, name)
+}
+
+// packProgram packs a program as a user does, with `make image`, but only for this machine.
+func packProgram(ctx context.Context, root, name string) (tar string, err error) {
+	_, err = build.Run(ctx, root, nil, "make", "-s", "image", "PROGRAMS="+name, "ARCHES="+runtime.GOARCH, "DIST=bin")
+	return filepath.Join(root, "bin", name+".tar"), err
 }

@@ -19,7 +19,7 @@ func (n *Node) BringPackage(ctx context.Context, version string) (string, error)
 	}
 	preparing.Lock() // concurrent builds would write the same file
 	defer preparing.Unlock()
-	if _, err := build.Run(ctx, root, nil, "make", "-s", "deb", "VERSION="+version, "DEB_ARCHES="+runtime.GOARCH); err != nil {
+	if _, err := build.Run(ctx, root, nil, "make", "-s", "deb", "VERSION="+version, "ARCHES="+runtime.GOARCH); err != nil {
 		return "", err
 	}
 	name := "jettison_" + version + "_" + runtime.GOARCH + ".deb"

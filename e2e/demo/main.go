@@ -27,24 +27,25 @@ import (
 const (
 	mib       = 1 << 20
 	threshold = 100 * mib
+
+	sampleInterval = 250 * time.Millisecond // between two samples of the node's memory
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	d := &demo{out: os.Stdout, began: time.Now(), live: isTerminal(os.Stdout)}
 	err := d.run(ctx)
 	interrupted := ctx.Err() != nil
 	stop()
 	switch {
-	case interrupted && d.kept:
-		d.print("the node is switched off, nothing is left behind")
-	case interrupted:
+	case interrupted && !d.over:
 		d.print("interrupted: the node is switched off, nothing is left behind")
 		os.Exit(130)
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(1)
 	}
+	d.print("the node is switched off, nothing is left behind")
 }
 
 func isTerminal(f *os.File) bool {
@@ -57,9 +58,10 @@ type demo struct {
 	began time.Time
 	live  bool // the bar is redrawn in place
 	bar   bool // the last output is a bar without a newline
-	kept  bool // the demo is over, and the node stays
+	over  bool // the demo is over; the node may stay
 
-	seen []pictured // of the node's memory, by the guest's clock
+	address string     // of the page
+	seen    []pictured // of the node's memory, by the guest's clock
 }
 
 func (d *demo) print(format string, args ...any) {
@@ -75,6 +77,7 @@ func (d *demo) progress(format string, args ...any) { d.print("  "+format, args.
 
 func (d *demo) run(ctx context.Context) error {
 	d.print("booting a throw-away node: a virtual machine with containerd (the first run builds its parts, which takes a few minutes)")
+	go func() { _, _ = vm.AgentPod(ctx, vm.OverlayContainerd) }() // renders it for StartAgent, which reports its error
 	n, err := vm.Boot(ctx, vm.Options{Kernel: os.Getenv("JETTISON_KERNEL"), Say: d.progress})
 	if err != nil {
 		return err
@@ -102,16 +105,19 @@ func (d *demo) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	after := observe(ctx, n)
 	d.printLine(line)
 	if err := d.survivors(ctx, n, pods); err != nil {
 		return err
 	}
-	if err := d.draws(ctx, n, line); err != nil || os.Getenv("JETTISON_KEEP") == "" {
+	if err := d.draws(n, line, <-after); err != nil {
 		return err
 	}
-	d.kept = true
-	d.print("the node and the page stay until Ctrl-C")
-	<-ctx.Done()
+	d.over = true
+	if os.Getenv("JETTISON_KEEP") != "" {
+		d.print("the node and its page stay until Ctrl-C: %s", d.address)
+		<-ctx.Done()
+	}
 	return nil
 }
 
@@ -142,7 +148,7 @@ func (d *demo) watch(ctx context.Context, n *vm.Node, agent *vm.Agent) (line vm.
 	d.print("memory available, the threshold at 100Mi:")
 	crossed := false
 	deadline := time.Now().Add(3 * time.Minute)
-	for tick := time.NewTicker(250 * time.Millisecond); ; {
+	for tick := time.NewTicker(sampleInterval); ; {
 		select {
 		case <-ctx.Done():
 			return line, ctx.Err()
@@ -176,9 +182,13 @@ func (d *demo) watch(ctx context.Context, n *vm.Node, agent *vm.Agent) (line vm.
 func (d *demo) memory(ctx context.Context, n *vm.Node) (guestapi.Memory, error) {
 	m, err := n.Memory(ctx)
 	if err == nil {
-		d.seen = append(d.seen, pictured{time.Duration(m.MonotonicNS), m.Available()})
+		d.seen = append(d.seen, sampleOf(m))
 	}
 	return m, err
+}
+
+func sampleOf(m guestapi.Memory) pictured {
+	return pictured{time.Duration(m.MonotonicNS), m.Available()}
 }
 
 // draw writes one bar, over the previous one on a terminal.
@@ -243,7 +253,7 @@ func (d *demo) survivors(ctx context.Context, n *vm.Node, pods []*vm.Pod) error 
 	if faults := n.Audit(ctx, false); len(faults) > 0 {
 		return errors.Join(faults...)
 	}
-	m, err := d.memory(ctx, n)
+	m, err := n.Memory(ctx)
 	if err != nil {
 		return err
 	}
@@ -254,19 +264,41 @@ func (d *demo) survivors(ctx context.Context, n *vm.Node, pods []*vm.Pod) error 
 // pictureFile is the path of the picture of the run.
 const pictureFile = "bin/demo.svg"
 
-// draws observes the node for a while, to check that the memory stays available, and writes the
-// picture of the run.
-func (d *demo) draws(ctx context.Context, n *vm.Node, line vm.LogLine) error {
-	for tick, i := time.NewTicker(250*time.Millisecond), 0; i < 16; i++ {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
+// observed has samples of the node's memory after the eviction.
+type observed struct {
+	seen []pictured
+	err  error
+}
+
+// observe samples the node's memory for 4 s in the background. The picture shows that it stays
+// available.
+func observe(ctx context.Context, n *vm.Node) <-chan observed {
+	done := make(chan observed, 1)
+	go func() {
+		var o observed
+		tick := time.NewTicker(sampleInterval)
+		defer tick.Stop()
+		for len(o.seen) < 16 && o.err == nil {
+			select {
+			case <-ctx.Done():
+				o.err = ctx.Err()
+			case <-tick.C:
+				var m guestapi.Memory
+				m, o.err = n.Memory(ctx)
+				o.seen = append(o.seen, sampleOf(m))
+			}
 		}
-		if _, err := d.memory(ctx, n); err != nil {
-			return err
-		}
+		done <- o
+	}()
+	return done
+}
+
+// draws writes the picture of the run.
+func (d *demo) draws(n *vm.Node, line vm.LogLine, after observed) error {
+	if after.err != nil {
+		return after.err
 	}
+	d.seen = append(d.seen, after.seen...)
 	ms := func(field string) float64 { return float64(line.Duration(field)) / 1e6 }
 	p := &picture{
 		Title: "A pod leaks 30Mi/s on a node of 1Gi: memory available", Samples: d.seen, Killed: line.Duration("killedAtMonotonic"),
@@ -286,6 +318,6 @@ func (d *demo) draws(ctx context.Context, n *vm.Node, line vm.LogLine) error {
 	if err := errors.Join(p.svg(f), f.Close()); err != nil {
 		return err
 	}
-	d.print("the run as a picture: %s. The node is switched off.", pictureFile)
+	d.print("the run as a picture: %s", pictureFile)
 	return nil
 }

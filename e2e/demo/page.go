@@ -51,7 +51,8 @@ func (d *demo) page(ctx context.Context, n *vm.Node) (closePage func(), err erro
 		closePage()
 		return nil, fmt.Errorf("open the page: %s ui printed no address: %w", program, err)
 	}
-	d.print("open the page in a browser during the demo: %s", strings.TrimSpace(address))
+	d.address = strings.TrimSpace(address)
+	d.print("open the page in a browser during the demo: %s", d.address)
 	d.print("in a second terminal: %s events -f --socket %s", program, filepath.Join(dir, "s.sock"))
 	return closePage, nil
 }

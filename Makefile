@@ -167,7 +167,8 @@ demo: packages ## boot a node, let a pod leak, watch the agent save the node (a 
 	$(call fetch,.,go.mod)
 	$(call fetch,deploy/render,go.mod)
 	$(GO_BUILD) -o bin/jettison ./cmd/jettison
-	@JETTISON_KEEP=$(KEEP) go run ./e2e/demo
+	go build -buildvcs=false -o bin/demo ./e2e/demo
+	@JETTISON_KEEP=$(KEEP) bin/demo
 
 deps: modules packages
 

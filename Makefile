@@ -147,7 +147,7 @@ image: ## write dist/jettison.tar, dist/jettison-bridge.tar and dist/jettison-cl
 	@mkdir -p $(DIST)
 	@for name in $(PROGRAMS); do binaries=; for arch in $(ARCHES); do \
 		GOARCH=$$arch $(GO_BUILD) -o bin/$$name-linux-$$arch ./cmd/$$name || exit 1; binaries="$$binaries $$arch=bin/$$name-linux-$$arch"; done; \
-		go run ./deploy/oci/mkimage -image $$name -o $(DIST)/$$name.tar $$binaries || exit 1; done
+		CGO_ENABLED=0 go run -trimpath ./deploy/oci/mkimage -image $$name -o $(DIST)/$$name.tar $$binaries || exit 1; done
 
 deb: ## write dist/jettison_VERSION_ARCH.deb for amd64 and arm64
 	@mkdir -p dist
@@ -163,11 +163,11 @@ release: image deb ## write dist/: packages, tarballs and images for amd64 and a
 		rm -r bin/$$name || exit 1; done
 	@cd dist && sha256sum jettison.tar jettison-bridge.tar jettison-cluster.tar jettison_$(DEB_VERSION)_*.deb jettison-$(VERSION)-linux-*.tar.gz > SHA256SUMS && cat SHA256SUMS
 
-demo: packages ## boot a node, let a pod leak, watch the agent save the node (a few minutes); keep the node and the page until Ctrl-C: make demo [KEEP=1]
+demo: packages ## boot a node, let a pod leak, watch the agent save the node (a minute, a few the first time); keep the node and the page until Ctrl-C: make demo [KEEP=1]
 	$(call fetch,.,go.mod)
 	$(call fetch,deploy/render,go.mod)
 	$(GO_BUILD) -o bin/jettison ./cmd/jettison
-	go build -buildvcs=false -o bin/demo ./e2e/demo
+	$(GO_BUILD) -o bin/demo ./e2e/demo
 	@JETTISON_KEEP=$(KEEP) bin/demo
 
 deps: modules packages

@@ -76,7 +76,9 @@ func daemonSet(ctx context.Context, overlay string) (*appsv1.DaemonSet, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := build.Run(ctx, filepath.Join(root, "deploy", "render"), []string{"GOFLAGS=", "GOWORK=off"}, "go", "run", ".", "../overlays/"+overlay)
+	// The flags are those of the other builds, which then share compiled packages with this one.
+	text, err := build.Run(ctx, filepath.Join(root, "deploy", "render"), []string{"CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off"},
+		"go", "run", "-trimpath", ".", "../overlays/"+overlay)
 	if err != nil {
 		return nil, err
 	}

@@ -114,10 +114,11 @@ bench-react: deps ## measure the times to the kill and to free memory, compared 
 measure: ## print measures of the code's layout and words: make measure [COMMIT=rev] [PLACES=1]; words of a folder: [WORDS=folder]
 	@go run ./e2e/measure $(if $(COMMIT),-commit $(COMMIT)) $(if $(PLACES),-places) $(if $(WORDS),-words $(WORDS))
 
-generate: ## write the generated pages of docs/reference (commands, configuration, log messages) and the file of "config default"
+generate: ## write the generated pages of docs/reference (commands, configuration, log messages), the file of "config default" and the chart's copies
 	go test ./internal/node/config -run '^TestWhatIsGeneratedIsFresh$$' -generate
 	go test . -run '^TestTheLogPageIsFresh$$' -generate
 	go test -p 1 ./cmd/... -run '^TestTheCommandPageIsFresh$$' -generate
+	cd deploy/helm && go test . -run '^TestChartFilesAreFresh$$' -generate
 
 fuzz: ## run every fuzz test for a while: make fuzz [FUZZTIME=60s]
 	@for pkg in $$(go list ./...); do for f in $$(go test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
@@ -130,6 +131,7 @@ lint: ## go vet, gofmt, staticcheck, errcheck, unparam
 	go tool -modfile=tools.mod errcheck -exclude .errcheck ./...
 	go tool -modfile=tools.mod unparam ./...
 	cd deploy/render && go vet ./...
+	cd deploy/helm && go vet ./...
 	cd e2e/ui && go vet ./...
 	cd e2e/kind && go vet ./...
 
@@ -186,6 +188,7 @@ modules:
 	$(call fetch,.,go.mod)
 	$(call fetch,.,tools.mod)
 	$(call fetch,deploy/render,go.mod)
+	$(call fetch,deploy/helm,go.mod)
 	$(call fetch,e2e/ui,go.mod)
 	$(call fetch,e2e/kind,go.mod)
 
@@ -196,6 +199,7 @@ fetch = @cd $(1) && go mod download -x -modfile=$(2) 2>&1 | \
 unit:
 	go test -race -short ./...
 	cd deploy/render && go test ./...
+	cd deploy/helm && go test ./...
 	cd e2e/kind && go test ./...
 	go test -short -run 'Alloc|TheMemory|TestMemoryOf|VeryFarDown' $$(grep -rlE --include='*_test.go' 'func Test.*(Alloc|TheMemory|MemoryOf|VeryFarDown)' . | xargs -n1 dirname | sort -u)
 

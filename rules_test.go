@@ -82,6 +82,7 @@ var mayImport = map[string][]string{
 
 	"deploy/oci":          {"deploy/oci"},
 	"deploy/render":       {},
+	"deploy/helm":         {},
 	"e2e":                 {"e2e/", "api", "deploy/oci"},
 	"e2e/cluster/bridges": {"internal/bridge"}, // many of them in one process
 	// Modules of their own: they link the descheduler, kube-controller-manager's controllers, the agent's HTTP handlers.

@@ -1,0 +1,378 @@
+package helm
+
+import (
+	"encoding/json"
+	"fmt"
+	"log"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	"helm.sh/helm/v4/pkg/chart/v2/lint"
+	"helm.sh/helm/v4/pkg/chart/v2/lint/support"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/engine"
+	"helm.sh/helm/v4/pkg/strvals"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/yaml"
+
+	"jettison/internal/node/config"
+)
+
+// values parses values as a file of "helm install --values".
+func values(t *testing.T, text string) map[string]any {
+	t.Helper()
+	out, err := common.ReadValues([]byte(text))
+	if err != nil {
+		t.Fatalf("parse the values of the chart %q: %v", text, err)
+	}
+	return out
+}
+
+// tryRender renders the chart as "helm install" does. An unknown value in a template is an error.
+func tryRender(t *testing.T, text string) (map[string]string, error) {
+	t.Helper()
+	chart, err := loader.Load("jettison")
+	if err != nil {
+		t.Fatal(err)
+	}
+	release := common.ReleaseOptions{Name: "jettison", Namespace: "kube-system", Revision: 1, IsInstall: true}
+	all, err := util.ToRenderValues(chart, values(t, text), release, nil)
+	if err != nil {
+		return nil, err
+	}
+	e := engine.Engine{Strict: true}
+	return e.RenderWithContext(t.Context(), chart, all)
+}
+
+// render returns the objects of the chart.
+func render(t *testing.T, text string) (out []object) {
+	t.Helper()
+	files, err := tryRender(t, text)
+	if err != nil {
+		t.Fatalf("render with the values %q: %v", text, err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if filepath.Ext(name) == ".yaml" {
+			out = append(out, decode(t, files[name])...)
+		}
+	}
+	return out
+}
+
+// find returns an object of a list.
+func find(t *testing.T, objects []object, name string) object {
+	t.Helper()
+	for _, o := range objects {
+		if id(o) == name {
+			return o
+		}
+	}
+	t.Fatalf("the chart does not render %s", name)
+	return nil
+}
+
+// container returns the only container of a workload.
+func container(t *testing.T, workload object) object {
+	t.Helper()
+	list, ok := at(workload, "spec", "template", "spec", "containers").([]any)
+	if !ok || len(list) != 1 {
+		t.Fatalf("containers of %s = %v, want one", id(workload), list)
+	}
+	return list[0].(object)
+}
+
+// everything enables all programs and objects.
+const everything = `
+agent: {leastPrivilege: true, kubeletDefaults: true, config: {maxPods: 7, evictionHard: {memory.available: 5%}}}
+bridge: {selinux: true}
+nodes: {enabled: true, config: {doubt: false}}
+descheduler: {enabled: true, load: true}
+metrics: {enabled: true, tlsSecret: jettison-tls}
+image: {registry: registry.example, tag: v1, pullSecrets: [pull]}
+nodeSelector: {canary: "yes"}
+monitoring:
+  labels: {release: prometheus}
+  podMonitor: {enabled: true, caKey: ca.crt}
+  serviceMonitor: {enabled: true}
+  prometheusRule: {enabled: true, runbookURL: "https://wiki.example/jettison"}
+  dashboards: {enabled: true, labels: {team: node}}
+`
+
+// Helm's linter has no complaint. It would like an icon.
+func TestLint(t *testing.T) {
+	for _, text := range []string{"", everything, "agent: {enabled: false}\nbridge: {enabled: false}", everything + "dryRun: false\n"} {
+		result := lint.RunAll("jettison", values(t, text), "kube-system")
+		for _, m := range result.Messages {
+			if m.Severity > support.InfoSev || m.Err.Error() != "icon is recommended" {
+				t.Errorf("helm lint with the values %q: %v", text, m)
+			}
+		}
+	}
+}
+
+// The API's types accept all objects; an unknown or duplicate field is an error. No two objects
+// have one name.
+func TestObjectsAreValid(t *testing.T) {
+	codecs := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict)
+	seen := map[string]bool{}
+	for _, o := range render(t, everything) {
+		if seen[id(o)] {
+			t.Errorf("the chart renders the object %s twice", id(o))
+		}
+		seen[id(o)] = true
+		if strings.HasPrefix(o["apiVersion"].(string), "monitoring.coreos.com/") {
+			continue
+		}
+		text, err := yaml.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var decoded runtime.Object
+		if decoded, _, err = codecs.UniversalDeserializer().Decode(text, nil, nil); err != nil {
+			t.Errorf("strict decoding of the rendered %s: %v", id(o), err)
+		} else if decoded == nil {
+			t.Errorf("the decoded object %s is empty", id(o))
+		}
+	}
+	for _, name := range []string{
+		"DaemonSet kube-system/jettison", "DaemonSet jettison-system/jettison-bridge", "Deployment jettison-cluster/jettison-cluster-nodes",
+		"Deployment kube-system/jettison-descheduler", "PodMonitor kube-system/jettison", "ServiceMonitor jettison-cluster/jettison-cluster-nodes",
+		"ServiceMonitor kube-system/jettison-descheduler", "PrometheusRule kube-system/jettison", "ConfigMap kube-system/jettison-dashboards",
+		"NetworkPolicy kube-system/jettison-descheduler", "Role jettison-system/jettison-descheduler",
+	} {
+		if !seen[name] {
+			t.Errorf("the chart does not render %s", name)
+		}
+	}
+}
+
+// No program evicts pods by default. dryRun: false ends the dry run of all programs.
+func TestDryRunIsTheDefault(t *testing.T) {
+	const programs = "nodes: {enabled: true, mode: replace}\ndescheduler: {enabled: true}\n"
+	for text, dry := range map[string]bool{programs: true, programs + "dryRun: true": true, programs + "dryRun: false": false} {
+		objects := render(t, text)
+		for _, name := range []string{"DaemonSet kube-system/jettison", "Deployment kube-system/jettison-descheduler"} {
+			if got := slices.Contains(container(t, find(t, objects, name))["args"].([]any), any("--dry-run")); got != dry {
+				t.Errorf("values %q: --dry-run of %s = %v, want %v", text, name, got, dry)
+			}
+		}
+		mode := at(fields(t, find(t, objects, "ConfigMap jettison-cluster/jettison-cluster-nodes"), "config.yaml"), "mode")
+		if want := map[bool]string{true: "observe", false: "replace"}[dry]; mode != want {
+			t.Errorf("values %q: mode of nodes = %v, want %s", text, mode, want)
+		}
+	}
+}
+
+// fields returns the file of a ConfigMap.
+func fields(t *testing.T, configMap object, file string) (out object) {
+	t.Helper()
+	text, _ := at(configMap, "data", file).(string)
+	if err := yaml.Unmarshal([]byte(text), &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// The values reach the objects.
+func TestValuesHaveAnEffect(t *testing.T) {
+	const digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	objects := render(t, everything+"rollout: {maxUnavailable: 10%, minReadySeconds: 5}\nnetworkPolicy: {enabled: false}\n")
+	agent := find(t, objects, "DaemonSet kube-system/jettison")
+	for what, c := range map[string]struct{ got, want any }{
+		"image":           {container(t, agent)["image"], "registry.example/jettison:v1"},
+		"pull secrets":    {at(agent, "spec", "template", "spec", "imagePullSecrets"), []any{object{"name": "pull"}}},
+		"node selector":   {at(agent, "spec", "template", "spec", "nodeSelector"), object{"canary": "yes", "kubernetes.io/os": "linux"}},
+		"max unavailable": {at(agent, "spec", "updateStrategy", "rollingUpdate", "maxUnavailable"), "10%"},
+		"ready seconds":   {at(agent, "spec", "minReadySeconds"), 5.0},
+		"rule's labels":   {at(find(t, objects, "PrometheusRule kube-system/jettison"), "metadata", "labels", "release"), "prometheus"},
+	} {
+		if !reflect.DeepEqual(c.got, c.want) {
+			t.Errorf("%s of the rendered agent or rule = %v, want %v", what, c.got, c.want)
+		}
+	}
+	for _, o := range objects {
+		if o["kind"] == "NetworkPolicy" {
+			t.Errorf("%s is rendered with networkPolicy.enabled: false", id(o))
+		}
+	}
+	text, err := yaml.Marshal(find(t, objects, "PrometheusRule kube-system/jettison")["spec"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := strings.ReplaceAll(read(t, "../monitoring/alerts.yaml"), "https://jettison.example/docs/operate/runbook.md", "https://wiki.example/jettison")
+	if got, want := decode(t, string(text))[0], decode(t, rules)[0]; !reflect.DeepEqual(got, want) {
+		t.Errorf("spec of the PrometheusRule = %v, want %v", got, want)
+	}
+	boards := at(find(t, objects, "ConfigMap kube-system/jettison-dashboards"), "data").(object)
+	if boards["dashboard.json"] != read(t, "../monitoring/dashboard.json") {
+		t.Errorf("dashboards = %v, want the files of deploy/monitoring", slices.Collect(maps.Keys(boards)))
+	}
+	for _, program := range []string{"agent", "bridge", "nodes", "descheduler"} {
+		files, err := tryRender(t, program+": {enabled: true, digest: \""+digest+"\"}\n")
+		if err != nil || !strings.Contains(files["jettison/templates/"+program+".yaml"], "@"+digest) {
+			t.Errorf("%s.digest has no effect (%v)", program, err)
+		}
+	}
+}
+
+// The agent accepts the configuration that the chart writes, and a change of it restarts the pods.
+func TestAgentAcceptsConfiguration(t *testing.T) {
+	sums := map[any]string{}
+	for _, text := range []string{
+		"bridge: {enabled: false}", "", "metrics: {enabled: true}", "agent: {kubeletDefaults: true}",
+		"agent: {kubeletDefaults: true, config: {breaker: true, evictionHard: {memory.available: 300Mi}}}", everything,
+	} {
+		objects := render(t, text)
+		data, _ := at(find(t, objects, "ConfigMap kube-system/jettison"), "data", "config.yaml").(string)
+		sum := at(find(t, objects, "DaemonSet kube-system/jettison"), "spec", "template", "metadata", "annotations", "checksum/config")
+		if sums[sum] != "" {
+			t.Errorf("the values %q and %q give pods with one checksum", text, sums[sum])
+		}
+		sums[sum] = text + " "
+		if text == "bridge: {enabled: false}" {
+			if data != "" {
+				t.Errorf("configuration without a field = %q, want none: the agent uses the kubelet's", data)
+			}
+			continue
+		}
+		path := filepath.Join(t.TempDir(), "config.yaml")
+		if err := os.WriteFile(path, []byte(data), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		loaded, err := config.Load(t.Context(), path)
+		if err != nil || len(loaded.Warnings) > 0 {
+			t.Errorf("values %q: the agent reads %q: %v", text, data, err)
+			continue
+		}
+		kubelet := strings.Contains(text, "kubeletDefaults: true")
+		if got := loaded.MemoryAvailable == "workingSet"; got != kubelet {
+			t.Errorf("values %q: memoryAvailable = %s, want workingSet only with kubeletDefaults", text, loaded.MemoryAvailable)
+		}
+		if got, want := loaded.Breaker, !kubelet || strings.Contains(text, "breaker: true"); got != want {
+			t.Errorf("values %q: breaker = %v, want %v", text, got, want)
+		}
+	}
+}
+
+// helmCommand matches the commands of the installation, with their flags.
+var helmCommand = regexp.MustCompile(`(?m)^    helm (?:install|upgrade) jettison deploy/helm/jettison -n kube-system([^#\n]*)`)
+
+// The documented commands are a dry run, then canary nodes, then all nodes.
+func TestDocumentedCommands(t *testing.T) {
+	var got []string
+	for _, m := range helmCommand.FindAllStringSubmatch(read(t, "../../docs/start/install.md"), -1) {
+		set := map[string]any{}
+		for _, flag := range strings.Split(m[1], "--set ")[1:] {
+			if err := strvals.ParseInto(strings.TrimSpace(flag), set); err != nil {
+				t.Fatalf("parse the documented flag --set %s: %v", flag, err)
+			}
+		}
+		text, err := json.Marshal(set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		agent := find(t, render(t, string(text)), "DaemonSet kube-system/jettison")
+		nodes := at(agent, "spec", "template", "spec", "nodeSelector").(object)
+		got = append(got, fmt.Sprint(container(t, agent)["args"], " on ", nodes))
+	}
+	want := []string{
+		"[run --dry-run] on map[kubernetes.io/os:linux]", "[run] on map[jettison/canary:yes kubernetes.io/os:linux]",
+		"[run] on map[kubernetes.io/os:linux]",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("agents of the documented commands = %q, want %q", got, want)
+	}
+}
+
+// Each value of values.yaml is in the schema, and each of the schema in values.yaml. A value of
+// another type is rejected with its path.
+func TestSchemaCoversValues(t *testing.T) {
+	log.SetOutput(t.Output()) // Helm logs a warning for each value of another type
+	t.Cleanup(func() { log.SetOutput(os.Stderr) })
+	var root object
+	if err := json.Unmarshal([]byte(read(t, "jettison/values.schema.json")), &root); err != nil {
+		t.Fatal(err)
+	}
+	delete(root["properties"].(object), "global") // Helm's own
+	var walk func(path []string, value any, schema object)
+	walk = func(path []string, value any, schema object) {
+		where := strings.Join(path, ".")
+		if wrong := nested(path, 3.5); len(path) > 0 {
+			_, err := tryRender(t, wrong)
+			if want := "at '/" + strings.Join(path, "/") + "'"; err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s with a value of another type: error %v, want one with %s", where, err, want)
+			}
+		}
+		properties, _ := schema["properties"].(object)
+		if properties == nil {
+			return
+		}
+		if schema["additionalProperties"] != false {
+			t.Errorf("the schema of %q accepts unknown fields", where)
+		}
+		below, _ := value.(object)
+		for _, name := range slices.Sorted(maps.Keys(below)) {
+			if properties[name] == nil {
+				t.Errorf("values.schema.json lacks the value %s.%s", where, name)
+				continue
+			}
+			walk(append(slices.Clone(path), name), below[name], properties[name].(object))
+		}
+		for name := range properties {
+			if _, ok := below[name]; !ok {
+				t.Errorf("values.yaml lacks %s.%s of the schema", where, name)
+			}
+		}
+	}
+	walk(nil, decodeFile(t, "jettison/values.yaml"), root)
+}
+
+// nested returns values with one value at a path.
+func nested(path []string, value any) string {
+	for _, key := range slices.Backward(path) {
+		value = object{key: value}
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+// Mistakes are rejected, with the path of the value.
+func TestMistakesAreRejected(t *testing.T) {
+	for text, want := range map[string]string{
+		"agent: {config: {evictionHrad: {}}}":                                "at '/agent/config': additional properties 'evictionHrad' not allowed",
+		"agent: {config: {breaker: 3}}":                                      "at '/agent/config/breaker'",
+		"agent: {config: {kind: KubeletConfiguration}}":                      "at '/agent/config/kind'",
+		"agent: {config: {containerGC: {minAge: [1]}}}":                      "at '/agent/config/containerGC/minAge'",
+		"agent: {config: {socketGroup: root}}":                               "agent.config.socketGroup: bridge.enabled or metrics.enabled sets this field",
+		"agent: {runtime: docker}":                                           "at '/agent/runtime'",
+		"agent: {digest: latest}":                                            "at '/agent/digest'",
+		"nodes: {config: {mode: replace}}":                                   "at '/nodes/config'",
+		"nodes: {mode: act}":                                                 "at '/nodes/mode'",
+		"rollout: {maxUnavailable: all}":                                     "at '/rollout/maxUnavailable'",
+		"rollout: {maxUnavailable: 0}":                                       "at '/rollout/maxUnavailable'",
+		"dryrun: false":                                                      "additional properties 'dryrun' not allowed",
+		"dryRun: \"false\"":                                                  "at '/dryRun'",
+		"monitoring: {podMonitor: {enabled: true}}":                          "monitoring.podMonitor.enabled: needs metrics.enabled",
+		"descheduler: {policy: []}":                                          "at '/descheduler/policy'",
+		"image: {registry: \"\"}":                                            "at '/image/registry'",
+		"agent: {config: {descheduling: {maxPods: many}}}":                   "at '/agent/config/descheduling/maxPods'",
+		"nodes: {enabled: true, config: {leaderElectResourceName: another}}": "at '/nodes/config'",
+	} {
+		if _, err := tryRender(t, text); err == nil || !strings.Contains(fmt.Sprint(err), want) {
+			t.Errorf("values %q: error %v, want one with %q", text, err, want)
+		}
+	}
+}

@@ -28,9 +28,8 @@ const (
 	maxReads      = 2 // each takes the memory of a large pod
 )
 
-// A namespace is slow if the last write to one of its pods took slowWrite. Slow namespaces leave
-// reservedPodWrites places to the others: an admission webhook whose backend died may delay more
-// namespaces than there are places.
+// A group is slow if its last write took slowWrite. Slow groups leave reservedPodWrites places to the
+// others: an admission webhook whose backend died may delay more namespaces than there are places.
 const (
 	reservedPodWrites = maxPodWrites / 4
 	slowWrite         = 5 * time.Second // longer than the default rate limit delays a write
@@ -52,9 +51,8 @@ type queue struct {
 	checksInFlight   int
 	readsInFlight    int
 	podsInFlight     int
-	// writes in flight to pods of a namespace
-	inFlightOf     map[string]int
-	slowNamespaces map[string]bool
+	inFlightOf       map[string]int // writes in flight to pods of a namespace
+	slowGroups       map[podGroup]bool
 	// busy counts the pending writes of a node. The pods of such a busy node are evicted only after
 	// these writes.
 	busy                         map[string]int
@@ -115,10 +113,10 @@ type nodeJob struct {
 
 func newQueue(l *loop) *queue {
 	return &queue{loop: l, idle: workers, busy: map[string]int{}, inFlight: map[string]bool{},
-		heldEvents: newHeldEvents(), parked: map[string]*parkedWrites{}, inFlightOf: map[string]int{},
-		slowNamespaces:   map[string]bool{},
+		heldEvents: newHeldEvents(), parked: map[string]*parkedWrites{},
+		inFlightOf: map[string]int{}, slowGroups: map[podGroup]bool{},
 		pendingEvictions: byNamespace[taint.Eviction]{of: map[string][]*taint.Eviction{}},
-		pendingMarks:     byNamespace[lifecycle.Mark]{of: map[string][]*lifecycle.Mark{}}}
+		pendingMarks:     byNamespace[lifecycle.Mark]{of: map[string][]*lifecycle.Mark{}, marks: true}}
 }
 
 // addNodes queues the writes to nodes. fenced may be nil.
@@ -188,31 +186,31 @@ func (q *queue) addMarks(all ...*lifecycle.Mark) {
 	}
 }
 
-// hasPlace reports whether another write to a pod of a namespace may start. A namespace has at most
-// as many writes in flight as there are free places, without the reserved ones if it is slow. So
-// writes that wait for a slow admission webhook leave places for the other namespaces.
-func (q *queue) hasPlace(namespace string) bool {
+// hasPlace reports whether another write of a group may start. A namespace has at most as many writes
+// in flight as there are free places, without the reserved ones if the group is slow. So writes that
+// wait for a slow admission webhook leave places for the other groups.
+func (q *queue) hasPlace(g podGroup) bool {
 	free := maxPodWrites - q.podsInFlight
-	if q.slowNamespaces[namespace] {
+	if q.slowGroups[g] {
 		free -= reservedPodWrites
 	}
-	return q.inFlightOf[namespace] < free
+	return q.inFlightOf[g.namespace] < free
 }
 
-func (q *queue) beginPod(namespace string) {
+func (q *queue) beginPod(g podGroup) {
 	q.podsInFlight++
-	q.inFlightOf[namespace]++
+	q.inFlightOf[g.namespace]++
 }
 
 // endPod records the end of a write to a pod and the time that it took.
-func (q *queue) endPod(namespace string, took time.Duration) {
+func (q *queue) endPod(g podGroup, took time.Duration) {
 	if q.podsInFlight--; took >= slowWrite {
-		q.slowNamespaces[namespace] = true
+		q.slowGroups[g] = true
 	} else {
-		delete(q.slowNamespaces, namespace)
+		delete(q.slowGroups, g)
 	}
-	if q.inFlightOf[namespace]--; q.inFlightOf[namespace] == 0 {
-		delete(q.inFlightOf, namespace)
+	if q.inFlightOf[g.namespace]--; q.inFlightOf[g.namespace] == 0 {
+		delete(q.inFlightOf, g.namespace)
 	}
 }
 
@@ -483,14 +481,15 @@ func (q *queue) nextEvict() task {
 			l.schedule.changed = true
 			continue
 		}
-		q.beginPod(e.Namespace)
+		g := podGroup{e.Namespace, false}
+		q.beginPod(g)
 		return func(ctx context.Context) func() {
 			began := time.Now()
 			out, err := l.ctrl.deps.Writer.Evict(ctx, p, n, e, l.clock.now().Sub(e.Deadline),
 				l.ctrl.serverClock.At(began))
 			took := time.Since(began)
 			return func() {
-				q.endPod(e.Namespace, took)
+				q.endPod(g, took)
 				if out.ChangedNode != nil || out.NodeGone {
 					if out.NodeGone {
 						l.ctrl.deps.Mirror.RemoveNode(n)
@@ -535,13 +534,14 @@ func (q *queue) nextMark() task {
 			take(q.heldEvents.pods, m.UID)
 			continue
 		}
-		q.beginPod(m.Namespace)
+		g := podGroup{m.Namespace, true}
+		q.beginPod(g)
 		return func(ctx context.Context) func() {
 			began := time.Now()
 			out, err := l.ctrl.deps.Writer.Mark(ctx, p, l.ctrl.serverClock.At(began))
 			took := time.Since(began)
 			return func() {
-				q.endPod(m.Namespace, took)
+				q.endPod(g, took)
 				q.updatePod(m.UID, out)
 				l.logMark(m, err)
 				if held := take(q.heldEvents.pods, m.UID); err == nil {

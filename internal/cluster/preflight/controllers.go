@@ -33,13 +33,15 @@ func managerWords(p *v1.Pod) (words []string, ok bool) {
 	for i := range p.Spec.Containers {
 		c := &p.Spec.Containers[i]
 		words = strings.Fields(quotes.Replace(strings.Join(slices.Concat(c.Command, c.Args), " ")))
-		if c.Name == managerName || slices.ContainsFunc(words, func(w string) bool {
-			return !strings.HasPrefix(w, "-") && path.Base(w) == managerName
-		}) {
+		if c.Name == managerName || slices.ContainsFunc(words, isManagerProgram) {
 			return words, true
 		}
 	}
 	return nil, false
+}
+
+func isManagerProgram(word string) bool {
+	return !strings.HasPrefix(word, "-") && path.Base(word) == managerName
 }
 
 // replacedControllers returns which of the replaced controllers a pod of kube-controller-manager
@@ -58,8 +60,12 @@ func replacedControllers(p *v1.Pod) (enabled []string, ok bool) {
 	return enabled, true
 }
 
+// listCharacters are the characters of a list of controllers. Others show that a shell decides on the
+// value, or that it ends earlier: with --controllers=\* and --controllers=*; all controllers run.
+const listCharacters = "abcdefghijklmnopqrstuvwxyz0123456789-*,"
+
 // controllersFlag returns the value of --controllers in a command line. A repeated flag extends the
-// list (pflag's StringSlice). ok is false if the value comes from a variable.
+// list (pflag's StringSlice). ok is false if a shell, a variable or a script decides on the value.
 func controllersFlag(words []string) (list []string, ok bool) {
 	set := false
 	for i, w := range words {
@@ -67,7 +73,7 @@ func controllersFlag(words []string) (list []string, ok bool) {
 		if w == "--controllers" && i+1 < len(words) {
 			value, found = words[i+1], true
 		}
-		if strings.HasPrefix(w, "$") || found && strings.Contains(value, "$") {
+		if w[0] == '$' || w[0] == '`' || found && strings.Trim(value, listCharacters) != "" {
 			return nil, false
 		}
 		if found {
@@ -75,10 +81,12 @@ func controllersFlag(words []string) (list []string, ok bool) {
 			list = append(list, strings.Split(value, ",")...)
 		}
 	}
-	if !set {
-		list = []string{"*"} // the default
+	if set {
+		return list, true
 	}
-	return list, true
+	// The default, unless a script may set the flag. Without a command, the image has it.
+	return []string{"*"}, len(words) == 0 || strings.HasPrefix(words[0], "-") ||
+		slices.ContainsFunc(words, isManagerProgram)
 }
 
 // isEnabled reports whether kube-controller-manager runs a controller: the first entry that names it

@@ -52,6 +52,14 @@ func TestReplacedControllers(t *testing.T) {
 		// values that the pod does not show
 		{command: []string{"sh", "-c", `exec kube-controller-manager --controllers="$CONTROLLERS"`}, want: "?"},
 		{command: []string{managerName, "$(MORE)"}, want: "?"},
+		{command: []string{"sh", "-c", "exec kube-controller-manager `cat /etc/flags`"}, want: "?"},
+		{command: []string{"sh", "-c", `exec kube-controller-manager --controllers=\*`}, want: "?"},
+		{command: []string{"sh", "-c", "kube-controller-manager --controllers=*; sleep 5"}, want: "?"},
+		{command: []string{"sh", "-c", "kube-controller-manager --controllers=*>/log 2>&1"}, want: "?"},
+		{command: []string{"sh", "-c", "(kube-controller-manager --controllers *)"}, want: "?"},
+		{command: []string{"sh", "/etc/kubernetes/start.sh"}, want: "?"},
+		{want: both}, // the image has the command
+		{args: []string{"--v=2"}, want: both},
 		{command: []string{managerName, "--cluster-name=$(NAME)", "--controllers=*"}, want: both},
 	} {
 		p := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -323,8 +324,8 @@ func (a *api) respond(w http.ResponseWriter, r *http.Request, client, namespace,
 	switch verb + " " + parts[0] {
 	case "LIST nodes", "LIST pods", "LIST leases", "PROBE leases", "FIND leases":
 		a.list(w, parts[0], strings.TrimPrefix(r.URL.Query().Get("fieldSelector"), "metadata.name="))
-	case "SELECT pods":
-		a.selectPods(w, namespace, r.URL.Query().Get("labelSelector"))
+	case "SELECT pods", "SELECT nodes":
+		a.selectByLabel(w, parts[0], namespace, r.URL.Query())
 	case "GET nodes":
 		a.get(w, func() any { return orNil(a.nodes[parts[1]]) })
 	case "GET pods":
@@ -397,19 +398,33 @@ func (a *api) list(w http.ResponseWriter, kind, only string) {
 	}
 }
 
-// selectPods writes the pods of a namespace that a label selector matches.
-func (a *api) selectPods(w http.ResponseWriter, namespace, selector string) {
-	matches, err := labels.Parse(selector)
+// selectByLabel writes the nodes, or the pods of a namespace, that a label selector matches, and a
+// field selector for the node of a pod.
+func (a *api) selectByLabel(w http.ResponseWriter, kind, namespace string, q url.Values) {
+	matches, err := labels.Parse(q.Get("labelSelector"))
 	if err != nil {
 		writeError(w, http.StatusBadRequest, err.Error())
 		return
 	}
+	node, onNode := strings.CutPrefix(q.Get("fieldSelector"), "spec.nodeName=")
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	out := v1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(a.version)}}
+	meta := metav1.ListMeta{ResourceVersion: strconv.Itoa(a.version)}
+	if kind == "nodes" {
+		out := v1.NodeList{ListMeta: meta}
+		for _, name := range slices.Sorted(maps.Keys(a.nodes)) {
+			if n := a.nodes[name]; matches.Matches(labels.Set(n.Labels)) {
+				out.Items = append(out.Items, *n)
+			}
+		}
+		writeObject(w, out)
+		return
+	}
+	out := v1.PodList{ListMeta: meta}
 	for _, key := range slices.Sorted(maps.Keys(a.pods)) {
-		if p := a.pods[key]; p.Namespace == namespace && matches.Matches(labels.Set(p.Labels)) {
+		if p := a.pods[key]; p.Namespace == namespace && matches.Matches(labels.Set(p.Labels)) && (!onNode || p.Spec.NodeName == node) {
 			out.Items = append(out.Items, *p)
+			a.counted["selected pods of "+p.Spec.NodeName]++
 		}
 	}
 	writeObject(w, out)

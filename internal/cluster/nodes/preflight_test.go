@@ -181,6 +181,25 @@ func TestReplaceReadsControllers(t *testing.T) {
 	}
 }
 
+// A kubelet can create mirror pods like those of kube-controller-manager, too many to keep in memory.
+// Those of a worker are not read.
+func TestMirrorPodsOfWorkersAreNotRead(t *testing.T) {
+	inCluster(t, 3, -1, func(t *testing.T, a *api, _ *kubelets) {
+		a.change(func() {
+			a.makeControlPlane("n0")
+			a.putManager("n0", othersOff)
+			a.putManager("n2", "*")
+		})
+		a.start("a", replacing)
+		a.await("a leads", func() bool { return a.counted["POST leases"] > 0 })
+		for node, read := range map[string]bool{"n0": true, "n2": false} {
+			if n := a.count("selected pods of " + node); (n > 0) != read {
+				t.Errorf("pods of node %s read %d times, want read: %v", node, n, read)
+			}
+		}
+	})
+}
+
 // A replica that may not list the pods needs othersDisabled.
 func TestReplaceWithoutPermissionToReadPods(t *testing.T) {
 	inCluster(t, 3, -1, func(t *testing.T, a *api, _ *kubelets) {

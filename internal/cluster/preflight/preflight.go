@@ -15,6 +15,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
 
 	"jettison/cluster/fence"
@@ -133,50 +134,28 @@ func checkReplace(ctx context.Context, client kubernetes.Interface, c *config.Cl
 		"taint-eviction-controller")), nil
 }
 
-// managerPods returns the pods of kube-controller-manager on control plane nodes. A kubelet can
-// create a mirror pod with any content and label any pod on its own node, so that the pods of other
-// nodes prove nothing.
-func managerPods(ctx context.Context, client kubernetes.Interface) ([]*v1.Pod, error) {
-	var out []*v1.Pod
-	seen, trusted := map[string]bool{}, map[string]bool{}
-	for _, selector := range managerSelectors {
-		list, err := client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx,
-			metav1.ListOptions{LabelSelector: selector})
-		if err != nil {
-			return nil, err
-		}
-		for i := range list.Items {
-			p := &list.Items[i]
-			if seen[p.Name] || !isManager(p) {
-				continue
+// managerPods returns the pods of kube-controller-manager on control plane nodes. The pods of other
+// nodes prove nothing and are not read: a kubelet can create any number of mirror pods, with any
+// content.
+func managerPods(ctx context.Context, client kubernetes.Interface) (out []*v1.Pod, err error) {
+	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: controlPlaneLabel})
+	if err != nil {
+		return nil, err
+	}
+	for i := range nodes.Items {
+		onNode := fields.OneTermEqualSelector("spec.nodeName", nodes.Items[i].Name).String()
+		for _, selector := range managerSelectors {
+			list, err := client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx,
+				metav1.ListOptions{LabelSelector: selector, FieldSelector: onNode})
+			if err != nil {
+				return nil, err
 			}
-			seen[p.Name] = true
-			ok, known := trusted[p.Spec.NodeName]
-			if !known {
-				if ok, err = isControlPlane(ctx, client, p.Spec.NodeName); err != nil {
-					return nil, err
+			for j := range list.Items {
+				if p := &list.Items[j]; isManager(p) {
+					out = append(out, p)
 				}
-				trusted[p.Spec.NodeName] = ok
-			}
-			if ok {
-				out = append(out, p)
 			}
 		}
 	}
 	return out, nil
-}
-
-func isControlPlane(ctx context.Context, client kubernetes.Interface, name string) (bool, error) {
-	if name == "" {
-		return false, nil
-	}
-	n, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		if apierrors.IsNotFound(err) {
-			return false, nil
-		}
-		return false, err
-	}
-	_, ok := n.Labels[controlPlaneLabel]
-	return ok, nil
 }

@@ -45,18 +45,14 @@ func (c *Core) Due(now time.Time, n *v1.Node, p *v1.Pod) bool {
 	return known && limited && !at.After(now)
 }
 
-// noExecuteTaints returns a copy of the node's NoExecute taints with the times that Step uses. A
-// taint that Step has not seen counts from now.
+// noExecuteTaints returns a copy of the node's NoExecute taints with the times that Step uses, or
+// would use.
 func (c *Core) noExecuteTaints(now time.Time, n *v1.Node) (out []v1.Taint) {
 	for _, t := range n.Spec.Taints {
 		if t.Effect != v1.TaintEffectNoExecute {
 			continue
 		}
-		at, seen := c.since[keyOf(n, &t)]
-		if !seen {
-			at = now
-		}
-		t.TimeAdded = &metav1.Time{Time: at}
+		t.TimeAdded = &metav1.Time{Time: c.addedAt(now, n, &t)}
 		out = append(out, t)
 	}
 	return out

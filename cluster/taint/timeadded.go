@@ -36,7 +36,8 @@ func (s *step) stampTaints(n *v1.Node) (out []v1.Taint) {
 		if t.Effect != v1.TaintEffectNoExecute {
 			continue
 		}
-		at := s.addedAt(n, &t)
+		at := s.addedAt(s.now, n, &t)
+		s.since[keyOf(n, &t)] = at
 		if t.TimeAdded.IsZero() || t.TimeAdded.After(s.now.Add(s.skew)) {
 			t.TimeAdded = &metav1.Time{Time: at.Add(s.skew)}
 			stamp.Taints = append(stamp.Taints, t)
@@ -50,18 +51,16 @@ func (s *step) stampTaints(n *v1.Node) (out []v1.Taint) {
 	return out
 }
 
-// addedAt returns when a taint was added, on the caller's clock, at the latest now.
-func (s *step) addedAt(n *v1.Node, t *v1.Taint) time.Time {
-	key := keyOf(n, t)
-	at, seen := s.Core.since[key]
-	if !seen {
-		at = s.now
-		if stated := t.TimeAdded; !stated.IsZero() && stated.Add(-s.skew).Before(at) {
-			at = stated.Add(-s.skew)
-		}
+// addedAt returns when a taint was added, on the caller's clock, at the latest now. Step keeps the
+// first answer.
+func (c *Core) addedAt(now time.Time, n *v1.Node, t *v1.Taint) time.Time {
+	if at, seen := c.since[keyOf(n, t)]; seen {
+		return at
 	}
-	s.since[key] = at
-	return at
+	if stated := t.TimeAdded; !stated.IsZero() && stated.Add(-c.skew).Before(now) {
+		return stated.Add(-c.skew)
+	}
+	return now
 }
 
 // requestStamp adds a Stamp to the actions, unless one for this node is in flight or backing off.

@@ -732,6 +732,31 @@ func TestStatusAndExplain(t *testing.T) {
 	})
 }
 
+// In mode fence, kube-controller-manager evicts pods. explain shows when.
+func TestExplainInModeFence(t *testing.T) {
+	inCluster(t, 3, 300, func(t *testing.T, a *api, k *kubelets) {
+		a.checkDead = func(context.Context, *v1.Node) (bool, error) { return false, nil }
+		r := a.start("a", func(c *config.Cluster) { c.Mode, c.FenceURL = config.Fence, "http://unused/" })
+		time.Sleep(15 * time.Second)
+		k.setAlive("n1", false)
+		added := metav1.Now().Rfc3339Copy()
+		a.change(func() {
+			a.setUnknown("n1")
+			n := a.nodes["n1"].DeepCopy()
+			n.Spec.Taints = []v1.Taint{{Key: v1.TaintNodeUnreachable, Effect: v1.TaintEffectNoExecute, TimeAdded: &added}}
+			a.putNode(n)
+		})
+		time.Sleep(4 * time.Minute)
+		var e report.Explanation
+		if code := query(t, r, report.ExplainPath+"?object=n1", &e); code != 200 || len(e.Pods) != 1 || e.Pods[0].Deadline == nil {
+			t.Fatalf("explain n1 = %d %+v, want one pod with a deadline", code, e)
+		}
+		if after := e.Pods[0].Deadline.Sub(added.Time); after.Round(time.Second) != 5*time.Minute {
+			t.Errorf("deadline %v after the taint was added, want 5m", after)
+		}
+	})
+}
+
 // Other hosts can read health and metrics but no names of nodes and pods.
 func TestStatusIsLocalOnly(t *testing.T) {
 	p := &controller{metrics: newMetrics("test")}

@@ -58,6 +58,7 @@ type Eviction struct {
 	Taint       v1.Taint      // the taint that requires it, with the TimeAdded that the decision uses
 	After       time.Duration // since TimeAdded
 	Deadline    time.Time
+	Ended       time.Time       // end of the toleration period; after a gap, Deadline is later
 	Tolerations []v1.Toleration // of the pod, as far as they decide
 }
 
@@ -218,9 +219,11 @@ func (s *step) evaluateNode(n *v1.Node) {
 			cluster.Earliest(&s.out.Next, at)
 		default:
 			s.created[p.UID] = created
+			ended, _, _ := deadline([]v1.Taint{*by},
+				times{transition: transition, created: created}, tolerations)
 			s.due = append(s.due, candidate{zone: s.seen.Zone(n), Eviction: Eviction{
 				Namespace: p.Namespace, Name: p.Name, UID: p.UID, Node: n.Name, Taint: *by,
-				After: s.now.Sub(by.TimeAdded.Time), Deadline: at, Tolerations: tolerations,
+				After: s.now.Sub(by.TimeAdded.Time), Deadline: at, Ended: ended, Tolerations: tolerations,
 			}})
 		}
 	}

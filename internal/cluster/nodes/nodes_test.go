@@ -768,6 +768,26 @@ func TestStatusIsLocalOnly(t *testing.T) {
 	}
 }
 
+// The time for which a disruption budget may delay a deletion is not extended by a restart.
+func TestBudgetPeriodOutlastsRestart(t *testing.T) {
+	inCluster(t, 4, -1, func(t *testing.T, a *api, k *kubelets) {
+		a.change(func() { a.budget = true })
+		respect := func(c *config.Cluster) { c.RespectPDB, c.PDBTimeout = true, 3*time.Minute }
+		r := a.start("a", respect)
+		k.setAlive("n1", false)
+		a.await("node n1 tainted", func() bool { return a.hasTaint("n1", v1.TaintNodeUnreachable, v1.TaintEffectNoExecute) })
+		tainted := time.Now()
+		time.Sleep(2 * time.Minute)
+		r.stop()
+		r.disconnect()
+		a.start("b", respect)
+		a.await("pod n1-p0 deleted", func() bool { return len(a.writeLog) > 0 && a.writeLog[len(a.writeLog)-1].what == "delete d/n1-p0" })
+		if after := time.Since(tainted); after < 3*time.Minute-time.Second || after > 3*time.Minute+30*time.Second {
+			t.Errorf("pod deleted %v after the taint, want 3m to 3m30s", after)
+		}
+	})
+}
+
 // A disruption budget delays a deletion by at most --pdb-timeout.
 func TestBudgetIsRespected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

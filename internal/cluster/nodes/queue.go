@@ -485,7 +485,7 @@ func (q *queue) nextEvict() task {
 		q.beginPod(g)
 		return func(ctx context.Context) func() {
 			began := time.Now()
-			out, err := l.ctrl.deps.Writer.Evict(ctx, p, n, e, l.clock.now().Sub(e.Deadline),
+			out, err := l.ctrl.deps.Writer.Evict(ctx, p, n, e, l.clock.now().Sub(e.Ended),
 				l.ctrl.serverClock.At(began))
 			took := time.Since(began)
 			return func() {

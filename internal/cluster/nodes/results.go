@@ -81,7 +81,7 @@ func (l *loop) logEviction(e *taint.Eviction, err error) {
 	l.ctrl.deps.Log.Info("pod deleted", "pod", name, "uid", string(e.UID), "node", e.Node,
 		"taint", taintText(&e.Taint),
 		"since", e.Taint.TimeAdded.UTC().Format(time.RFC3339), "deadline",
-		e.Deadline.UTC().Format(time.RFC3339))
+		e.Ended.UTC().Format(time.RFC3339))
 }
 
 func (l *loop) logMark(m *lifecycle.Mark, err error) {

@@ -70,10 +70,10 @@ func (w *Writer) Mark(ctx context.Context, p *v1.Pod, now time.Time) (PodResult,
 }
 
 // Evict deletes a pod if its node still has the taints of the decision. It sets the condition
-// DisruptionTarget first. Within the PDB period after the deadline it evicts the pod instead; if a
-// disruption budget blocks that, IsBudgetError is true for the error. p and known are the pod and the
-// node at the decision, e is the decision, and overdue the time since its deadline. now is a time of
-// the API server's clock.
+// DisruptionTarget first. Within the PDB period after the toleration period it evicts the pod instead;
+// if a disruption budget blocks that, IsBudgetError is true for the error. p and known are the pod and
+// the node at the decision, e is the decision, and overdue the time since the end of the toleration
+// period. now is a time of the API server's clock.
 func (w *Writer) Evict(ctx context.Context, p *v1.Pod, known *v1.Node, e *taint.Eviction,
 	overdue time.Duration, now time.Time) (PodResult, error) {
 	taints := noExecuteTaints(known)

@@ -10,6 +10,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -32,6 +33,7 @@ type clustered struct {
 	budget          policyv1.PodDisruptionBudget
 	network         networkingv1.NetworkPolicy
 	quota           v1.ResourceQuota
+	flow            flowcontrolv1.FlowSchema
 	policies        map[string]*admissionv1.ValidatingAdmissionPolicy
 	bindings        map[string]*admissionv1.ValidatingAdmissionPolicyBinding
 }
@@ -58,6 +60,7 @@ func clusterOf(t *testing.T) *clustered {
 			"Role kube-node-lease": &out.leases, "RoleBinding kube-node-lease": &out.toLeases,
 			"Role jettison-cluster": &out.own, "RoleBinding jettison-cluster": &out.toOwn, "PodDisruptionBudget jettison-cluster": &out.budget,
 			"NetworkPolicy jettison-cluster": &out.network, "ResourceQuota jettison-cluster": &out.quota,
+			"FlowSchema ": &out.flow,
 		}[is.Kind+" "+is.Metadata.Namespace]
 		switch is.Kind {
 		case "ValidatingAdmissionPolicy":
@@ -186,6 +189,27 @@ func expectScrapeOnly(t *testing.T, p *networkingv1.NetworkPolicy, d *appsv1.Dep
 	}
 	if !reflect.DeepEqual(p.Spec, want) || p.Namespace != d.Namespace {
 		t.Errorf("network policy in namespace %q = %+v, want in %q %+v", p.Namespace, p.Spec, d.Namespace, want)
+	}
+}
+
+// The API server serves all requests of jettison-cluster nodes with the priority of
+// kube-controller-manager's controllers, not with that of tenants' service accounts, to which the
+// FlowSchemas of the API server from precedence 9000 apply (k8s.io/apiserver
+// pkg/apis/flowcontrol/bootstrap, 0.37.2).
+func TestTheClustersPriority(t *testing.T) {
+	r := clusterOf(t)
+	s := &r.flow.Spec
+	if s.PriorityLevelConfiguration.Name != "workload-high" || s.MatchingPrecedence >= 9000 || len(s.Rules) != 1 {
+		t.Fatalf("FlowSchema = %+v, want one rule, priority workload-high and a precedence below 9000", s)
+	}
+	all := []string{"*"}
+	want := flowcontrolv1.PolicyRulesWithSubjects{
+		Subjects: []flowcontrolv1.Subject{{Kind: flowcontrolv1.SubjectKindServiceAccount,
+			ServiceAccount: &flowcontrolv1.ServiceAccountSubject{Name: r.account.Name, Namespace: r.account.Namespace}}},
+		ResourceRules: []flowcontrolv1.ResourcePolicyRule{{Verbs: all, APIGroups: all, Resources: all, Namespaces: all, ClusterScope: true}},
+	}
+	if !reflect.DeepEqual(s.Rules[0], want) {
+		t.Errorf("rule of the FlowSchema = %+v, want %+v", s.Rules[0], want)
 	}
 }
 

@@ -85,7 +85,7 @@ type controller struct {
 	lastLoop atomic.Pointer[time.Time]
 	leader   *kubeclient.Leader // nil: this replica acts without election
 	reader   kubernetes.Interface
-	checked  atomic.Bool // the first preflight check allowed the mode
+	checked  atomic.Bool // a preflight check allowed the mode
 }
 
 // Run runs the controller until its context ends.
@@ -177,18 +177,39 @@ func (p *controller) run(ctx context.Context, o *Options) error {
 		p.lead(ctx)
 		return nil
 	}
-	var refusal error
-	err = p.leader.Run(ctx, func(term context.Context) {
-		if refusal = p.preflight(term); refusal != nil {
-			cancel() // releases the Lease
-			return
+	return p.leader.Run(ctx, func(term context.Context) {
+		if p.awaitAllowed(term) {
+			p.lead(term)
 		}
-		p.lead(term)
 	})
-	if refusal != nil {
-		return refusal
+}
+
+// awaitAllowed checks the mode again at a takeover, and waits while it is refused: the operator may be
+// changing the flags of kube-controller-manager. The replica keeps the Lease, because the check would
+// refuse the others, too. It returns false if the term ended.
+func (p *controller) awaitAllowed(term context.Context) bool {
+	log := logthrottle.New(p.deps.Log)
+	defer func() {
+		p.checked.Store(true)
+		p.metrics.held.Set(0)
+	}()
+	for {
+		refusal := p.preflight(term)
+		if refusal == nil {
+			return term.Err() == nil
+		}
+		p.checked.Store(false)
+		p.metrics.held.Set(1)
+		log.Repeat("", func() {
+			//log: This replica has taken over, but must not run in its mode. It is not ready and writes
+			//  nothing until a check allows the mode. It checks every ten seconds.
+			//do: Follow error: usually, disable the two controllers of kube-controller-manager.
+			log.Error("mode refused, waiting", "mode", p.deps.Config.Mode, "error", refusal)
+		})
+		if !retry.Sleep(term, rivalCheckPeriod) {
+			return false
+		}
 	}
-	return err
 }
 
 // preflight returns why this replica must not run in its mode; nil: it may, or the context ended. It

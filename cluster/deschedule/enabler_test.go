@@ -59,3 +59,16 @@ func TestEnablers(t *testing.T) {
 		}
 	}
 }
+
+// A pod that violates nothing has no reason for staying if all violating pods stay: it is no enabler.
+func TestNoEnablerWithoutViolatingPod(t *testing.T) {
+	p := plan{strategy: TopologySpreadConstraint, args: &SpreadArgs{}, evictor: &DefaultEvictorArgs{NodeFit: true},
+		nodes: []*v1.Node{sized("n0", 8000, 1<<40, 20, nodeLabel("rack", "a")), sized("n1", 100, 1<<40, 20, nodeLabel("rack", "b"))}}
+	for i, on := range []string{"n0", "n0", "n0", "n0", "n1"} {
+		p.pods = append(p.pods, pod(fmt.Sprint("p", i), on, spreads("rack", 1, v1.DoNotSchedule), spreads(v1.LabelHostname, 5, v1.DoNotSchedule)))
+	}
+	r := p.run(t)
+	if len(r.Evictions) > 0 || skipReason(r, "p0") == "" || skipReason(r, "p4") != "" {
+		t.Errorf("evictions %v, skipped %v, want none evicted, p0 with a reason and p4 without one", names(r), r.Skipped)
+	}
+}

@@ -38,8 +38,8 @@ const (
 // task is run by a worker. The loop calls the function that it returns.
 type task func(ctx context.Context) func()
 
-// queue holds the pending writes in the order nodes, checks, reads, evictions, marks. Each is
-// validated again before it goes to a worker, because the node may have recovered.
+// queue holds the pending writes in the order nodes, checks, reads, and evictions and marks in turns.
+// Each is validated again before it goes to a worker, because the node may have recovered.
 type queue struct {
 	loop             *loop
 	idle             int
@@ -53,6 +53,7 @@ type queue struct {
 	podsInFlight     int
 	inFlightOf       map[string]int // writes in flight to pods of a namespace
 	slowGroups       map[podGroup]bool
+	evicted          bool // the last write to a pod that started was an eviction: a mark comes next
 	// busy counts the pending writes of a node. The pods of such a busy node are evicted only after
 	// these writes.
 	busy                         map[string]int
@@ -200,6 +201,7 @@ func (q *queue) hasPlace(g podGroup) bool {
 func (q *queue) beginPod(g podGroup) {
 	q.podsInFlight++
 	q.inFlightOf[g.namespace]++
+	q.evicted = !g.marks
 }
 
 // endPod records the end of a write to a pod and the time that it took.
@@ -219,7 +221,11 @@ func (q *queue) next() task {
 	if q.idle == 0 {
 		return nil
 	}
-	for _, find := range []func() task{q.nextNode, q.nextCheck, q.nextRead, q.nextEvict, q.nextMark} {
+	order := []func() task{q.nextNode, q.nextCheck, q.nextRead, q.nextEvict, q.nextMark}
+	if q.evicted {
+		slices.Reverse(order[3:])
+	}
+	for _, find := range order {
 		if t := find(); t != nil {
 			q.idle--
 			return t

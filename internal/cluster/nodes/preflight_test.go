@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"jettison/internal/cluster/config"
+	"jettison/internal/cluster/report"
 )
 
 // unset is the configuration of a replica without a mode.
@@ -245,6 +246,10 @@ func TestTakeoverReadsControllers(t *testing.T) {
 		if code := query(t, two, "/readyz", nil); code != http.StatusServiceUnavailable {
 			t.Errorf("status code of /readyz while the controllers are on = %d, want 503", code)
 		}
+		var why report.Error
+		if code := query(t, two, report.StatusPath, &why); code != http.StatusServiceUnavailable || !strings.Contains(why.Error, "mode replace is not allowed yet") {
+			t.Errorf("status while the controllers are on = %d %q, want 503 and the refused mode", code, why.Error)
+		}
 		off := time.Now()
 		a.change(func() { a.putManager("n0", othersOff) })
 		a.await("n2 tainted", func() bool { return a.hasTaint("n2", v1.TaintNodeUnreachable, v1.TaintEffectNoExecute) })
@@ -254,6 +259,33 @@ func TestTakeoverReadsControllers(t *testing.T) {
 		if code := query(t, two, "/readyz", nil); code != http.StatusOK {
 			t.Errorf("status code of /readyz after the takeover = %d, want 200", code)
 		}
+	})
+}
+
+// A replica that waits at a takeover can be stopped.
+func TestStopWhileModeIsRefused(t *testing.T) {
+	inCluster(t, 3, -1, func(t *testing.T, a *api, _ *kubelets) {
+		a.change(func() {
+			a.makeControlPlane("n0")
+			a.putManager("n0", othersOff)
+		})
+		one := a.start("one", replacing)
+		a.await("one leads", func() bool { return a.counted["POST leases"] > 0 })
+		two := a.start("two", replacing)
+		time.Sleep(time.Minute)
+		a.change(func() { a.putManager("n0", "*") })
+		one.stop()
+		one.disconnect()
+		time.Sleep(time.Minute)
+		if !two.ctrl.leader.Holds() {
+			t.Error("replica two does not lead, want it to wait as leader")
+		}
+		two.stop()
+		a.change(func() {
+			if h := a.leases["kube-system/jettison-cluster-nodes"].Spec.HolderIdentity; h != nil && *h != "" {
+				t.Errorf("holder of the Lease after the stop = %s, want it released", *h)
+			}
+		})
 	})
 }
 

@@ -103,6 +103,11 @@ func (p *controller) query(w http.ResponseWriter, r *http.Request, f func(*loop)
 		statusserver.WriteJSON(w, http.StatusServiceUnavailable, response)
 		return
 	}
+	if !p.checked.Load() {
+		statusserver.WriteJSON(w, http.StatusServiceUnavailable, report.Error{
+			Error: "mode " + p.deps.Config.Mode + " is not allowed yet: the log of this replica has the reason"})
+		return
+	}
 	type result struct {
 		value any
 		err   error

@@ -45,7 +45,7 @@ const KubeletGrace = time.Minute
 // MarkDelay is the time after the kill in which the victim usually dies. Its status is then written
 // once, with the condition DisruptionTarget, and does not wait for the response to an earlier write:
 // on a busy node the record and the response take some 100 ms each. The kubelet reports the end of a
-// pod later.
+// pod later. A pod that is not set to Failed at its end (failsAtItsEnd) is marked without delay.
 const MarkDelay = time.Second
 
 // Act is the action that is due for a record.
@@ -102,7 +102,11 @@ func Judge(now time.Time, r *api.Record, pod *v1.Pod, failedAt time.Time) Verdic
 		return unmark(pod, Verdict{Reason: "pod was not killed"})
 	}
 	done, at := released(now, r, pod)
+	unmarked := r.Disruption && !hasDisruptionTarget(pod)
 	if done && !setByBridge && hasResourceClaims(pod) {
+		if unmarked && EndsByItself(pod) { // the kubelet will fail it
+			return Verdict{Act: Mark}
+		}
 		return Verdict{Act: Done,
 			Reason: "pod has resource claims, which its kubelet must release before the pod fails"}
 	}
@@ -111,8 +115,9 @@ func Judge(now time.Time, r *api.Record, pod *v1.Pod, failedAt time.Time) Verdic
 		return Verdict{Act: Restore, Reason: "phase was reverted"}
 	case done:
 		return Verdict{Act: Fail}
-	case r.Disruption && !hasDisruptionTarget(pod):
-		if until := r.Killed.Time.Add(MarkDelay); r.WasKilled() && !reached(now, until, MarkDelay) {
+	case unmarked:
+		until := r.Killed.Time.Add(MarkDelay)
+		if r.WasKilled() && failsAtItsEnd(pod) && !reached(now, until, MarkDelay) {
 			return Verdict{Act: Wait, RecheckAt: until}
 		}
 		return Verdict{Act: Mark, RecheckAt: at}
@@ -289,6 +294,10 @@ func holdsSandboxResources(pod *v1.Pod) bool {
 func hasResourceClaims(pod *v1.Pod) bool {
 	return len(pod.Spec.ResourceClaims) > 0 || pod.Status.ExtendedResourceClaimStatus != nil
 }
+
+// failsAtItsEnd reports whether the pod is set to Failed as soon as no process is left. Otherwise the
+// kubelet may report it as Failed before.
+func failsAtItsEnd(pod *v1.Pod) bool { return !holdsSandboxResources(pod) && !hasResourceClaims(pod) }
 
 // hasDevices reports whether the list has a resource of a device plugin or driver: their names
 // contain a domain.

@@ -100,6 +100,12 @@ func cleaned(r *api.Record) {
 	r.Cleaned = api.Stamp{Time: now.Add(-8 * time.Second)}
 }
 
+// diedAtOnce makes a record one of a kill a moment ago, whose victim was dead 50 ms later.
+func diedAtOnce(r *api.Record) {
+	killedAgo(MarkDelay / 2)(r)
+	r.Emptied = api.Stamp{Time: r.Killed.Time.Add(50 * time.Millisecond)}
+}
+
 // stopped makes a record one of a slow graceful stop.
 func stopped(r *api.Record) {
 	cleaned(r)
@@ -157,6 +163,12 @@ func TestJudge(t *testing.T) {
 		"dead for long, its sandbox has a port": {recordOf(api.OutcomeRunning, func(r *api.Record) { r.Emptied.Time = now.Add(-SandboxTimeout) }), podOf(hostPort), Fail},
 		"back, and its sandbox has a port":      {recordOf(api.OutcomeBack, emptied), podOf(both(target(v1.ConditionTrue, ReasonTarget), hostPort)), Wait},
 		"back, and when it died is not known":   {recordOf(api.OutcomeBack, nil), podOf(target(v1.ConditionTrue, ReasonTarget)), Wait},
+		"killed just now, with a port":          {recordOf(api.OutcomeRunning, killedAgo(MarkDelay/2)), podOf(hostPort), Mark},
+		"killed just now, with a claim":         {recordOf(api.OutcomeRunning, killedAgo(MarkDelay/2)), podOf(claim), Mark},
+		"dead just now, with a port":            {recordOf(api.OutcomeRunning, diedAtOnce), podOf(hostPort), Mark},
+		"dead just now, with a claim":           {recordOf(api.OutcomeRunning, diedAtOnce), podOf(both(claim, endsAlone)), Mark},
+		"dead just now, with a claim, marked":   {recordOf(api.OutcomeRunning, diedAtOnce), podOf(both(claim, endsAlone, target(v1.ConditionTrue, ReasonTarget))), Done},
+		"dead just now, with a claim, restarts": {recordOf(api.OutcomeRunning, diedAtOnce), podOf(claim), Done},
 		"chosen, with a claim":                  {recordOf(api.OutcomeRunning, nil), podOf(claim), Mark},
 		"cleaned, with a claim":                 {recordOf(api.OutcomeBack, cleaned), podOf(claim), Done},
 		"cleaned, with a claim of a resource":   {recordOf(api.OutcomeBack, cleaned), podOf(resourceClaim), Done},

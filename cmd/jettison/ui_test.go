@@ -152,3 +152,14 @@ func TestUIOfAnotherNodeFails(t *testing.T) {
 		t.Errorf("exit code %d, want 1 with %q: %s%q", code, want, &out, &errs)
 	}
 }
+
+// Interrupted while it connects, ui prints no address.
+func TestUIOfAnotherNodeIsInterrupted(t *testing.T) {
+	t.Setenv("FAKE_FAULT", filepath.Join(t.TempDir(), "fault"))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var out, errs bytes.Buffer
+	if code := execute(ctx, []string{"ui", "--node", "w1", "--listen", "127.0.0.1:0"}, &out, &errs); code != exitOK || out.Len() > 0 || errs.Len() > 0 {
+		t.Errorf("exit code %d with output %q and errors %q, want 0 and none", code, &out, &errs)
+	}
+}

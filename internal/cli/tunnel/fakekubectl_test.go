@@ -28,6 +28,7 @@ type script struct {
 	Pods, PodsError, NodeError string
 	Exec                       string // serve, garbage, endless, silent; otherwise it prints ExecError and exits
 	ExecError                  string
+	Warning                    string // of exec, before it does that
 	Socket                     string // for Exec serve
 }
 
@@ -57,6 +58,9 @@ func fakeKubectl(args []string) int {
 		reason, output = s.NodeError, "node/w1\n"
 	case slices.Contains(args, "exec"):
 		reason, output = s.ExecError, ""
+		if s.Warning != "" {
+			fmt.Fprint(os.Stderr, s.Warning)
+		}
 		switch s.Exec {
 		case "serve":
 			Serve(context.Background(), os.Stdin, os.Stdout, s.Socket)
@@ -78,6 +82,9 @@ func fakeKubectl(args []string) int {
 			}
 			time.Sleep(time.Hour)
 		}
+	case s.Pods == "silent":
+		fmt.Fprint(os.Stderr, s.PodsError)
+		time.Sleep(time.Hour)
 	case s.Pods == "endless":
 		for {
 			if _, err := fmt.Print(strings.Repeat("[", 1<<16)); err != nil {

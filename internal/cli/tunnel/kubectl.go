@@ -39,6 +39,8 @@ const (
 // Target is a node whose agent runs in a pod, and how kubectl reaches its cluster.
 type Target struct {
 	Node, Namespace, Kubeconfig, Context string
+
+	timeout time.Duration // openTimeout; shorter in tests
 }
 
 // Flags of a Target. The others need flagNode.
@@ -105,7 +107,7 @@ func (t *Target) kubectl(ctx context.Context, reason *tail, args ...string) *exe
 
 // get runs kubectl get and returns its output.
 func (t *Target) get(ctx context.Context, args ...string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	ctx, cancel := context.WithTimeout(ctx, t.timeout)
 	defer cancel()
 	var out head
 	var reason tail
@@ -117,7 +119,7 @@ func (t *Target) get(ctx context.Context, args ...string) ([]byte, error) {
 	case out.err != nil:
 		return nil, t.failed(what, "", out.err)
 	case ctx.Err() != nil && reason.String() == "":
-		return nil, t.noAnswer(what, openTimeout)
+		return nil, t.noAnswer(what, t.timeout)
 	case err != nil:
 		return nil, t.failed(what, reason.String(), err)
 	}
@@ -146,6 +148,11 @@ func (t *Target) findPod(ctx context.Context) (string, error) {
 	}
 	if len(list.Items) == 0 {
 		return "", t.noPod(ctx)
+	}
+	for _, pod := range list.Items { // kubectl would take some names for a flag
+		if wrong := validation.IsDNS1123Subdomain(pod.Name); len(wrong) > 0 {
+			return "", t.failed("get pods", "", fmt.Errorf("pod name %.60q: %s", pod.Name, wrong[0]))
+		}
 	}
 	state := ""
 	for _, pod := range list.Items {

@@ -78,9 +78,13 @@ func (l *link) close() {
 // lost closes a broken connection and returns the reason: that of kubectl, else err.
 func (l *link) lost(err error) error {
 	l.close()
-	err = fmt.Errorf("connection lost: %w", err)
+	reason := l.reason.String()
 	if exit := new(exec.ExitError); errors.As(l.err, &exit) && exit.Exited() { // and not killed here
-		err = exit
+		return l.target.failed("exec", reason, exit)
 	}
-	return l.target.failed("exec", l.reason.String(), err)
+	err = fmt.Errorf("connection lost: %w", err)
+	if reason != "" { // perhaps only a warning of long ago
+		err = fmt.Errorf("%w: %s", err, reason)
+	}
+	return l.target.failed("exec", "", err)
 }

@@ -27,8 +27,8 @@ import (
 )
 
 const (
-	// openTimeout bounds Open, and the search for the agent's pod. Credential plugins may need
-	// seconds.
+	// openTimeout bounds each query to the API server, and the pod's first answer. Credential plugins
+	// may need seconds.
 	openTimeout = 30 * time.Second
 	// redialDelay is the time between two attempts to connect.
 	redialDelay = 3 * time.Second
@@ -56,6 +56,7 @@ type Tunnel struct {
 // New returns a tunnel, which connects with the first request. The caller must call Close after the
 // last request has ended.
 func New(target Target) *Tunnel {
+	target.timeout = openTimeout
 	t := &Tunnel{target: target, delay: redialDelay}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	return t
@@ -72,7 +73,10 @@ func (t *Tunnel) Close() {
 
 // Open connects. It succeeds if the pod answers, also when the agent itself does not.
 func (t *Tunnel) Open(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	if _, err := t.connect(ctx); err != nil { // bounded by each command of kubectl
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, t.target.timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://jettison"+api.PathHealth, nil)
 	if err != nil {
@@ -80,7 +84,7 @@ func (t *Tunnel) Open(ctx context.Context) error {
 	}
 	res, err := t.RoundTrip(req)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return t.target.noAnswer("exec", openTimeout)
+		return t.target.noAnswer("exec", t.target.timeout)
 	}
 	if err != nil {
 		return err

@@ -166,6 +166,10 @@ func TestErrors(t *testing.T) {
 		{"no list", script{Pods: "no resources"}, []string{"kubectl get pods: decode the list of pods"}},
 		{"exec ends without a reason", script{Pods: runningPod}, []string{"kubectl exec: connection lost"}},
 		{"exec answers garbage", script{Pods: runningPod, Exec: "garbage"}, []string{"kubectl exec: connection lost: http2: "}},
+		{"exec warns and answers garbage", script{Pods: runningPod, Exec: "garbage", Warning: "Warning: use of the plugin is deprecated\n"},
+			[]string{"kubectl exec: connection lost: http2: ", ": Warning: use of the plugin is deprecated"}},
+		{"pod name is a flag", script{Pods: podList("--server=https://example.com", "Running", `"running":{}`)},
+			[]string{`kubectl get pods: pod name "--server=https://example.com": `}},
 		{"endless list", script{Pods: "endless"}, []string{"kubectl get pods: output larger than"}},
 		{"endless output", script{Pods: runningPod, Exec: "endless"}, []string{"kubectl exec: "}},
 	} {
@@ -188,6 +192,20 @@ func TestErrors(t *testing.T) {
 			k.allEnded()
 		})
 	}
+}
+
+// An API server that does not answer is reported with the text of kubectl, not as a pod that does not.
+func TestSilentServer(t *testing.T) {
+	k := newKubectl(t, script{Pods: "silent", PodsError: "memcache.go:265: dial tcp 10.0.0.1:6443: i/o timeout\n"})
+	tunnel, _ := open(t)
+	tunnel.target.timeout = time.Second
+	err := tunnel.Open(t.Context())
+	const want = "kubectl get pods: memcache.go:265: dial tcp 10.0.0.1:6443: i/o timeout"
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("error of a server that does not answer = %v, want %q", err, want)
+	}
+	tunnel.Close()
+	k.allEnded()
 }
 
 // Without kubectl the error is how to get it, and another way to the page.

@@ -73,7 +73,10 @@ func runRemote(ctx context.Context, o Options, target tunnel.Target, stdout,
 	stderr io.Writer) error {
 	t := tunnel.New(target)
 	defer t.Close()
-	if err := t.Open(ctx); err != nil && ctx.Err() == nil {
+	switch err := t.Open(ctx); {
+	case ctx.Err() != nil: // interrupted
+		return nil
+	case err != nil:
 		return fmt.Errorf("ui: node %s: %w", target.Node, err)
 	}
 	o.Node, o.Socket, o.Transport = target.Node, "node "+target.Node, t

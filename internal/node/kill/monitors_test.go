@@ -209,8 +209,11 @@ func TestMonitorsAndContainersAfterPin(t *testing.T) {
 		f.checkKilled("pod/crio-a", true)
 		f.pod("pod/crio-late", nil)
 		f.end("pod/crio-a")
-		if err := v.WaitEmpty(t.Context(), 100*time.Millisecond); err == nil {
-			t.Errorf("%v: the pod is dead with a live container", ladder)
+		late := func() bool { text, _ := os.ReadFile(f.file("pod/crio-late", "cgroup.kill")); return len(text) > 0 }
+		for end := time.Now().Add(waitLimit); !late() && time.Now().Before(end); { // a busy machine repeats no kill within 100 ms
+			if err := v.WaitEmpty(t.Context(), 100*time.Millisecond); err == nil {
+				t.Errorf("%v: the pod is dead with a live container", ladder)
+			}
 		}
 		for _, group := range []string{"pod", "pod/crio-conmon-a"} {
 			f.checkKilled(group, false)

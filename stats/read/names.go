@@ -1,6 +1,8 @@
 package read
 
 import (
+	"context"
+
 	"jettison/cri"
 	"jettison/stats/read/hostroot"
 	"jettison/stats/read/podindex"
@@ -33,8 +35,10 @@ func IsMountRoot(fd int) bool { return hostroot.IsMountRoot(fd) }
 func StartTicks(proc string, pid int) (uint64, error) { return procfs.StartTicks(proc, pid) }
 
 // Children returns the children of a process, of all its threads; nil if the kernel does not list
-// them.
-func Children(proc string, pid int) []int { return procfs.Children(proc, pid, 0) }
+// them. After the end of ctx it returns those found until then.
+func Children(ctx context.Context, proc string, pid int) []int {
+	return procfs.Children(ctx, proc, pid, 0)
+}
 
 // OpenProc opens the proc file system mounted at a directory; empty means /proc.
 func OpenProc(mount string) (*Proc, error) { return procfs.Open(mount) }

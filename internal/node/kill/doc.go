@@ -9,6 +9,7 @@
 //	life.go            part of Victim: alive, dead, closed, and its users
 //	pinned.go          parts of Victim: cgroup and processes opened before the kill
 //	outside.go         parts of Victim: containers outside the pod's cgroup
+//	processtree.go     a container in a shared cgroup
 //	killfile.go        parts of Victim: cgroup.kill, and the kill process by process
 //	monitors.go        part of Victim: the runtime's monitors, which the kill spares
 //	replies.go         part of Victim: answers of the threads that kill

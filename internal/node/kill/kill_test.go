@@ -30,6 +30,10 @@ func TestMain(m *testing.M) {
 		forkAndWait()
 		return
 	}
+	if len(os.Args) > 1 && os.Args[1] == threadsCommand {
+		runThreads()
+		return
+	}
 	if len(os.Args) > 1 && os.Args[1] == crashCommand {
 		runCrashing(os.Args[2:])
 	}

@@ -3,6 +3,7 @@ package kill
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -186,11 +187,13 @@ func TestForkingProcessDies(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer tree.Close()
+		tree.within = waitLimit
 		killErr := tree.Kill()
+		waitErr := tree.WaitEmpty(t.Context(), waitLimit)
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
-		if err := tree.WaitEmpty(t.Context(), 10*time.Second); killErr != nil || err != nil {
-			t.Fatalf("kill = %v, wait for its end = %v, want nil", killErr, err)
+		if killErr != nil || waitErr != nil {
+			t.Fatalf("kill = %v, wait for its end = %v, want nil", killErr, waitErr)
 		}
 		if alive := killAll(seconds); alive > 0 {
 			t.Errorf("round %d: %d children are alive", i, alive)
@@ -279,9 +282,10 @@ func TestStopWaitsForContainersNotPinned(t *testing.T) {
 func TestChildrenOfAReusedPID(t *testing.T) {
 	first, _ := shell(t)
 	first.Start++
-	tree := &processTree{processes: []stats.ProcessID{first}}
-	if tree.extend(maxTree); len(tree.processes) != 1 {
-		tree.Close()
+	tree := newProcessTree(All, maxTree)
+	defer tree.Close()
+	tree.processes = []stats.ProcessID{first}
+	if tree.extend(t.Context(), maxTree); len(tree.processes) != 1 {
 		t.Errorf("tree = %v, want no child of another process", tree.processes)
 	}
 }
@@ -300,7 +304,7 @@ func TestNamespaceDiesWithItsFirstProcess(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	_, _, _ = bufio.NewReader(out).ReadLine()
-	inside := read.Children(procMount, cmd.Process.Pid)
+	inside := read.Children(t.Context(), procMount, cmd.Process.Pid)
 	start, err := read.StartTicks("/proc", cmd.Process.Pid)
 	if err != nil || len(inside) != 1 {
 		t.Fatal(inside, err)
@@ -342,13 +346,13 @@ func startForking(t *testing.T, namespace uintptr) stats.ProcessID {
 	}
 	pid := cmd.Process.Pid
 	t.Cleanup(func() {
-		for _, child := range read.Children(procMount, pid) {
+		for _, child := range read.Children(context.Background(), procMount, pid) {
 			_ = unix.Kill(child, unix.SIGKILL)
 		}
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	for end := time.Now().Add(waitLimit); len(read.Children(procMount, pid)) == 0; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(waitLimit); len(read.Children(t.Context(), procMount, pid)) == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the process has no child")
 		}
@@ -481,10 +485,11 @@ func TestLargeTreeDies(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tree.Close()
+	tree.within = waitLimit
 	killErr := tree.Kill()
+	waitErr := tree.WaitEmpty(t.Context(), waitLimit)
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
-	waitErr := tree.WaitEmpty(t.Context(), 10*time.Second)
 	if alive := killAll(seconds); alive > 0 || killErr != nil || waitErr != nil {
 		t.Errorf("kill = %v, wait = %v with %d processes alive, want nil and none", killErr, waitErr, alive)
 	}
@@ -506,7 +511,7 @@ func killAll(text string) (alive int) {
 // A tree with more processes than are killed is neither killed nor dead, even after those have ended.
 func TestTreeBeyondItsLimit(t *testing.T) {
 	first, child := shell(t)
-	tree := &processTree{ladder: All, limit: 1}
+	tree := newProcessTree(All, 1)
 	defer tree.Close()
 	if err := tree.add(first); err != nil {
 		t.Fatal(err)

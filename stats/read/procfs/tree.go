@@ -2,6 +2,7 @@ package procfs
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -36,7 +37,7 @@ func (p *Proc) TreeMemory(first stats.ProcessID) (anon, shmem uint64, err error)
 			return 0, 0, err
 		}
 		anon, shmem = anon+a, max(shmem, s)
-		children := Children(p.mount, tree[i], maxThreads)
+		children := Children(context.Background(), p.mount, tree[i], maxThreads)
 		tree = append(tree, children[:min(len(children), maxTree-len(tree))]...)
 	}
 	return anon, shmem, nil
@@ -72,8 +73,9 @@ func (p *Proc) processMemory(pid int) (anon, shmem uint64, err error) {
 }
 
 // Children returns the children of a process, of at most so many of its threads (0: all); nil if the
-// kernel does not list them (CONFIG_PROC_CHILDREN).
-func Children(proc string, pid, threads int) (out []int) {
+// kernel does not list them (CONFIG_PROC_CHILDREN). After the end of ctx it returns those found until
+// then.
+func Children(ctx context.Context, proc string, pid, threads int) (out []int) {
 	tasks := fmt.Sprintf("%s/%d/task", proc, pid)
 	dir, err := os.Open(tasks)
 	if err != nil {
@@ -82,6 +84,9 @@ func Children(proc string, pid, threads int) (out []int) {
 	defer dir.Close()
 	names, _ := dir.Readdirnames(threads)
 	for _, name := range names {
+		if ctx.Err() != nil {
+			break
+		}
 		b, _ := os.ReadFile(tasks + "/" + name + "/children")
 		for _, field := range bytes.Fields(b) {
 			if child, err := strconv.Atoi(string(field)); err == nil {

@@ -150,10 +150,19 @@ func (g *growing) look(pods ...string) (out seen) {
 // sees fails the test unless a look finds and measures these pods.
 func (g *growing) sees(want string) {
 	g.t.Helper()
-	if got := g.look(); got.found != want || got.measured != want || got.err != nil {
-		g.t.Fatalf("look found pods %+v, want %q", got, want)
+	for end := time.Now().Add(10 * time.Second); ; {
+		got := g.look()
+		if got.found == want && got.measured == want && got.err == nil {
+			return
+		}
+		if !isLate(got.err) || time.Now().After(end) {
+			g.t.Fatalf("look found pods %+v, want %q", got, want)
+		}
 	}
 }
+
+// isLate reports whether the lister answered a look too late: on a busy machine it may not have run.
+func isLate(err error) bool { return errors.Is(err, errListLate) || errors.Is(err, errOpenLate) }
 
 // older makes the last list older.
 func (g *growing) older(age time.Duration) { g.pods.client.listedAt = g.pods.client.listedAt.Add(-age) }
@@ -473,13 +482,15 @@ func TestLooksWithAListerDoNotAllocate(t *testing.T) {
 	g.StartLister()
 	g.sees("ab")
 	var s stats.Summary
-	if err := g.Quick(time.Now(), nil, &s); err != nil {
-		t.Fatal(err)
+	for err := g.Quick(time.Now(), nil, &s); err != nil; err = g.Quick(time.Now(), nil, &s) {
+		if !isLate(err) {
+			t.Fatal(err)
+		}
 	}
 	pods := knownPods(s.Pods)
 	for name, do := range map[string]func(){
 		"view": func() {
-			if err := g.view(time.Now(), pods, &s, quick); err != nil || len(s.Pods) != 2 {
+			if err := g.view(time.Now(), pods, &s, quick); err != nil && !isLate(err) || len(s.Pods) != 2 {
 				t.Error(err, len(s.Pods))
 			}
 		},

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -87,7 +88,26 @@ func (t *Target) Check(cmd *cobra.Command) (remote bool, err error) {
 	if wrong := validation.IsDNS1123Label(t.Namespace); len(wrong) > 0 {
 		return false, commandline.Usage(fmt.Errorf("--namespace %.60q: %s", t.Namespace, wrong[0]))
 	}
+	if err := t.checkKubeconfig(); err != nil {
+		return false, err
+	}
 	return true, nil
+}
+
+// checkKubeconfig returns an error for a kubeconfig that is not a regular file: kubectl reads a
+// device such as /dev/zero until its memory is exhausted.
+func (t *Target) checkKubeconfig() error {
+	if t.Kubeconfig == "" {
+		return nil
+	}
+	info, err := os.Stat(t.Kubeconfig)
+	switch {
+	case err != nil:
+		return fmt.Errorf("--kubeconfig: %w", err)
+	case !info.Mode().IsRegular():
+		return commandline.Usage(fmt.Errorf("--kubeconfig %s: not a regular file", t.Kubeconfig))
+	}
+	return nil
 }
 
 // kubectl returns a command of kubectl, which is killed when ctx ends. Its standard error goes to

@@ -382,7 +382,9 @@ func TestFlags(t *testing.T) {
 		want   string
 	}{
 		{"", false, ""},
-		{"--node w1 --namespace jettison --kubeconfig k --context c", true, ""},
+		{"--node w1 --namespace jettison --kubeconfig tunnel_test.go --context c", true, ""},
+		{"--node w1 --kubeconfig /dev/zero", false, "--kubeconfig /dev/zero: not a regular file"},
+		{"--node w1 --kubeconfig missing", false, "--kubeconfig: stat missing: no such file or directory"},
 		{"--node w1.example.com", true, ""},
 		{"--node=", false, `--node ""`},
 		{"--node w1,metadata.name=x", false, `--node "w1,metadata.name=x"`},

@@ -220,19 +220,26 @@ func TestReplaceWithoutPermissionToReadPods(t *testing.T) {
 	})
 }
 
+// startLeaderAndStandby starts replicas in mode replace. Then kube-controller-manager gets both
+// controllers back.
+func startLeaderAndStandby(a *api) (leader, standby *replica) {
+	a.change(func() {
+		a.makeControlPlane("n0")
+		a.putManager("n0", othersOff)
+	})
+	leader = a.start("one", replacing)
+	a.await("one leads", func() bool { return a.counted["POST leases"] > 0 })
+	standby = a.start("two", replacing)
+	time.Sleep(time.Minute)
+	a.change(func() { a.putManager("n0", "*") })
+	return leader, standby
+}
+
 // A standby that takes over reads --controllers again. While the two controllers are on, it is not
 // ready and writes nothing; it acts soon after they are off.
 func TestTakeoverReadsControllers(t *testing.T) {
 	inCluster(t, 6, -1, func(t *testing.T, a *api, k *kubelets) {
-		a.change(func() {
-			a.makeControlPlane("n0")
-			a.putManager("n0", othersOff)
-		})
-		one := a.start("one", replacing)
-		a.await("one leads", func() bool { return a.counted["POST leases"] > 0 })
-		two := a.start("two", replacing)
-		time.Sleep(time.Minute)
-		a.change(func() { a.putManager("n0", "*") })
+		one, two := startLeaderAndStandby(a)
 		k.setAlive("n1", false)
 		a.await("n1 tainted", func() bool { return a.hasTaint("n1", v1.TaintNodeUnreachable, v1.TaintEffectNoExecute) })
 		one.stop()
@@ -265,15 +272,7 @@ func TestTakeoverReadsControllers(t *testing.T) {
 // A replica that waits at a takeover can be stopped.
 func TestStopWhileModeIsRefused(t *testing.T) {
 	inCluster(t, 3, -1, func(t *testing.T, a *api, _ *kubelets) {
-		a.change(func() {
-			a.makeControlPlane("n0")
-			a.putManager("n0", othersOff)
-		})
-		one := a.start("one", replacing)
-		a.await("one leads", func() bool { return a.counted["POST leases"] > 0 })
-		two := a.start("two", replacing)
-		time.Sleep(time.Minute)
-		a.change(func() { a.putManager("n0", "*") })
+		one, two := startLeaderAndStandby(a)
 		one.stop()
 		one.disconnect()
 		time.Sleep(time.Minute)

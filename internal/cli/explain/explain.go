@@ -80,7 +80,8 @@ func ageNotice(age time.Duration) string {
 // usage again that is older than 2 minutes.
 const maxDiskAge = 3 * time.Minute
 
-// diskNotice returns the line for stderr about old disk usage behind a ranking; empty: none is old.
+// diskNotice returns what explain prints on stderr if a ranking uses old disk usage; otherwise it
+// returns an empty string.
 func diskNotice(o *api.Outlook) string {
 	var most time.Duration
 	for i := range o.Thresholds {

@@ -128,9 +128,9 @@ func TestTheOutlookIsCurrent(t *testing.T) {
 	}
 }
 
-// Without the runtime's list, or while the loop hangs, a request ends with the reason.
-func TestOutlookRequestsFail(t *testing.T) {
-	n := nodetest.New(t)
+// newTaker returns a Taker that reads n until the end of the test.
+func newTaker(t *testing.T, n *nodetest.Node) *nodestats.Taker {
+	t.Helper()
 	taker := nodestats.New(nodestats.Options{Open: func() (*read.Reader, func(), error) {
 		r, err := read.NewReader(n.Sources.FS, n.Sources.Proc, "")
 		return r, func() {}, err
@@ -140,6 +140,13 @@ func TestOutlookRequestsFail(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	return taker
+}
+
+// Without the runtime's list, or while the loop hangs, a request ends with the reason.
+func TestOutlookRequestsFail(t *testing.T) {
+	n := nodetest.New(t)
+	taker := newTaker(t, n)
 	o := newOutlook(taker)
 	if _, err := o.ask(t.Context()); !errors.Is(err, nodestats.ErrEarly) {
 		t.Errorf("error before the first list = %v, want ErrEarly", err)
@@ -154,15 +161,7 @@ func TestOutlookRequestsFail(t *testing.T) {
 // based on usage of up to an hour ago.
 func TestOutlookMeasuresDisks(t *testing.T) {
 	n := nodetest.New(t)
-	taker := nodestats.New(nodestats.Options{Open: func() (*read.Reader, func(), error) {
-		r, err := read.NewReader(n.Sources.FS, n.Sources.Proc, "")
-		return r, func() {}, err
-	}})
-	t.Cleanup(func() {
-		if err := taker.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	taker := newTaker(t, n)
 	n.Write("host/var/lib/kubelet/pods/"+nodetest.UID+"/volumes/kubernetes.io~empty-dir/data/file", "text")
 	host, err := read.OpenHostRoot(filepath.Join(n.Dir, "host"))
 	if err != nil {

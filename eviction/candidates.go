@@ -13,7 +13,7 @@ import (
 func (m *Manager) candidates(now time.Time, in Input, w *watched, out *lists) (causes int) {
 	s := in.Summary
 	out.eligible, out.protected = out.eligible[:0], out.protected[:0]
-	seen := 0
+	seen, unseen := 0, false
 	consider := func(pod *stats.PodStats, object *Pod) {
 		var cause stats.Opt[uint64]
 		if w.info.kind.pressure() {
@@ -23,6 +23,7 @@ func (m *Manager) candidates(now time.Time, in Input, w *watched, out *lists) (c
 			causes++
 		}
 		c := m.config.Policy.candidate(pod, object)
+		c.Unseen = unseen
 		if c.Protected != "" {
 			out.protected = append(out.protected, c)
 			return
@@ -50,6 +51,7 @@ func (m *Manager) candidates(now time.Time, in Input, w *watched, out *lists) (c
 		}
 	}
 	if in.Foreign && seen < len(in.Pods) {
+		unseen = true
 		in.unseen(consider)
 	}
 	return causes

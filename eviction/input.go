@@ -55,7 +55,7 @@ func (in *Input) unseen(consider func(*stats.PodStats, *Pod)) {
 	for _, uid := range slices.Sorted(maps.Keys(in.Pods)) {
 		object := in.Pods[uid]
 		if _, ok := contained[uid]; !ok && object != nil && !object.finished {
-			consider(&object.unseen, object)
+			consider(object.unseen(), object)
 		}
 	}
 }

@@ -43,7 +43,7 @@ func message(met *Met, c *Candidate) (text string, annotations map[string]string
 			fmt.Sprintf(thresholdMet, met.LimitText(), met.ObservedText())
 	}
 	annotations = map[string]string{}
-	if c.Object == nil || c.Pod == &c.Object.unseen {
+	if c.Object == nil || c.Unseen {
 		if c.Object == nil {
 			annotations[annotationStarved] = string(resourceName)
 		}

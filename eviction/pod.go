@@ -39,9 +39,6 @@ type Pod struct {
 	// writesHost: a container may write to a hostPath volume; writesClaim: to a persistent volume.
 	// Neither is measured, and a persistent volume may be a directory of the node's disk, too.
 	writesHost, writesClaim bool
-
-	// unseen represents the pod in a ranking while the Summary does not contain it.
-	unseen stats.PodStats
 }
 
 // podContainer is one container of a pod object.
@@ -125,8 +122,12 @@ func newPod(p *v1.Pod, manifest bool) *Pod {
 		out.writesClaim = out.writesClaim ||
 			(claim != nil && !claim.ReadOnly || v.Ephemeral != nil) && written[v.Name]
 	}
-	out.unseen = stats.PodStats{PodRef: out.Ref, QOSClass: out.qos, Announced: true}
 	return out
+}
+
+// unseen returns the pod for a ranking while the Summary does not contain it.
+func (p *Pod) unseen() *stats.PodStats {
+	return &stats.PodStats{PodRef: p.Ref, QOSClass: p.qos, Announced: true}
 }
 
 // writableVolumes returns the names of the volumes that containers mount for writing.

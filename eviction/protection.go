@@ -75,6 +75,7 @@ type Candidate struct {
 	Object *Pod            // nil: unknown
 	// Protected is the reason why the pod is never a victim; empty if it may be one.
 	Protected string
+	Unseen    bool // the Summary does not contain the pod
 	Keys      Keys
 }
 

@@ -121,9 +121,12 @@ func hasContainers(m *v1.Pod, p *read.Pod) bool {
 	return true
 }
 
-// Static returns a copy of a manifest as the object of the runtime's pod.
+// Static returns a copy of a manifest as the object of the runtime's pod. It shares memory with the
+// manifest, except the annotations and the quantities that are added up, as podjson.Trim does.
 func Static(m *v1.Pod, ref stats.PodReference) *v1.Pod {
-	out := m.DeepCopy()
+	copied := *m
+	out := &copied
+	out.Spec.Resources = m.Spec.Resources.DeepCopy()
 	out.UID, out.Namespace, out.Name = types.UID(ref.UID), ref.Namespace, ref.Name
 	out.Annotations = maps.Clone(out.Annotations)
 	if out.Annotations == nil {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -109,5 +110,25 @@ func TestBind(t *testing.T) {
 	}
 	if fmt.Sprint(m) != before {
 		t.Error("Bind modified the manifest")
+	}
+}
+
+// A static pod's object shares the manifest's memory: a node has up to 110 of them. The manifest is
+// unchanged, also if a caller adds to the object's quantities.
+func TestStaticSharesTheManifest(t *testing.T) {
+	m := manifest("kube-system/etcd", "etcd")
+	m.Annotations = map[string]string{annotationSource: sourceAPI}
+	m.Spec.Resources = &v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceMemory: resource.MustParse("1Gi")}}
+	before := m.DeepCopy()
+	got := Static(m, stats.PodReference{UID: "u", Namespace: "kube-system", Name: "etcd-n1"})
+	if got.UID != "u" || got.Name != "etcd-n1" || got.Annotations[annotationSource] != sourceFile {
+		t.Errorf("object of the static pod = %+v", got.ObjectMeta)
+	}
+	if &got.Spec.Containers[0] != &m.Spec.Containers[0] {
+		t.Error("containers were copied, want those of the manifest")
+	}
+	got.Spec.Resources.Requests[v1.ResourceMemory] = resource.MustParse("2Gi")
+	if !reflect.DeepEqual(m, before) {
+		t.Errorf("manifest = %+v, want it unchanged: %+v", m, before)
 	}
 }

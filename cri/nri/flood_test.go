@@ -128,6 +128,37 @@ func TestFramesNeverEndWithAMessage(t *testing.T) {
 	}
 }
 
+// A large message, such as a Synchronize of all pods, takes no memory after it was consumed: the next
+// frame may come hours later.
+func TestConsumedMessageIsFreed(t *testing.T) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	check(t, err)
+	ours, theirs := &conn{fd: fds[0]}, &conn{fd: fds[1]}
+	defer ours.close()
+	defer theirs.close()
+	w := newWire(ours)
+	whole := rawMessage(1, typeRequest, make([]byte, 1<<20))
+	sent := make(chan error, 1)
+	go func() {
+		b := binary.BigEndian.AppendUint32(nil, pluginConn)
+		b = binary.BigEndian.AppendUint32(b, uint32(len(whole)))
+		_, err := theirs.Write(append(b, whole...))
+		sent <- err
+	}()
+	m, err := w.next(time.Time{})
+	check(t, err)
+	check(t, <-sent)
+	if len(m.body) != 1<<20 {
+		t.Fatalf("message has a body of %d bytes, want 1 MiB", len(m.body))
+	}
+	if _, err := w.next(time.Now().Add(-time.Second)); !errors.Is(err, errIdle) {
+		t.Fatalf("next message: error %v, want errIdle", err)
+	}
+	if kept := cap(w.in[pluginConn].buf); kept > maxKeptBuffer {
+		t.Errorf("buffered data = %d KiB after the message, want at most %d KiB", kept>>10, maxKeptBuffer>>10)
+	}
+}
+
 // A thousand restarts of the runtime leak no descriptor and no thread. The plugin's own thread ends
 // with the plugin.
 func TestRuntimeRestartsAThousandTimes(t *testing.T) {

@@ -83,6 +83,7 @@ func (w *wire) next(deadline time.Time) (message, error) {
 				m.conn = uint32(conn)
 				return m, nil
 			}
+			w.in[conn].release()
 		}
 		if err := w.frame(deadline); err != nil {
 			return message{}, err
@@ -120,6 +121,13 @@ func (w *wire) frame(deadline time.Time) error {
 	return w.in[conn].read(w.br, int(length))
 }
 
+// release frees a large buffer that was consumed: the next frame may come hours later.
+func (a *assembly) release() {
+	if a.off == len(a.buf) && cap(a.buf) > maxKeptBuffer {
+		a.off, a.buf = 0, nil
+	}
+}
+
 // read adds a frame's payload.
 func (a *assembly) read(r *bufio.Reader, length int) error {
 	if dropped := min(a.skip, uint64(length)); dropped > 0 {
@@ -132,9 +140,6 @@ func (a *assembly) read(r *bufio.Reader, length int) error {
 	switch {
 	case a.off == len(a.buf):
 		a.off, a.buf = 0, a.buf[:0]
-		if cap(a.buf) > maxKeptBuffer {
-			a.buf = nil
-		}
 	// no frame has ended at the end of a message for long: drop the consumed data now
 	case a.off > maxKeptBuffer:
 		a.off, a.buf = 0, append([]byte(nil), a.buf[a.off:]...)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,6 +19,9 @@ import (
 // is safe for use by several goroutines. Close it.
 type Root struct {
 	fd int
+
+	mu    sync.Mutex
+	disks map[uint64]knownDisk // by device of a file system
 }
 
 // Open opens a root directory; empty means "/".
@@ -29,7 +33,7 @@ func Open(path string) (*Root, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the host's root %s: %w", path, err)
 	}
-	return &Root{fd: fd}, nil
+	return &Root{fd: fd, disks: map[uint64]knownDisk{}}, nil
 }
 
 // Close closes the descriptor.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -92,8 +93,43 @@ func TestDiskOfADevice(t *testing.T) {
 		unix.Mkdev(8, 2):   0,
 		unix.Mkdev(0, 50):  0, // btrfs
 	} {
-		if got := host.disk(device); got != want {
+		if got := host.findDisk(device); got != want {
 			t.Errorf("disk of device %d:%d = %d:%d, want %d:%d", unix.Major(device), unix.Minor(device), unix.Major(got), unix.Minor(got), unix.Major(want), unix.Minor(want))
 		}
+	}
+}
+
+// A device's disk is read once a minute, and not at each statfs of a second. A device that replaced
+// another one is found then.
+func TestDiskIsReadOnceAMinute(t *testing.T) {
+	root := t.TempDir()
+	dev := filepath.Join(root, "sys/dev/block/8:0/dev")
+	hosttest.Write(t, 0, root, "sys/dev/block/8:0/dev")
+	if err := os.WriteFile(dev, []byte("8:0\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	host, err := Open(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = host.Close() }()
+	device, now := unix.Mkdev(8, 0), time.Now()
+	if got := host.disk(device, now); got != device {
+		t.Errorf("disk = %d, want the device %d", got, device)
+	}
+	if err := os.Remove(dev); err != nil {
+		t.Fatal(err)
+	}
+	if got := host.disk(device, now.Add(diskValidFor-time.Second)); got != device {
+		t.Errorf("disk within a minute = %d, want the known %d", got, device)
+	}
+	if got := host.disk(device, now.Add(diskValidFor)); got != 0 {
+		t.Errorf("disk after a minute = %d, want 0: sysfs has no such device", got)
+	}
+	for i := range uint32(3 * maxDisks) {
+		host.disk(unix.Mkdev(9, i), now)
+	}
+	if n := len(host.disks); n > maxDisks {
+		t.Errorf("known disks = %d, want at most %d", n, maxDisks)
 	}
 }

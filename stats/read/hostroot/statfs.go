@@ -29,7 +29,7 @@ func (h *Root) StatFs(path string) (stats.FsStats, error) {
 		return stats.FsStats{}, fmt.Errorf("statfs the host's %s: %w", path, err)
 	}
 	out := FsStats(&fs)
-	out.Time, out.Path, out.Device, out.Disk = asked, path, st.Dev, h.disk(st.Dev)
+	out.Time, out.Path, out.Device, out.Disk = asked, path, st.Dev, h.disk(st.Dev, asked)
 	return out, nil
 }
 
@@ -45,10 +45,42 @@ func (h *Root) StatNearest(dir string) (stats.FsStats, error) {
 	}
 }
 
-// disk returns the device by which io.stat counts the I/O of a file system: a partition's whole disk,
-// or the device itself, also if it is stacked on others (dm, md, loop). It returns 0 if the file
-// system has no block device of its own (btrfs, ZFS, overlay, network), or sysfs does not show it.
-func (h *Root) disk(device uint64) uint64 {
+// Limits of the known disks: a device may be replaced by another one with its number.
+const (
+	diskValidFor = time.Minute
+	maxDisks     = 64
+)
+
+// knownDisk is a result of findDisk.
+type knownDisk struct {
+	disk uint64
+	at   time.Time
+}
+
+// disk returns the result of findDisk, which may be a minute old: to read sysfs takes longer than
+// statfs.
+func (h *Root) disk(device uint64, now time.Time) uint64 {
+	h.mu.Lock()
+	known, ok := h.disks[device]
+	h.mu.Unlock()
+	if ok && now.Sub(known.at) < diskValidFor {
+		return known.disk
+	}
+	disk := h.findDisk(device)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.disks) >= maxDisks {
+		clear(h.disks)
+	}
+	h.disks[device] = knownDisk{disk, now}
+	return disk
+}
+
+// findDisk returns the device by which io.stat counts the I/O of a file system: a partition's whole
+// disk, or the device itself, also if it is stacked on others (dm, md, loop). It returns 0 if the
+// file system has no block device of its own (btrfs, ZFS, overlay, network), or sysfs does not show
+// it.
+func (h *Root) findDisk(device uint64) uint64 {
 	at := fmt.Sprintf("/sys/dev/block/%d:%d/", unix.Major(device), unix.Minor(device))
 	if h.deviceIn(at+"dev") != device {
 		return 0

@@ -15,9 +15,12 @@ import (
 // answer becomes stale and, beyond limit, counts as absent.
 type source[T any] struct {
 	name  string
-	every time.Duration                    // between two queries
-	limit time.Duration                    // age at which an answer counts as absent
-	query func(context.Context) (T, error) // may block
+	every time.Duration // between two queries
+	// Queries are due at multiples of every after it. So sources that were created together query
+	// together, and the process wakes once for all of them.
+	created time.Time
+	limit   time.Duration                    // age at which an answer counts as absent
+	query   func(context.Context) (T, error) // may block
 
 	mu         sync.Mutex
 	value      T
@@ -32,8 +35,8 @@ type source[T any] struct {
 
 func newSource[T any](name string, every, limit time.Duration,
 	ask func(context.Context) (T, error)) *source[T] {
-	return &source[T]{name: name, every: every, limit: limit, query: ask, answered: make(chan struct{}),
-		wake: make(chan struct{}, 1)}
+	return &source[T]{name: name, every: every, created: time.Now(), limit: limit, query: ask,
+		answered: make(chan struct{}), wake: make(chan struct{}, 1)}
 }
 
 // run repeats the query until ctx ends.
@@ -48,7 +51,7 @@ func (s *source[T]) run(ctx context.Context) {
 		case <-s.wake:
 		}
 		s.queryOnce(ctx)
-		timer.Reset(s.every)
+		timer.Reset(s.every - time.Since(s.created)%s.every)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -74,5 +75,41 @@ func TestHangingSourceGrowsOld(t *testing.T) {
 		}
 		cancel()
 		<-done
+	})
+}
+
+// Sources that were created together query at the same times, however long their queries take.
+func TestSourcesQueryTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		began := time.Now()
+		var all sync.WaitGroup
+		var mu sync.Mutex
+		queries := map[time.Duration]int{}
+		for _, takes := range []time.Duration{0, 300 * time.Millisecond, 1100 * time.Millisecond} {
+			s := newSource("statfs /x", time.Second, 10*time.Second, func(context.Context) (int, error) {
+				mu.Lock()
+				queries[time.Since(began)]++
+				mu.Unlock()
+				time.Sleep(takes)
+				return 0, nil
+			})
+			all.Go(func() { s.run(ctx) })
+		}
+		time.Sleep(6500 * time.Millisecond)
+		cancel()
+		all.Wait()
+		for at, n := range queries {
+			want := 2 // the third source takes two intervals
+			if at%(2*time.Second) == 0 {
+				want = 3
+			}
+			if at%time.Second != 0 || n != want {
+				t.Errorf("%d queries after %v, want %d, at whole seconds only", n, at, want)
+			}
+		}
+		if len(queries) != 7 {
+			t.Errorf("queries at %d times, want 7: %v", len(queries), queries)
+		}
 	})
 }

@@ -2,6 +2,7 @@
 //
 //	selfprotect.go  Self, Lock: OOM score, heap limit, locked memory
 //	pages.go        SmallPages: restarts the process without huge pages
+//	faultaround.go  the kernel maps no pages next to those that are used
 //	memory.go       Memory: memory.min of the agent's cgroup and its ancestors
 //	oomgroup.go     IsolateOOMKills: OOM kills of single processes in the agent's container
 package selfprotect
@@ -69,7 +70,8 @@ func Lock() (refused []error) {
 }
 
 // dropProgram drops the mapped pages of the program's file that are not writable. They stay in the
-// page cache.
+// page cache. From then on only the read-only data that is used becomes resident, if the kernel can do
+// that. The code stays as before: a kill may need any of it while the disk is busy.
 func dropProgram() {
 	text, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
@@ -79,6 +81,7 @@ func dropProgram() {
 	if err != nil {
 		return
 	}
+	around, aroundErr := newFaultAround()
 	// 00400000-0052f000 r-xp 00000000 08:01 131 /jettison (proc_pid_maps(5))
 	for line := range strings.Lines(string(text)) {
 		f := strings.Fields(line)
@@ -89,6 +92,9 @@ func dropProgram() {
 		begin, err1 := strconv.ParseUint(from, 16, 64)
 		end, err2 := strconv.ParseUint(to, 16, 64)
 		if err1 == nil && err2 == nil && begin < end {
+			if aroundErr == nil && !strings.Contains(f[1], "x") {
+				_ = around.disable(begin, end) // otherwise more becomes resident
+			}
 			_, _, _ = unix.Syscall(unix.SYS_MADVISE, uintptr(begin), uintptr(end-begin), unix.MADV_DONTNEED)
 		}
 	}

@@ -50,9 +50,20 @@ func (s *source[T]) run(ctx context.Context) {
 		case <-timer.C:
 		case <-s.wake:
 		}
+		asked := time.Now()
 		s.queryOnce(ctx)
-		timer.Reset(s.every - time.Since(s.created)%s.every)
+		timer.Reset(s.rest(time.Since(asked)))
 	}
+}
+
+// rest returns the time until the next query. After a slow query it is half an interval at least: the
+// runtime or the disk may be overloaded.
+func (s *source[T]) rest(took time.Duration) time.Duration {
+	left := s.every - time.Since(s.created)%s.every
+	if left < min(took, s.every/2) {
+		left += s.every
+	}
+	return left
 }
 
 // refresh triggers a query immediately.

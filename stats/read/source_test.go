@@ -113,3 +113,30 @@ func TestSourcesQueryTogether(t *testing.T) {
 		}
 	})
 }
+
+// A source whose answers take nearly the whole interval rests between two queries: it may be a runtime
+// that is overloaded.
+func TestSlowSourceRestsBetweenQueries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		const every = time.Second
+		var answered time.Time // belongs to the source's goroutine until it ends
+		least, queries := time.Hour, 0
+		s := newSource("statfs /x", every, 10*every, func(context.Context) (int, error) {
+			if queries++; queries > 1 {
+				least = min(least, time.Since(answered))
+			}
+			time.Sleep(950 * time.Millisecond)
+			answered = time.Now()
+			return 0, nil
+		})
+		done := make(chan struct{})
+		go func() { s.run(ctx); close(done) }()
+		time.Sleep(20 * every)
+		cancel()
+		<-done
+		if queries < 9 || least < every/2 {
+			t.Errorf("%d queries in 20s with a rest of %v at least, want one in 2s and %v", queries, least, every/2)
+		}
+	})
+}

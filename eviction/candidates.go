@@ -2,6 +2,7 @@ package eviction
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"jettison/stats"
@@ -162,6 +163,22 @@ func findMet(met []Met, w *watched) *Met {
 		}
 	}
 	return &Met{Threshold: w.Threshold} // not reached: w is due
+}
+
+// Rehearse ranks the pods of a look for each threshold of memory and PIDs, met or not. It changes nothing
+// but the buffers, which grow, so that the step that finds a victim allocates nothing.
+func (m *Manager) Rehearse(now time.Time, in Input) {
+	for _, buffer := range []*[]Met{&m.scratch.met, &m.readyMet} {
+		*buffer = slices.Grow((*buffer)[:0], len(m.watch.all))
+	}
+	for i := range m.watch.all {
+		if w := &m.watch.all[i]; w.info.kind.memoryView() {
+			for j := range m.scratch.lists {
+				m.candidates(now, in, w, &m.scratch.lists[j])
+				m.scratch.lists[j].rank()
+			}
+		}
+	}
 }
 
 // PodToRead returns the index in the Summary of a pod that must be read in full before the next

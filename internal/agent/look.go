@@ -103,8 +103,8 @@ func (l *loop) onTick(ctx context.Context, now time.Time) {
 	if calm && ready.Near < eviction.Enough {
 		l.upkeep.trim.Tick(now)
 	}
-	if near { // so that everything is cached when a victim must be chosen
-		_ = l.readVictims(now) // decisions log the error
+	if near {
+		l.rehearse(now)
 	}
 	l.updateLimits(ctx, now)
 	if !l.kubelet.Found() {
@@ -221,5 +221,13 @@ func (l *loop) selfTest(ctx context.Context) {
 // warmUp looks at the node and its pods as a decision does.
 func (l *loop) warmUp(now time.Time) {
 	l.measure(now)
+	l.rehearse(now)
+}
+
+// rehearse reads and ranks the pods as a decision does, so that everything is cached, and the memory is
+// allocated, when a victim must be chosen.
+func (l *loop) rehearse(now time.Time) {
 	_ = l.readVictims(now) // decisions log the error
+	l.manager.Rehearse(now, eviction.Input{Summary: l.looks.Summary(), Pods: l.objects.Pods(),
+		MemoryOnly: true})
 }

@@ -35,8 +35,9 @@ func IsMountRoot(fd int) bool { return hostroot.IsMountRoot(fd) }
 func StartTicks(proc string, pid int) (uint64, error) { return procfs.StartTicks(proc, pid) }
 
 // Children returns the children of a process, of all its threads; nil if the kernel does not list
-// them. After the end of ctx it returns those found until then.
-func Children(ctx context.Context, proc string, pid int) []int {
+// them. After the end of ctx it returns those found until then. An error means that some may be
+// missing.
+func Children(ctx context.Context, proc string, pid int) ([]int, error) {
 	return procfs.Children(ctx, proc, pid, 0)
 }
 

@@ -285,8 +285,27 @@ func TestChildrenOfAReusedPID(t *testing.T) {
 	tree := newProcessTree(All, maxTree)
 	defer tree.Close()
 	tree.processes = []stats.ProcessID{first}
-	if tree.extend(t.Context(), maxTree); len(tree.processes) != 1 {
-		t.Errorf("tree = %v, want no child of another process", tree.processes)
+	if err := tree.extend(t.Context(), maxTree); err != nil || len(tree.processes) != 1 {
+		t.Errorf("tree = %v, error %v, want no child of another process", tree.processes, err)
+	}
+}
+
+// A process that got the PID of a child within the same clock tick has another parent.
+func TestReusedPIDOfAChild(t *testing.T) {
+	first, child := shell(t)
+	other, _ := shell(t)
+	start, err := read.StartTicks(procMount, child)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree := newProcessTree(All, maxTree)
+	defer tree.Close()
+	one := stats.ProcessID{PID: child, Start: start}
+	if err := tree.addChild(other, one); err != unix.ESRCH || len(tree.fds) > 0 {
+		t.Errorf("add a process with another parent = %v, %d descriptors, want ESRCH and none", err, len(tree.fds))
+	}
+	if err := tree.addChild(first, one); err != nil || len(tree.fds) != 1 {
+		t.Errorf("add a child = %v, %d descriptors, want nil and one", err, len(tree.fds))
 	}
 }
 
@@ -304,10 +323,10 @@ func TestNamespaceDiesWithItsFirstProcess(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	_, _, _ = bufio.NewReader(out).ReadLine()
-	inside := read.Children(t.Context(), procMount, cmd.Process.Pid)
+	inside, childErr := read.Children(t.Context(), procMount, cmd.Process.Pid)
 	start, err := read.StartTicks("/proc", cmd.Process.Pid)
-	if err != nil || len(inside) != 1 {
-		t.Fatal(inside, err)
+	if err != nil || childErr != nil || len(inside) != 1 {
+		t.Fatal(inside, childErr, err)
 	}
 	tree, err := pinTree(stats.ProcessID{PID: cmd.Process.Pid, Start: start}, All)
 	if err != nil {
@@ -346,13 +365,17 @@ func startForking(t *testing.T, namespace uintptr) stats.ProcessID {
 	}
 	pid := cmd.Process.Pid
 	t.Cleanup(func() {
-		for _, child := range read.Children(context.Background(), procMount, pid) {
+		children, _ := read.Children(context.Background(), procMount, pid)
+		for _, child := range children {
 			_ = unix.Kill(child, unix.SIGKILL)
 		}
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	for end := time.Now().Add(waitLimit); len(read.Children(t.Context(), procMount, pid)) == 0; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(waitLimit); ; time.Sleep(time.Millisecond) {
+		if children, _ := read.Children(t.Context(), procMount, pid); len(children) > 0 {
+			break
+		}
 		if time.Now().After(end) {
 			t.Fatal("the process has no child")
 		}

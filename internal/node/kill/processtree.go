@@ -57,7 +57,7 @@ type processTree struct {
 	fds       []int             // the same: of processes; only Close closes them
 	running   int               // guarded by mu: searches that have not ended
 	kill      *treeKill         // guarded by mu: in progress; nil: none
-	cut       bool              // guarded by mu: it has more processes, which are not killed
+	cut       error             // guarded by mu: why more processes may live; nil: all are killed
 	closed    bool              // guarded by mu
 }
 
@@ -88,7 +88,7 @@ func pinTree(first stats.ProcessID, ladder Ladder) (*processTree, error) {
 	}
 	found := make(chan struct{})
 	t.search(func() {
-		t.extend(t.pinning, maxPinned)
+		_ = t.extend(t.pinning, maxPinned) // the kill searches again
 		close(found)
 	})
 	timer := time.NewTimer(pidfdLimit)
@@ -132,30 +132,46 @@ func (t *processTree) startSearch(run func()) {
 }
 
 // extend adds the descendants that are not in the tree, up to limit processes in total, until ctx
-// ends. Only the goroutine that searches calls it.
-func (t *processTree) extend(ctx context.Context, limit int) {
+// ends. An error means that some may be missing. Only the goroutine that searches calls it.
+func (t *processTree) extend(ctx context.Context, limit int) (failed error) {
 	for i := 0; i < len(t.processes) && len(t.processes) < limit; i++ {
 		parent := t.processes[i]
-		for _, pid := range read.Children(ctx, procMount, parent.PID) {
+		children, err := read.Children(ctx, procMount, parent.PID)
+		for _, pid := range children {
 			if ctx.Err() != nil {
-				return
+				return failed
 			}
-			start, err := read.StartTicks(procMount, pid)
-			one := stats.ProcessID{PID: pid, Start: start}
-			if err != nil || len(t.processes) == limit || slices.Contains(t.processes, one) {
-				continue
-			}
-			// a reused PID has another parent, or add finds another start time
-			if parentOf(procMount, pid) == parent.PID && isProcess(parent) {
-				_ = t.add(one)
+			if one := t.extendBy(pid, parent, limit); failed == nil {
+				failed = one
 			}
 		}
+		if failed == nil {
+			failed = err
+		}
 	}
+	return failed
 }
 
-// add opens a pidfd and compares the start time afterwards: then the pidfd is that process's. Only
-// pinTree and the goroutine that searches call it.
-func (t *processTree) add(p stats.ProcessID) error {
+// extendBy adds one child of a process of the tree.
+func (t *processTree) extendBy(pid int, parent stats.ProcessID, limit int) error {
+	start, err := read.StartTicks(procMount, pid)
+	one := stats.ProcessID{PID: pid, Start: start}
+	if err == nil && len(t.processes) < limit && !slices.Contains(t.processes, one) {
+		err = t.addChild(parent, one)
+	}
+	if isGone(err) {
+		return nil
+	}
+	return err
+}
+
+// add adds the first process.
+func (t *processTree) add(p stats.ProcessID) error { return t.addChild(stats.ProcessID{}, p) }
+
+// addChild opens a pidfd and compares the start time and the parent afterwards: then the pidfd is that
+// process's. Start times are equal within 10 ms, in which a PID is reused if most others are in use. The
+// zero parent is any. Only pinTree and the goroutine that searches call addChild.
+func (t *processTree) addChild(parent, p stats.ProcessID) error {
 	if p.PID <= 1 || p.PID == os.Getpid() {
 		return unix.ESRCH
 	}
@@ -163,9 +179,12 @@ func (t *processTree) add(p stats.ProcessID) error {
 	if err != nil {
 		return err
 	}
-	if !isProcess(p) {
+	if err = identify(p, parent.PID); err == nil && parent.PID != 0 {
+		err = identify(parent, 0)
+	}
+	if err != nil {
 		unix.Close(fd)
-		return unix.ESRCH
+		return err
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -173,10 +192,19 @@ func (t *processTree) add(p stats.ProcessID) error {
 	return nil
 }
 
-// isProcess reports whether a process still has its PID.
-func isProcess(p stats.ProcessID) bool {
-	start, err := read.StartTicks(procMount, p.PID)
-	return err == nil && start == p.Start
+// identify returns ESRCH if a process no longer has its PID, or is not a child of parent (0: any).
+func identify(p stats.ProcessID, parent int) error {
+	f, err := readStat(filepath.Join(procMount, strconv.Itoa(p.PID)))
+	switch {
+	case isGone(err):
+		return unix.ESRCH
+	case err != nil:
+		return err
+	case string(f[statStart]) != strconv.FormatUint(p.Start, 10),
+		parent != 0 && string(f[statParent]) != strconv.Itoa(parent):
+		return unix.ESRCH
+	}
+	return nil
 }
 
 // Kill sends SIGKILL to each process, also to those forked since the last call. It waits for
@@ -243,21 +271,27 @@ func (t *processTree) strike() error {
 	ctx, end := context.WithTimeout(t.alive, t.within)
 	defer end()
 	until := time.Now().Add(slowKill)
+	var searchErr error // of the last round, which looks at all processes again
 	for known := 0; known < len(t.fds) && !t.whole && ctx.Err() == nil; {
 		known = len(t.fds)
 		_ = t.signal(unix.SIGSTOP)
 		t.awaitStop(until)
-		t.extend(ctx, t.limit)
+		searchErr = t.extend(ctx, t.limit)
 	}
 	if err := t.signal(unix.SIGKILL); err != nil {
 		return err
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.cut = t.cut || len(t.fds) == t.limit || ctx.Err() != nil && !t.whole; t.cut {
-		return t.cutError()
+	switch {
+	case t.whole || t.cut != nil:
+	case len(t.fds) == t.limit || ctx.Err() != nil:
+		t.cut = fmt.Errorf("the container shares its cgroup and has %d processes or more: "+
+			"only as many were killed", len(t.fds))
+	case searchErr != nil:
+		t.cut = fmt.Errorf("find the processes of a container that shares its cgroup: %w", searchErr)
 	}
-	return nil
+	return t.cut
 }
 
 // awaitStop waits until every process has stopped or ended, until the given time: the kernel stops a
@@ -314,12 +348,6 @@ func isStopped(proc string, p stats.ProcessID, until time.Time) bool {
 	}
 }
 
-// cutError is the error of a tree with processes that were not killed. t.mu is held.
-func (t *processTree) cutError() error {
-	return fmt.Errorf("the container shares its cgroup and has %d processes or more: "+
-		"only as many were killed", len(t.fds))
-}
-
 // signal sends a signal to each process. Only the goroutine that searches calls it.
 func (t *processTree) signal(sig unix.Signal) (err error) {
 	for i, fd := range t.fds {
@@ -368,16 +396,13 @@ func (t *processTree) WaitEmpty(ctx context.Context, limit time.Duration) error 
 func (t *processTree) look() (alive []unix.PollFd, searching bool, cutErr error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.cut {
-		cutErr = t.cutError()
-	}
 	out := make([]unix.PollFd, 0, len(t.fds))
 	for _, fd := range t.fds {
 		out = append(out, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
 	}
 	_, _ = unix.Poll(out, 0)
 	alive = slices.DeleteFunc(out, func(p unix.PollFd) bool { return p.Revents != 0 })
-	return alive, t.running > 0, cutErr
+	return alive, t.running > 0, t.cut
 }
 
 // Close ends the searches, waits for them, and closes the pidfds. A kill in progress sends its

@@ -168,3 +168,41 @@ func TestCloseDuringAKill(t *testing.T) {
 		}
 	}
 }
+
+// A process that cannot be opened or searched, for want of descriptors, may live: the tree is neither killed nor
+// dead, and the runtime kills the rest.
+func TestTreeThatCannotBeSearched(t *testing.T) {
+	first, child := shell(t)
+	tree := newProcessTree(All, maxTree)
+	defer tree.Close()
+	if err := tree.add(first); err != nil {
+		t.Fatal(err)
+	}
+	restore := useUpDescriptors(t)
+	err := tree.Kill()
+	restore()
+	if !errors.Is(err, unix.EMFILE) || tree.Killed() || tree.Struck() {
+		t.Errorf("kill = %v, killed %v, struck %v, want EMFILE and false", err, tree.Killed(), tree.Struck())
+	}
+	if err := tree.WaitEmpty(t.Context(), waitLimit); !errors.Is(err, os.ErrDeadlineExceeded) || running(first.PID) {
+		t.Errorf("wait = %v, first process alive %v, child alive %v, want deadline exceeded and a dead first process",
+			err, running(first.PID), running(child))
+	}
+}
+
+// useUpDescriptors lets this process open no file until restore is called.
+func useUpDescriptors(t *testing.T) (restore func()) {
+	t.Helper()
+	var before unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: before.Max}); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
+			t.Error(err)
+		}
+	}
+}

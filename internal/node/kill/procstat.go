@@ -31,6 +31,7 @@ func parentOf(proc string, pid int) int {
 // do_task_stat).
 const (
 	statState   = 0
+	statParent  = 1  // number 4
 	statFlags   = 6  // number 9 in proc_pid_stat(5)
 	statThreads = 17 // number 20: threads of the process
 	statStart   = 19 // number 22: start time in clock ticks

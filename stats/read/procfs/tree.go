@@ -3,7 +3,9 @@ package procfs
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -37,7 +39,7 @@ func (p *Proc) TreeMemory(first stats.ProcessID) (anon, shmem uint64, err error)
 			return 0, 0, err
 		}
 		anon, shmem = anon+a, max(shmem, s)
-		children := Children(context.Background(), p.mount, tree[i], maxThreads)
+		children, _ := Children(context.Background(), p.mount, tree[i], maxThreads)
 		tree = append(tree, children[:min(len(children), maxTree-len(tree))]...)
 	}
 	return anon, shmem, nil
@@ -74,25 +76,33 @@ func (p *Proc) processMemory(pid int) (anon, shmem uint64, err error) {
 
 // Children returns the children of a process, of at most so many of its threads (0: all); nil if the
 // kernel does not list them (CONFIG_PROC_CHILDREN). After the end of ctx it returns those found until
-// then.
-func Children(ctx context.Context, proc string, pid, threads int) (out []int) {
+// then. An error means that some may be missing. The end of a thread or of the process is no error.
+func Children(ctx context.Context, proc string, pid, threads int) (out []int, err error) {
 	tasks := fmt.Sprintf("%s/%d/task", proc, pid)
-	dir, err := os.Open(tasks)
-	if err != nil {
-		return nil
+	note := func(e error) {
+		if err == nil && e != io.EOF && !errors.Is(e, os.ErrNotExist) && !errors.Is(e, unix.ESRCH) {
+			err = e
+		}
+	}
+	dir, openErr := os.Open(tasks)
+	if openErr != nil {
+		note(openErr)
+		return nil, err
 	}
 	defer dir.Close()
-	names, _ := dir.Readdirnames(threads)
+	names, listErr := dir.Readdirnames(threads)
+	note(listErr)
 	for _, name := range names {
 		if ctx.Err() != nil {
 			break
 		}
-		b, _ := os.ReadFile(tasks + "/" + name + "/children")
+		b, readErr := os.ReadFile(tasks + "/" + name + "/children")
+		note(readErr)
 		for _, field := range bytes.Fields(b) {
 			if child, err := strconv.Atoi(string(field)); err == nil {
 				out = append(out, child)
 			}
 		}
 	}
-	return out
+	return out, err
 }

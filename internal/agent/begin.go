@@ -8,6 +8,7 @@ import (
 	"jettison/internal/node/kill"
 	"jettison/internal/node/selfprotect"
 	"jettison/internal/node/sources"
+	"jettison/stats"
 	"jettison/stats/read"
 )
 
@@ -91,7 +92,7 @@ func (b *builder) protect(l *loop) {
 	l.upkeep.own = o
 }
 
-// restoreKills thaws processes in pods' cgroups if the previous process crashed in the middle of a
+// restoreKills thaws and continues pods' processes if the previous process crashed in the middle of a
 // kill. A pod that is still dying is resumed by resume.
 func (b *builder) restoreKills(l *loop) {
 	if b.o.DryRun {
@@ -108,6 +109,29 @@ func (b *builder) restoreKills(l *loop) {
 		//do: See the key error. Deleting the pod ends its processes.
 		b.log.Warn("restore of pod cgroups after crash failed", "error", err)
 	}
+	continued, err := kill.Continue(b.sharedProcesses())
+	if len(continued) > 0 {
+		//log: The previous agent process crashed during a kill of containers that share their cgroups. The
+		//  agent continued their stopped processes, of which these are the first ones.
+		b.log.Info("continued processes after crash", "processes", continued)
+	}
+	if err != nil {
+		//log: Processes that a crashed agent left stopped could not be continued.
+		//do: See the key error. Deleting the pod ends its processes.
+		b.log.Warn("continuation of processes after crash failed", "error", err)
+	}
+}
+
+// sharedProcesses returns the first processes of containers that share their cgroups.
+func (b *builder) sharedProcesses() (out []stats.ProcessID) {
+	for _, p := range b.pods {
+		for i := range p.Outside {
+			if first := p.Outside[i].Process; first.PID != 0 {
+				out = append(out, first)
+			}
+		}
+	}
+	return out
 }
 
 // killable returns the cgroups in which the previous process may have killed.

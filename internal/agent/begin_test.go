@@ -22,4 +22,7 @@ func TestKillableCgroups(t *testing.T) {
 	if want := []string{"k8s.io/a", nodetest.Pod}; !slices.Equal(got, want) {
 		t.Errorf("cgroups = %q, want %q", got, want)
 	}
+	if got := b.sharedProcesses(); !slices.Equal(got, []stats.ProcessID{{PID: 2}}) {
+		t.Errorf("processes in shared cgroups = %v, want PID 2", got)
+	}
 }

@@ -23,7 +23,7 @@
 //	procstat.go        reads /proc/PID/stat
 //	priority.go        gives dying threads real-time priority after the kill
 //	cache.go           drops page cache that the pod leaves behind
-//	restore.go         Restore: thaws what a crash left frozen
+//	restore.go         Restore, Continue: thaw and continue what a crash left frozen or stopped
 //	stop.go            Stop: graceful termination through the runtime
 //	clean.go           Clean and Remove: cleanup by the runtime
 //	steplog.go         the log of steps with their times

@@ -1,11 +1,17 @@
 package kill
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"strconv"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"jettison/cgroup"
+	"jettison/stats"
 )
 
 // restoreLimit bounds Restore, which delays the start of the agent.
@@ -41,4 +47,43 @@ func thaw(fs *cgroup.FS, path string) (changed bool, err error) {
 	}
 	defer g.Close()
 	return g.Thaw()
+}
+
+// Continue continues the processes of containers in shared cgroups that a crash in the middle of a kill
+// left stopped. first are the first processes of those containers, which a kill stops first. Call it as
+// Restore. It returns the PIDs of the first processes that were stopped.
+func Continue(first []stats.ProcessID) (continued []int, err error) {
+	ctx, end := context.WithTimeout(context.Background(), restoreLimit)
+	defer end()
+	var errs []error
+	for _, p := range first {
+		stopped, err := continueTree(ctx, p)
+		if stopped {
+			continued = append(continued, p.PID)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("continue process %d after a crash: %w", p.PID, err))
+		}
+	}
+	return continued, errors.Join(errs...)
+}
+
+func continueTree(ctx context.Context, first stats.ProcessID) (stopped bool, err error) {
+	f, err := readStat(filepath.Join(procMount, strconv.Itoa(first.PID)))
+	if isGone(err) || err == nil && string(f[statState]) != "T" {
+		return false, nil
+	}
+	t := newProcessTree(Pidfd, maxTree)
+	defer t.Close()
+	if err == nil {
+		err = t.add(first)
+	}
+	switch {
+	case err == unix.ESRCH:
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	searchErr := t.extend(ctx, maxTree)
+	return true, errors.Join(searchErr, t.signal(unix.SIGCONT))
 }

@@ -7,11 +7,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"jettison/cgroup"
+	"jettison/stats"
 )
 
 // crashCommand is the hidden command with which tests start this executable as a process that crashes: it freezes and
@@ -87,5 +91,41 @@ func TestCrashesLeaveNothingFrozen(t *testing.T) {
 	}
 	if mended, err := Restore(fs, []string{p.Cgroup}); len(mended) > 0 || err != nil || state() != "1" {
 		t.Errorf("frozen by another program: restored %v, %v, cgroup.freeze %s, want none and 1", mended, err, state())
+	}
+}
+
+// Processes that a crash left stopped run on. A tree whose first process runs was not stopped by a kill.
+func TestContinue(t *testing.T) {
+	left, leftChild := shell(t)
+	other, otherChild := shell(t)
+	reused, _ := shell(t)
+	for _, pid := range []int{left.PID, leftChild, otherChild, reused.PID} {
+		if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		awaitState(t, pid, 'T')
+	}
+	reused.Start++
+	continued, err := Continue([]stats.ProcessID{left, other, reused, {PID: 1 << 30}})
+	if err != nil || !slices.Equal(continued, []int{left.PID}) {
+		t.Errorf("continued = %v, %v, want the stopped first process %d", continued, err, left.PID)
+	}
+	awaitState(t, left.PID, 'S')
+	awaitState(t, leftChild, 'S')
+	for _, pid := range []int{otherChild, reused.PID} {
+		awaitState(t, pid, 'T')
+	}
+}
+
+// awaitState waits for a state of a process.
+func awaitState(t *testing.T, pid int, want byte) {
+	t.Helper()
+	got := byte(0)
+	for end := time.Now().Add(waitLimit); got != want; time.Sleep(time.Millisecond) {
+		f, err := readStat(fmt.Sprintf("%s/%d", procMount, pid))
+		if err != nil || time.Now().After(end) {
+			t.Fatalf("state of process %d = %q, error %v, want %q", pid, got, err, want)
+		}
+		got = f[statState][0]
 	}
 }

@@ -165,8 +165,8 @@ func findMet(met []Met, w *watched) *Met {
 	return &Met{Threshold: w.Threshold} // not reached: w is due
 }
 
-// Rehearse ranks the pods of a look for each threshold of memory and PIDs, met or not. It changes nothing
-// but the buffers, which grow, so that the step that finds a victim allocates nothing.
+// Rehearse ranks the pods of a look for each threshold of memory and PIDs, met or not. It changes
+// nothing but the buffers, which grow, so that the step that finds a victim allocates nothing.
 func (m *Manager) Rehearse(now time.Time, in Input) {
 	for _, buffer := range []*[]Met{&m.scratch.met, &m.readyMet} {
 		*buffer = slices.Grow((*buffer)[:0], len(m.watch.all))

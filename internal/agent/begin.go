@@ -92,8 +92,8 @@ func (b *builder) protect(l *loop) {
 	l.upkeep.own = o
 }
 
-// restoreKills thaws and continues pods' processes if the previous process crashed in the middle of a
-// kill. A pod that is still dying is resumed by resume.
+// restoreKills thaws and continues pods' processes if the previous process crashed in the middle of
+// a kill. A pod that is still dying is resumed by resume.
 func (b *builder) restoreKills(l *loop) {
 	if b.o.DryRun {
 		return
@@ -111,8 +111,8 @@ func (b *builder) restoreKills(l *loop) {
 	}
 	continued, err := kill.Continue(b.sharedProcesses())
 	if len(continued) > 0 {
-		//log: The previous agent process crashed during a kill of containers that share their cgroups. The
-		//  agent continued their stopped processes, of which these are the first ones.
+		//log: The previous agent process crashed during a kill of containers that share their cgroups.
+		//  The agent continued their stopped processes, of which these are the first ones.
 		b.log.Info("continued processes after crash", "processes", continued)
 	}
 	if err != nil {

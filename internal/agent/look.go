@@ -224,7 +224,7 @@ func (l *loop) warmUp(now time.Time) {
 	l.rehearse(now)
 }
 
-// rehearse reads and ranks the pods as a decision does, so that everything is cached, and the memory is
+// rehearse reads and ranks the pods as a decision does, so that everything is cached, and memory is
 // allocated, when a victim must be chosen.
 func (l *loop) rehearse(now time.Time) {
 	_ = l.readVictims(now) // decisions log the error

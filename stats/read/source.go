@@ -56,8 +56,8 @@ func (s *source[T]) run(ctx context.Context) {
 	}
 }
 
-// rest returns the time until the next query. After a slow query it is half an interval at least: the
-// runtime or the disk may be overloaded.
+// rest returns the time until the next query. After a slow query it is half an interval at least:
+// the runtime or the disk may be overloaded.
 func (s *source[T]) rest(took time.Duration) time.Duration {
 	left := s.every - time.Since(s.created)%s.every
 	if left < min(took, s.every/2) {

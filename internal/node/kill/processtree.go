@@ -168,9 +168,9 @@ func (t *processTree) extendBy(pid int, parent stats.ProcessID, limit int) error
 // add adds the first process.
 func (t *processTree) add(p stats.ProcessID) error { return t.addChild(stats.ProcessID{}, p) }
 
-// addChild opens a pidfd and compares the start time and the parent afterwards: then the pidfd is that
-// process's. Start times are equal within 10 ms, in which a PID is reused if most others are in use. The
-// zero parent is any. Only pinTree and the goroutine that searches call addChild.
+// addChild opens a pidfd and compares the start time and the parent afterwards: then the pidfd is
+// that process's. Start times are equal within 10 ms, in which a PID is reused if most others are
+// in use. The zero parent is any. Only pinTree and the goroutine that searches call addChild.
 func (t *processTree) addChild(parent, p stats.ProcessID) error {
 	if p.PID <= 1 || p.PID == os.Getpid() {
 		return unix.ESRCH

@@ -169,7 +169,7 @@ func TestCloseDuringAKill(t *testing.T) {
 	}
 }
 
-// A process that cannot be opened or searched, for want of descriptors, may live: the tree is neither killed nor
+// Without free descriptors no process can be opened or searched, so some may live: the tree is neither killed nor
 // dead, and the runtime kills the rest.
 func TestTreeThatCannotBeSearched(t *testing.T) {
 	first, child := shell(t)

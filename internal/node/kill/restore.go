@@ -49,9 +49,9 @@ func thaw(fs *cgroup.FS, path string) (changed bool, err error) {
 	return g.Thaw()
 }
 
-// Continue continues the processes of containers in shared cgroups that a crash in the middle of a kill
-// left stopped. first are the first processes of those containers, which a kill stops first. Call it as
-// Restore. It returns the PIDs of the first processes that were stopped.
+// Continue continues the processes of containers in shared cgroups that a crash in the middle of a
+// kill left stopped. first are the first processes of those containers, which a kill stops first.
+// Call it as Restore. It returns the PIDs of the first processes that were stopped.
 func Continue(first []stats.ProcessID) (continued []int, err error) {
 	ctx, end := context.WithTimeout(context.Background(), restoreLimit)
 	defer end()

@@ -70,8 +70,8 @@ func Lock() (refused []error) {
 }
 
 // dropProgram drops the mapped pages of the program's file that are not writable. They stay in the
-// page cache. From then on only the read-only data that is used becomes resident, if the kernel can do
-// that. The code stays as before: a kill may need any of it while the disk is busy.
+// page cache. From then on only the read-only data that is used becomes resident, if the kernel can
+// do that. The neighbors of code pages are still mapped: a kill may need them while the disk is busy.
 func dropProgram() {
 	text, err := os.ReadFile("/proc/self/maps")
 	if err != nil {

@@ -74,9 +74,10 @@ func (p *Proc) processMemory(pid int) (anon, shmem uint64, err error) {
 	return anon, shmem, nil
 }
 
-// Children returns the children of a process, of at most so many of its threads (0: all); nil if the
-// kernel does not list them (CONFIG_PROC_CHILDREN). After the end of ctx it returns those found until
-// then. An error means that some may be missing. The end of a thread or of the process is no error.
+// Children returns the children of a process, of at most so many of its threads (0: all); nil if
+// the kernel does not list them (CONFIG_PROC_CHILDREN). After the end of ctx it returns those found
+// until then. An error means that some may be missing. The end of a thread or of the process is no
+// error.
 func Children(ctx context.Context, proc string, pid, threads int) (out []int, err error) {
 	tasks := fmt.Sprintf("%s/%d/task", proc, pid)
 	note := func(e error) {

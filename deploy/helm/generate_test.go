@@ -81,8 +81,9 @@ func decodeFile(t *testing.T, path string) object {
 	return objects[0]
 }
 
-// contentHash matches the checksum in the name of a ConfigMap that kustomize generates.
-var contentHash = regexp.MustCompile(`-[a-z0-9]{10}$`)
+// contentHash matches the checksum in the name of a ConfigMap of kustomize, which uses some other
+// letters instead of hexadecimal digits, or of the chart.
+var contentHash = regexp.MustCompile(`-[0-9a-hkmt]{10}$`)
 
 // replaced returns a value with some texts in it replaced.
 func replaced(o any, texts map[string]string) any {
@@ -114,17 +115,21 @@ func kustomize(t *testing.T, folder string) (out []object) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out = decode(t, string(text))
+	return plainNames(decode(t, string(text)))
+}
+
+// plainNames removes the checksums from the names of ConfigMaps.
+func plainNames(objects []object) []object {
 	names := map[string]string{}
-	for _, o := range out {
+	for _, o := range objects {
 		if name, _ := at(o, "metadata", "name").(string); o["kind"] == "ConfigMap" {
 			names[name] = contentHash.ReplaceAllString(name, "")
 		}
 	}
-	for _, o := range out {
+	for _, o := range objects {
 		replaced(o, names)
 	}
-	return out
+	return objects
 }
 
 // encode returns objects as a YAML stream.

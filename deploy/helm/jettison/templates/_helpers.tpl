@@ -16,6 +16,19 @@
 {{- end }}
 {{- end }}
 
+{{/*
+Ends the name of a ConfigMap in a checksum of its data, as kustomize does, also in the volume of its pod, and prints nothing. A changed
+configuration then follows the rollout: running agents would read a changed ConfigMap again. Arguments: list CONFIG-MAP POD-SPEC
+*/}}
+{{- define "jettison.configMap" -}}
+{{- $map := index . 0 }}
+{{- $name := printf "%s-%s" $map.metadata.name (get $map "data" | toJson | sha256sum | trunc 10) }}
+{{- range (index . 1).volumes }}
+{{- with get . "configMap" }}{{ $_ := set . "name" $name }}{{ end }}
+{{- end }}
+{{- $_ := set $map.metadata "name" $name }}
+{{- end }}
+
 {{/* Sets the nodes and the rollout of a DaemonSet, and prints nothing. Arguments: list $ DAEMON-SET */}}
 {{- define "jettison.daemonSet" -}}
 {{- $values := (index . 0).Values }}

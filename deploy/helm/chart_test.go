@@ -6,6 +6,7 @@ import (
 	"log"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -254,6 +255,42 @@ func TestAgentAcceptsConfiguration(t *testing.T) {
 		}
 		if got, want := loaded.Breaker, !kubelet || strings.Contains(text, "breaker: true"); got != want {
 			t.Errorf("values %q: breaker = %v, want %v", text, got, want)
+		}
+	}
+}
+
+// inCluster is the error of a program that has read its flags and files, and looks for a cluster.
+const inCluster = "not in a pod, and no kubeconfig"
+
+// The cluster programs accept the flags and files of the chart, also in a dry run.
+func TestClusterProgramsAcceptConfiguration(t *testing.T) {
+	dir := t.TempDir()
+	program := filepath.Join(dir, "jettison-cluster")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./cmd/jettison-cluster")
+	build.Dir = "../.."
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build jettison-cluster: %v\n%s", err, out)
+	}
+	const both = "nodes: {enabled: true, mode: replace, config: {doubt: false, fenceAfter: 5m}}\ndescheduler: {enabled: true}\n"
+	for _, text := range []string{both, both + "dryRun: false"} {
+		objects := render(t, text)
+		for workload, file := range map[string]string{
+			"kube-system/jettison-descheduler": "policy.yaml", "jettison-cluster/jettison-cluster-nodes": "config.yaml",
+		} {
+			data, _ := at(find(t, objects, "ConfigMap "+workload), "data", file).(string)
+			path := filepath.Join(dir, file)
+			if err := os.WriteFile(path, []byte(data), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			var args []string
+			for _, arg := range container(t, find(t, objects, "Deployment "+workload))["args"].([]any) {
+				args = append(args, strings.ReplaceAll(arg.(string), "/etc/jettison/"+file, path))
+			}
+			cmd := exec.CommandContext(t.Context(), program, args...)
+			cmd.Env = []string{"HOME=" + dir}
+			if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), inCluster) {
+				t.Errorf("values %q: jettison-cluster %q: %v, %s, want an error with %q", text, args, err, out, inCluster)
+			}
 		}
 	}
 }

@@ -39,8 +39,13 @@ func values(t *testing.T, text string) map[string]any {
 	return out
 }
 
-// tryRender renders the chart as "helm install" does. An unknown value in a template is an error.
+// tryRender renders the chart. An unknown value in a template is an error.
 func tryRender(t *testing.T, text string) (map[string]string, error) {
+	t.Helper()
+	return renderWith(t, engine.Engine{Strict: true}, text)
+}
+
+func renderWith(t *testing.T, e engine.Engine, text string) (map[string]string, error) {
 	t.Helper()
 	chart, err := loader.Load("jettison")
 	if err != nil {
@@ -51,7 +56,6 @@ func tryRender(t *testing.T, text string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := engine.Engine{Strict: true}
 	return e.RenderWithContext(t.Context(), chart, all)
 }
 
@@ -387,7 +391,7 @@ func TestSchemaCoversValues(t *testing.T) {
 				t.Errorf("%s with a value of another type: error %v, want one with %s", where, err, want)
 			}
 		}
-		properties, _ := schema["properties"].(object)
+		properties := properties(schema)
 		if properties == nil {
 			return
 		}
@@ -409,6 +413,45 @@ func TestSchemaCoversValues(t *testing.T) {
 		}
 	}
 	walk(nil, decodeFile(t, "jettison/values.yaml"), root)
+}
+
+// Helm removes a value that is null, such as a key in a file without a value. This is an error, not
+// "false": dryRun without a value must not start evictions. Only a list or map that is empty by
+// default may be null.
+func TestNullIsRejected(t *testing.T) {
+	var schema object
+	if err := json.Unmarshal([]byte(read(t, "jettison/values.schema.json")), &schema); err != nil {
+		t.Fatal(err)
+	}
+	install := engine.Engine{} // as "helm install", which accepts an unknown value in a template
+	want, err := renderWith(t, install, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var walk func(path []string, value, schema any)
+	walk = func(path []string, value, schema any) {
+		for name := range properties(schema) {
+			if name == "global" { // Helm's own
+				continue
+			}
+			below, value := append(slices.Clone(path), name), at(value, name)
+			got, err := renderWith(t, install, nested(below, nil))
+			m, isMap := value.(object)
+			list, isList := value.([]any)
+			hasNoEffect := (isMap && len(m) == 0 || isList && len(list) == 0) && err == nil && maps.Equal(got, want)
+			if missing := "missing property '" + name + "'"; !hasNoEffect && (err == nil || !strings.Contains(err.Error(), missing)) {
+				t.Errorf("%s: null gives the error %v, want one with %q", strings.Join(below, "."), err, missing)
+			}
+			walk(below, value, at(schema, "properties", name))
+		}
+	}
+	walk(nil, decodeFile(t, "jettison/values.yaml"), schema)
+}
+
+// properties returns the fields of an object's schema.
+func properties(schema any) object {
+	out, _ := at(schema, "properties").(object)
+	return out
 }
 
 // nested returns values with one value at a path.
@@ -441,6 +484,10 @@ func TestMistakesAreRejected(t *testing.T) {
 		"dryRun: \"false\"":                                                  "at '/dryRun'",
 		"monitoring: {podMonitor: {enabled: true}}":                          "monitoring.podMonitor.enabled: needs metrics.enabled",
 		"descheduler: {policy: []}":                                          "at '/descheduler/policy'",
+		"rollout: {maxUnavailable: 101%}":                                    "at '/rollout/maxUnavailable'",
+		"image: {registry: registry.example/}":                               "at '/image/registry'",
+		"image: {registry: \"https://registry.example\"}":                    "at '/image/registry'",
+		"image: {tag: v1@sha256}":                                            "at '/image/tag'",
 		"image: {registry: \"\"}":                                            "at '/image/registry'",
 		"agent: {config: {descheduling: {maxPods: many}}}":                   "at '/agent/config/descheduling/maxPods'",
 		"nodes: {enabled: true, config: {leaderElectResourceName: another}}": "at '/nodes/config'",

@@ -35,7 +35,7 @@ configuration then follows the rollout: running agents would read a changed Conf
 {{- $spec := (index . 1).spec }}
 {{- $_ := set $spec "minReadySeconds" $values.rollout.minReadySeconds }}
 {{- $_ := set $spec.updateStrategy.rollingUpdate "maxUnavailable" $values.rollout.maxUnavailable }}
-{{- $_ := set $spec.template.spec "nodeSelector" (merge $spec.template.spec.nodeSelector $values.nodeSelector) }}
+{{- $_ := set $spec.template.spec "nodeSelector" (merge $spec.template.spec.nodeSelector ($values.nodeSelector | default dict)) }}
 {{- end }}
 
 {{/* Prints the agent's configuration; nothing if no value sets a field: the agent then uses the kubelet's. Argument: $ */}}

@@ -171,9 +171,22 @@ func TestDryRunIsTheDefault(t *testing.T) {
 				t.Errorf("values %q: --dry-run of %s = %v, want %v", text, name, got, dry)
 			}
 		}
-		mode := at(fields(t, find(t, objects, "ConfigMap jettison-cluster/jettison-cluster-nodes"), "config.yaml"), "mode")
-		if want := map[bool]string{true: "observe", false: "replace"}[dry]; mode != want {
-			t.Errorf("values %q: mode of nodes = %v, want %s", text, mode, want)
+	}
+}
+
+// In a dry run, nodes has the mode observe only if the operator sets it. Without a mode the program
+// observes, but refuses to in a cluster in which it has acted: an upgrade without dryRun: false must
+// not leave that cluster without a node controller.
+func TestModeOfNodes(t *testing.T) {
+	for mode, want := range map[string]struct{ dry, acting any }{
+		"": {nil, nil}, "observe": {"observe", "observe"}, "fence": {nil, "fence"}, "replace": {nil, "replace"},
+	} {
+		for dry, want := range map[bool]any{true: want.dry, false: want.acting} {
+			objects := render(t, fmt.Sprintf("nodes: {enabled: true, mode: %q}\ndryRun: %v", mode, dry))
+			got := at(fields(t, find(t, objects, "ConfigMap jettison-cluster/jettison-cluster-nodes"), "config.yaml"), "mode")
+			if got != want {
+				t.Errorf("nodes.mode %q, dryRun %v: mode in the configuration = %v, want %v", mode, dry, got, want)
+			}
 		}
 	}
 }

@@ -286,7 +286,7 @@ func TestClusterProgramsAcceptConfiguration(t *testing.T) {
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./cmd/jettison-cluster")
 	build.Dir = "../.."
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build jettison-cluster: %v\n%s", err, out)
+		t.Fatalf("build jettison-cluster to check the chart's flags: %v\n%s", err, out)
 	}
 	const both = "nodes: {enabled: true, mode: replace, config: {doubt: false, fenceAfter: 5m}}\ndescheduler: {enabled: true}\n"
 	for _, text := range []string{both, both + "dryRun: false"} {

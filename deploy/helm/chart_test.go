@@ -66,6 +66,12 @@ func render(t *testing.T, text string) (out []object) {
 	if err != nil {
 		t.Fatalf("render with the values %q: %v", text, err)
 	}
+	return objectsOf(t, files)
+}
+
+// objectsOf returns the objects of rendered files.
+func objectsOf(t *testing.T, files map[string]string) (out []object) {
+	t.Helper()
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if filepath.Ext(name) == ".yaml" {
 			out = append(out, decode(t, files[name])...)
@@ -461,6 +467,61 @@ func TestNullIsRejected(t *testing.T) {
 	walk(nil, decodeFile(t, "jettison/values.yaml"), schema)
 }
 
+// hostile are texts with a meaning in YAML or in templates.
+var hostile = []string{
+	"yes", "null", "~", "123", "1e3", "0x1f", "2026-01-02", "a: b", "a #b", "a\nb: c", "\"'", "- a", "*a", "&a", " a ", "{a: b}", "%a", "{{ .Values }}",
+}
+
+// texts are values with %q for a text. The schema rejects some texts.
+var texts = []string{
+	"image: {registry: %q}", "image: {tag: %q}", "image: {pullSecrets: [%q]}", "nodeSelector: {a: %q}",
+	"agent: {config: {record: %q}}", "agent: {config: {evictionHard: {memory.available: %q}}}", "agent: {config: {nodeLabels: {a: %q}}}",
+	"agent: {config: {protectedNamespaces: [%q]}}", "nodes: {enabled: true, config: {excludedNodes: %q}}",
+	"nodes: {enabled: true, config: {fenceCommand: [%q]}}", "descheduler: {enabled: true, policy: {profiles: [{name: %q}]}}",
+	"metrics: {enabled: true, secret: %q}\nmonitoring: {podMonitor: {enabled: true}}",
+	"metrics: {enabled: true, tlsSecret: %q}\nmonitoring: {podMonitor: {enabled: true}}",
+	"metrics: {enabled: true}\nmonitoring: {podMonitor: {enabled: true, caKey: %q}}",
+	"metrics: {enabled: true}\nmonitoring: {podMonitor: {enabled: true, serverName: %q}}",
+	"monitoring: {prometheusRule: {enabled: true}, labels: {a: %q}}",
+	"monitoring: {dashboards: {enabled: true, namespace: %q}}", "monitoring: {dashboards: {enabled: true, labels: {a: %q}}}",
+}
+
+// A text of a value arrives in the objects as the same text, and nothing else changes.
+func TestTextsArriveUnchanged(t *testing.T) {
+	const plain = "plain-text"
+	values := func(format, text string) map[string]any {
+		files, err := tryRender(t, fmt.Sprintf(format, text))
+		if err != nil && !strings.Contains(err.Error(), "at '/") {
+			t.Errorf("values %s: %v, want objects, or an error of the schema", fmt.Sprintf(format, text), err)
+		}
+		out := map[string]any{}
+		for i, o := range plainNames(objectsOf(t, files)) {
+			for path, value := range flat(o) {
+				out[fmt.Sprintf("%s %d: %s", o["kind"], i, path)] = value
+			}
+		}
+		return out
+	}
+	for _, format := range texts {
+		want := values(format, plain)
+		for _, text := range hostile {
+			got := values(format, text)
+			if len(got) == 0 || len(want) == 0 { // rejected
+				continue
+			}
+			for _, path := range slices.Sorted(keysOf(got, want)) {
+				expected := want[path]
+				if s, ok := expected.(string); ok {
+					expected = strings.ReplaceAll(s, plain, text)
+				}
+				if got[path] != expected {
+					t.Errorf("%s: %s = %v, want %v", fmt.Sprintf(format, text), path, got[path], expected)
+				}
+			}
+		}
+	}
+}
+
 // properties returns the fields of an object's schema.
 func properties(schema any) object {
 	out, _ := at(schema, "properties").(object)
@@ -496,6 +557,7 @@ func TestMistakesAreRejected(t *testing.T) {
 		"dryrun: false":                                                      "additional properties 'dryrun' not allowed",
 		"dryRun: \"false\"":                                                  "at '/dryRun'",
 		"monitoring: {podMonitor: {enabled: true}}":                          "monitoring.podMonitor.enabled: needs metrics.enabled",
+		"monitoring: {prometheusRule: {runbookURL: \"https://a: b\"}}":       "at '/monitoring/prometheusRule/runbookURL'",
 		"descheduler: {policy: []}":                                          "at '/descheduler/policy'",
 		"rollout: {maxUnavailable: 101%}":                                    "at '/rollout/maxUnavailable'",
 		"image: {registry: registry.example/}":                               "at '/image/registry'",

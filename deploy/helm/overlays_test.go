@@ -152,15 +152,13 @@ func flat(o object) map[string]any {
 	out := map[string]any{}
 	var walk func(path string, value any)
 	walk = func(path string, value any) {
-		if text, ok := value.(string); ok && strings.HasPrefix(path, "data.") {
-			var file object
-			if yaml.Unmarshal([]byte(text), &file) == nil {
-				value = file
-			}
-		}
 		switch v := value.(type) {
 		case object:
 			for key, below := range v {
+				var file object
+				if text, ok := below.(string); ok && path == "data" && yaml.Unmarshal([]byte(text), &file) == nil {
+					below = file
+				}
 				walk(strings.TrimPrefix(path+"."+key, "."), below)
 			}
 		case []any:

@@ -515,7 +515,7 @@ func TestTextsArriveUnchanged(t *testing.T) {
 					expected = strings.ReplaceAll(s, plain, text)
 				}
 				if got[path] != expected {
-					t.Errorf("%s: %s = %v, want %v", fmt.Sprintf(format, text), path, got[path], expected)
+					t.Errorf("values %s: rendered %s = %v, want %v", fmt.Sprintf(format, text), path, got[path], expected)
 				}
 			}
 		}

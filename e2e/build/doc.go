@@ -3,4 +3,5 @@
 //	cache.go       where it is kept
 //	command.go     commands that make it
 //	kubernetes.go  Kubernetes' own programs, and etcd
+//	helm.go        helm
 package build

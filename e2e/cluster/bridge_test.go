@@ -59,17 +59,8 @@ func TestPromiseAnEvictionIsSeenOnTheCluster(t *testing.T) {
 func (c *Cluster) installBridge(n *Node) {
 	c.t.Helper()
 	ctx := c.t.Context()
+	c.importProgram(n, "jettison-bridge")
 	root, err := build.ModuleRoot(ctx)
-	var tar string
-	if err == nil {
-		tar, err = vm.PackProgram(ctx, "jettison-bridge")
-	}
-	if err == nil {
-		err = n.Upload(ctx, tar, "/jettison-bridge.tar")
-	}
-	if err == nil {
-		err = n.Import(ctx, "/jettison-bridge.tar")
-	}
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -85,6 +76,22 @@ func (c *Cluster) installBridge(n *Node) {
 		}
 		return err
 	})
+}
+
+// importProgram builds the image of a program and loads it on a node.
+func (c *Cluster) importProgram(n *Node, name string) {
+	c.t.Helper()
+	ctx, file := c.t.Context(), "/"+name+".tar"
+	tar, err := vm.PackProgram(ctx, name)
+	if err == nil {
+		err = n.Upload(ctx, tar, file)
+	}
+	if err == nil {
+		err = n.Import(ctx, file)
+	}
+	if err != nil {
+		c.t.Fatalf("load the image of %s on %s: %v", name, n.Name, err)
+	}
 }
 
 // podsOf returns a selector's pods, of which at least one must exist.

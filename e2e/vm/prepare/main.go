@@ -32,6 +32,9 @@ func prepare(ctx context.Context, what string) error {
 		if err == nil {
 			_, err = build.Kubelet(ctx, say)
 		}
+		if err == nil {
+			_, err = build.Helm(ctx, say)
+		}
 		return err
 	case "images":
 		return vm.PrepareImages(ctx, say)

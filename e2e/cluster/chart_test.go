@@ -97,6 +97,26 @@ func (c *Cluster) rolledOut(namespace, name string, nodes int32) {
 	})
 }
 
+// deploymentAvailable waits until all replicas of a Deployment's newest pod template are available.
+func (c *Cluster) deploymentAvailable(namespace, name string) {
+	c.t.Helper()
+	c.Eventually(workloadDeadline, fmt.Sprintf("Deployment %s/%s is available", namespace, name), func(ctx context.Context) error {
+		d, err := c.Client.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if s := d.Status; s.ObservedGeneration < d.Generation || s.UpdatedReplicas < *d.Spec.Replicas || s.AvailableReplicas < *d.Spec.Replicas {
+			pods, err := c.Pods(ctx, namespace, "app.kubernetes.io/name="+name)
+			var states []string
+			for _, p := range pods {
+				states = append(states, fmt.Sprintf("%s %s %+v", p.Name, p.Status.Phase, p.Status.ContainerStatuses))
+			}
+			return fmt.Errorf("status = %+v, pods = %v (%v)", s, states, err)
+		}
+		return nil
+	})
+}
+
 // agentActs waits until the agent of a node serves its state, and checks whether it acts.
 func (c *Cluster) agentActs(n *Node, want bool) {
 	c.t.Helper()
@@ -123,8 +143,8 @@ func (c *Cluster) jettisonConditions(ctx context.Context, node string) (out []st
 	return out, nil
 }
 
-// An operator installs the chart, lets it evict on canary nodes, rolls back, and removes it, as the
-// docs say. Each revision runs on the nodes and in the mode that its values select. Nothing of the
+// An operator installs the chart, adds the cluster programs, lets the agents evict on canary nodes,
+// rolls back, and removes the chart, as the docs say. Each revision runs on the nodes and in the mode that its values select. Nothing of the
 // chart is left in the cluster.
 func TestChartInstalls(t *testing.T) {
 	c := Start(t, Options{Controllers: MostControllers, Scheduler: true})
@@ -137,6 +157,7 @@ func TestChartInstalls(t *testing.T) {
 	chart := filepath.Join(root, "deploy", "helm", "jettison")
 	n := c.Join(NodeOptions{})
 	c.importProgram(n, "jettison-bridge")
+	c.importProgram(n, "jettison-cluster")
 	agentAndBridge := func(nodes int32) {
 		t.Helper()
 		c.rolledOut("kube-system", "jettison", nodes)
@@ -147,6 +168,19 @@ func TestChartInstalls(t *testing.T) {
 	agentAndBridge(1)
 	c.agentActs(n, false)
 	first := c.release("run", "--dry-run")
+
+	t.Log(c.helm("upgrade", "jettison", chart, "--set", "nodes.enabled=true", "--set", "nodes.mode=replace", "--set", "descheduler.enabled=true"))
+	c.deploymentAvailable("jettison-cluster", "jettison-cluster-nodes")
+	c.deploymentAvailable("kube-system", "jettison-descheduler")
+	leases, err := c.Client.CoordinationV1().Leases(v1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range leases.Items {
+		if l.Name == "descheduler" || l.Namespace == "jettison-cluster" {
+			t.Errorf("Lease %s/%s exists in a dry run", l.Namespace, l.Name)
+		}
+	}
 
 	t.Log(c.helm("upgrade", "jettison", chart, "--set", "dryRun=false", "--set", "nodeSelector.jettison/canary=yes",
 		"--set", "agent.config.evictionPressureTransitionPeriod=1m"))
@@ -161,7 +195,7 @@ func TestChartInstalls(t *testing.T) {
 		t.Errorf("ConfigMap %q has the same name with another configuration", name)
 	}
 
-	t.Log(c.helm("rollback", "jettison"))
+	t.Log(c.helm("rollback", "jettison", "1"))
 	agentAndBridge(1)
 	c.agentActs(n, false)
 	if name := c.release("run", "--dry-run"); name != first {

@@ -114,10 +114,10 @@ bench-react: deps ## measure the times to the kill and to free memory, compared 
 measure: ## print measures of the code's layout and words: make measure [COMMIT=rev] [PLACES=1]; words of a folder: [WORDS=folder]
 	@go run ./e2e/measure $(if $(COMMIT),-commit $(COMMIT)) $(if $(PLACES),-places) $(if $(WORDS),-words $(WORDS))
 
-generate: ## write the generated pages of docs/reference (commands, configuration, log messages), the file of "config default" and the chart's copies
+generate: ## write the generated pages of docs/reference (commands, configuration, log messages), the file of "config default", the chart's copies, man pages, completion
 	go test ./internal/node/config -run '^TestWhatIsGeneratedIsFresh$$' -generate
 	go test . -run '^TestTheLogPageIsFresh$$' -generate
-	go test -p 1 ./cmd/... -run '^TestTheCommandPageIsFresh$$' -generate
+	go test -p 1 ./cmd/... -run '^(TestTheCommandPageIsFresh|TestThePackagedFilesAreFresh)$$' -generate
 	cd deploy/helm && go test . -run '^TestChartFilesAreFresh$$' -generate
 
 fuzz: ## run every fuzz test for a while: make fuzz [FUZZTIME=60s]

@@ -3,6 +3,7 @@
 //	commandtest.go  Document: the page of the commands
 //	badvalues.go    BadValues: empty and unreadable arguments
 //	conventions.go  Conventions, Completion, JSONErrors: what all programs have in common
+//	packaged.go     Packaged: man pages and shell completion files of a package
 package commandtest
 
 import (

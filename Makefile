@@ -19,10 +19,10 @@ BENCH ?= .
 NODES ?= 1000
 HOURS ?= 2
 BENCH_REACT := ^Benchmark(React|FullSpeed|Mayhem|Idle)
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+VERSION ?= $(shell deploy/release/version)
 
-# A version in dpkg's order: a release candidate before its release, and a version without a number before all others.
-DEB_VERSION = $(shell echo '$(VERSION)' | sed 's/^v//; s/-rc/~rc/; /^[0-9]*\./!s/^/0~/')
+# A version in dpkg's order: what leads to a release before the release, and a version without a number before all others.
+DEB_VERSION = $(shell echo '$(VERSION)' | sed 's/^v//; s/-/~/; /^[0-9]*\./!s/^/0~/')
 SOURCE_DATE = $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 
 # Packages that the tests need besides Go, git and make: a C compiler for -race and runc, and the parts of the test node.
@@ -38,7 +38,7 @@ GO_BUILD = CGO_ENABLED=0 GOOS=linux go build -trimpath -buildvcs=false -tags grp
 step = @echo "== $(1)"; start=$$(date +%s); if $(2); then echo "== $(1): $$(($$(date +%s) - start)) s"; \
 	else echo "== $(1): failed after $$(($$(date +%s) - start)) s"; exit 1; fi
 
-.PHONY: help build test e2e soak scrapes oracle e2e-kubelet e2e-cluster e2e-kind ui-test bench bench-react bench-cluster bench-nodes measure generate fuzz lint alerts manifests image deb release demo deps packages modules parts parts-cluster unit promises promises-cluster smoke
+.PHONY: help build test e2e soak scrapes oracle e2e-kubelet e2e-cluster e2e-kind ui-test bench bench-react bench-cluster bench-nodes measure generate fuzz lint alerts manifests image deb release demo deps packages modules parts parts-cluster unit promises promises-cluster smoke deb-version
 
 help: ## print the verbs
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -132,6 +132,7 @@ lint: ## go vet, gofmt, staticcheck, errcheck, unparam
 	go tool -modfile=tools.mod unparam ./...
 	cd deploy/render && go vet ./...
 	cd deploy/helm && go vet ./...
+	cd deploy/release && go vet ./...
 	cd e2e/ui && go vet ./...
 	cd e2e/kind && go vet ./...
 
@@ -150,6 +151,9 @@ image: ## write dist/jettison.tar, dist/jettison-bridge.tar and dist/jettison-cl
 	@for name in $(PROGRAMS); do binaries=; for arch in $(ARCHES); do \
 		GOARCH=$$arch $(GO_BUILD) -o bin/$$name-linux-$$arch ./cmd/$$name || exit 1; binaries="$$binaries $$arch=bin/$$name-linux-$$arch"; done; \
 		CGO_ENABLED=0 go run -trimpath ./deploy/oci/mkimage -image $$name -o $(DIST)/$$name.tar $$binaries || exit 1; done
+
+deb-version:
+	@echo '$(DEB_VERSION)'
 
 deb: ## write dist/jettison_VERSION_ARCH.deb for amd64 and arm64
 	@mkdir -p dist
@@ -189,6 +193,7 @@ modules:
 	$(call fetch,.,tools.mod)
 	$(call fetch,deploy/render,go.mod)
 	$(call fetch,deploy/helm,go.mod)
+	$(call fetch,deploy/release,go.mod)
 	$(call fetch,e2e/ui,go.mod)
 	$(call fetch,e2e/kind,go.mod)
 
@@ -200,6 +205,7 @@ unit:
 	go test -race -short ./...
 	cd deploy/render && go test ./...
 	cd deploy/helm && go test ./...
+	cd deploy/release && go test ./...
 	cd e2e/kind && go test ./...
 	go test -short -run 'Alloc|TheMemory|TestMemoryOf|VeryFarDown' $$(grep -rlE --include='*_test.go' 'func Test.*(Alloc|TheMemory|MemoryOf|VeryFarDown)' . | xargs -n1 dirname | sort -u)
 

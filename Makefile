@@ -38,7 +38,7 @@ GO_BUILD = CGO_ENABLED=0 GOOS=linux go build -trimpath -buildvcs=false -tags grp
 step = @echo "== $(1)"; start=$$(date +%s); if $(2); then echo "== $(1): $$(($$(date +%s) - start)) s"; \
 	else echo "== $(1): failed after $$(($$(date +%s) - start)) s"; exit 1; fi
 
-.PHONY: help build test e2e soak scrapes oracle e2e-kubelet e2e-cluster e2e-kind ui-test bench bench-react bench-cluster bench-nodes measure generate fuzz lint alerts manifests image deb release demo deps packages modules parts parts-cluster unit promises promises-cluster smoke deb-version
+.PHONY: help build test e2e soak scrapes oracle e2e-kubelet e2e-cluster e2e-kind ui-test bench bench-react bench-cluster bench-nodes measure generate fuzz lint alerts manifests image deb release reproducible demo deps packages modules parts parts-cluster unit promises promises-cluster smoke deb-version documents
 
 help: ## print the verbs
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -145,29 +145,51 @@ alerts: ## test the alert rules with promtool
 manifests: ## print the manifests that kubectl would apply: make manifests [OVERLAY=containerd|crio|k3s|least-privilege|bridge|cluster]
 	@cd deploy/render && go run . $(if $(filter cluster,$(OVERLAY)),../cluster,../overlays/$(OVERLAY))
 
+# $(call documents,BINARY,FOLDER) writes the licences of a binary and its bill of materials into a folder.
+documents = bin/release-documents -version '$(VERSION)' -o $(2) $(1)
+
+documents:
+	@mkdir -p bin && go build -C deploy/release -trimpath -buildvcs=false -o $(CURDIR)/bin/release-documents .
+
 # The test node gets one program of one architecture: make image PROGRAMS=jettison ARCHES=amd64 DIST=bin.
-image: ## write dist/jettison.tar, dist/jettison-bridge.tar and dist/jettison-cluster.tar, OCI images for amd64 and arm64, without a daemon
+image: documents ## write dist/jettison.tar, dist/jettison-bridge.tar and dist/jettison-cluster.tar, OCI images for amd64 and arm64, without a daemon
 	@mkdir -p $(DIST)
 	@for name in $(PROGRAMS); do binaries=; for arch in $(ARCHES); do \
-		GOARCH=$$arch $(GO_BUILD) -o bin/$$name-linux-$$arch ./cmd/$$name || exit 1; binaries="$$binaries $$arch=bin/$$name-linux-$$arch"; done; \
-		CGO_ENABLED=0 go run -trimpath ./deploy/oci/mkimage -image $$name -o $(DIST)/$$name.tar $$binaries || exit 1; done
+		GOARCH=$$arch $(GO_BUILD) -o bin/$$name-linux-$$arch ./cmd/$$name && \
+		$(call documents,bin/$$name-linux-$$arch,bin/documents/$$name/$$arch) || exit 1; binaries="$$binaries $$arch=bin/$$name-linux-$$arch"; done; \
+		CGO_ENABLED=0 go run -trimpath ./deploy/oci/mkimage -image $$name -documents bin/documents/$$name -o $(DIST)/$$name.tar $$binaries || exit 1; done
 
 deb-version:
 	@echo '$(DEB_VERSION)'
 
-deb: ## write dist/jettison_VERSION_ARCH.deb for amd64 and arm64
-	@mkdir -p dist
+deb: documents ## write dist/jettison_VERSION_ARCH.deb for amd64 and arm64
+	@rm -rf bin/deb/docs bin/deb/man && mkdir -p bin/deb dist && cp -r docs deploy/package/man bin/deb && gzip -9n bin/deb/man/*.1 && \
+		chmod -R u=rwX,go=rX bin/deb/docs bin/deb/man
 	@for arch in $(ARCHES); do \
 		GOARCH=$$arch $(GO_BUILD) -o bin/deb/jettison-linux-$$arch ./cmd/jettison && \
+		$(call documents,bin/deb/jettison-linux-$$arch,bin/deb/documents-$$arch) && \
 		ARCH=$$arch VERSION=$(DEB_VERSION) SOURCE_DATE_EPOCH=$(SOURCE_DATE) \
 		go tool -modfile=release.mod nfpm package -f deploy/package/nfpm.yaml -p deb -t dist/jettison_$(DEB_VERSION)_$$arch.deb || exit 1; done
 
-release: image deb ## write dist/: packages, tarballs and images for amd64 and arm64, with SHA256SUMS
+release: image deb ## write dist/: packages, tarballs, images and bills of materials for amd64 and arm64, with SHA256SUMS
 	@for arch in amd64 arm64; do name=jettison-$(VERSION)-linux-$$arch; rm -rf bin/$$name && mkdir -p bin/$$name && \
-		cp bin/jettison-linux-$$arch bin/$$name/jettison && cp -r README.md CHANGELOG.md CONTRIBUTING.md docs deploy/systemd/jettison.service bin/$$name && \
-		tar --sort=name --mtime=@$(SOURCE_DATE) --owner=0 --group=0 --numeric-owner -C bin -cf - $$name | gzip -9n > dist/$$name.tar.gz && \
-		rm -r bin/$$name || exit 1; done
-	@cd dist && sha256sum jettison.tar jettison-bridge.tar jettison-cluster.tar jettison_$(DEB_VERSION)_*.deb jettison-$(VERSION)-linux-*.tar.gz > SHA256SUMS && cat SHA256SUMS
+		cp bin/jettison-linux-$$arch bin/$$name/jettison && cp -r bin/documents/jettison/$$arch/. README.md CHANGELOG.md CONTRIBUTING.md \
+		SECURITY.md SUPPORT.md docs deploy/systemd/jettison.service deploy/package/man deploy/package/completion bin/$$name && \
+		tar --sort=name --mode=u=rwX,go=rX --mtime=@$(SOURCE_DATE) --owner=0 --group=0 --numeric-owner -C bin -cf - $$name | \
+		gzip -9n > dist/$$name.tar.gz && \
+		rm -r bin/$$name || exit 1; \
+		for name in jettison jettison-bridge jettison-cluster; do \
+		cp bin/documents/$$name/$$arch/$$name.cdx.json dist/$$name-$(VERSION)-linux-$$arch.cdx.json || exit 1; done; done
+	@cd dist && sha256sum jettison.tar jettison-bridge.tar jettison-cluster.tar jettison_$(DEB_VERSION)_*.deb \
+		jettison-$(VERSION)-linux-*.tar.gz jettison*-$(VERSION)-linux-*.cdx.json > SHA256SUMS && cat SHA256SUMS
+
+# The second build has its own build cache, depth of folder, umask and time zone.
+reproducible: ## build the release of the last commit twice, in two folders, and compare the digests; minutes
+	@set -e; dir=$$(mktemp -d); mkdir $$dir/second; git clone -q . $$dir/first; (umask 077; git clone -q $$dir/first $$dir/second/folder); \
+		$(MAKE) -s -C $$dir/first release; \
+		(umask 077; TZ=Asia/Tokyo GOCACHE=$$dir/cache $(MAKE) -s -C $$dir/second/folder release); \
+		diff $$dir/first/dist/SHA256SUMS $$dir/second/folder/dist/SHA256SUMS || { echo "the builds differ: compare the files in $$dir"; exit 1; }; \
+		rm -rf $$dir; echo "both builds are identical"
 
 demo: packages ## boot a node, let a pod leak, watch the agent save the node (a minute, a few the first time); keep the node and the page until Ctrl-C: make demo [KEEP=1]
 	$(call fetch,.,go.mod)

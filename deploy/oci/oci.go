@@ -23,14 +23,18 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// Image describes an image: one static binary for each architecture, and nothing else.
+// Image describes an image: one static binary for each architecture, and its documents.
 type Image struct {
-	Name       string            // reference to import it under: "localhost/jettison:dev"
-	Binaries   map[string]string // GOARCH to the path of its binary
-	Path       string            // the binary's path in the image: "/jettison"
-	Entrypoint []string
-	Cmd        []string
-	Labels     map[string]string
+	Name     string            // reference to import it under: "localhost/jettison:dev"
+	Binaries map[string]string // GOARCH to the path of its binary
+	Path     string            // the binary's path in the image: "/jettison"
+	// Documents is a folder with a folder of files for each architecture, such as licences, that the
+	// image has in DocumentPath. Empty: the image has only the binary.
+	Documents    string
+	DocumentPath string
+	Entrypoint   []string
+	Cmd          []string
+	Labels       map[string]string
 }
 
 // architectures is the order in which architectures are written, independent of map order.
@@ -115,9 +119,17 @@ func (i Image) image(arch, binary string) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
+	layers := []mutate.Addendum{{Layer: layer}}
+	if i.Documents != "" {
+		layer, err := documentLayer(filepath.Join(i.Documents, arch), i.DocumentPath)
+		if err != nil {
+			return nil, err
+		}
+		layers = append(layers, mutate.Addendum{Layer: layer})
+	}
 	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1),
 		types.OCIConfigJSON)
-	image, err = mutate.Append(image, mutate.Addendum{Layer: layer})
+	image, err = mutate.Append(image, layers...)
 	if err != nil {
 		return nil, err
 	}
@@ -140,13 +152,31 @@ func binaryLayer(from, to string) (v1.Layer, error) {
 	}
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
-	name := path.Clean(to)[1:]
-	if err := w.WriteHeader(regular(name, 0o755, len(content))); err != nil {
+	if err := writeFile(w, path.Clean(to)[1:], 0o755, content); err != nil {
 		return nil, err
 	}
-	if _, err := w.Write(content); err != nil {
+	return layerOf(w, &b)
+}
+
+// documentLayer returns a layer of the files of a folder, owned by root, readable by every user.
+func documentLayer(from, to string) (v1.Layer, error) {
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	entries, err := os.ReadDir(from)
+	if err != nil {
 		return nil, err
 	}
+	if len(entries) == 0 {
+		return nil, fmt.Errorf("folder %s has no documents", from)
+	}
+	if err := addFolder(w, os.DirFS(from), path.Clean(to)[1:]); err != nil {
+		return nil, err
+	}
+	return layerOf(w, &b)
+}
+
+// layerOf ends the archive of a layer.
+func layerOf(w *tar.Writer, b *bytes.Buffer) (v1.Layer, error) {
 	if err := w.Close(); err != nil {
 		return nil, err
 	}
@@ -155,11 +185,19 @@ func binaryLayer(from, to string) (v1.Layer, error) {
 	}, tarball.WithMediaType(types.OCILayer))
 }
 
-// tarFolder writes every file below a folder in lexical order (fs.WalkDir's), with headers that are
-// independent of this machine.
+// tarFolder writes every file below a folder as an archive.
 func tarFolder(w io.Writer, folder fs.FS) error {
 	t := tar.NewWriter(w)
-	err := fs.WalkDir(folder, ".", func(name string, d fs.DirEntry, err error) error {
+	if err := addFolder(t, folder, ""); err != nil {
+		return err
+	}
+	return t.Close()
+}
+
+// addFolder writes every file below a folder in lexical order (fs.WalkDir's), with headers that are
+// independent of this machine.
+func addFolder(t *tar.Writer, folder fs.FS, to string) error {
+	return fs.WalkDir(folder, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
@@ -167,17 +205,16 @@ func tarFolder(w io.Writer, folder fs.FS) error {
 		if err != nil {
 			return err
 		}
-		header := regular(name, 0o644, len(content))
-		if err := t.WriteHeader(header); err != nil {
-			return err
-		}
-		_, err = t.Write(content)
-		return err
+		return writeFile(t, path.Join(to, name), 0o644, content)
 	})
-	if err != nil {
+}
+
+func writeFile(w *tar.Writer, name string, mode int64, content []byte) error {
+	if err := w.WriteHeader(regular(name, mode, len(content))); err != nil {
 		return err
 	}
-	return t.Close()
+	_, err := w.Write(content)
+	return err
 }
 
 // regular returns the header of a file, independent of the time.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,14 +31,33 @@ func binaries(t *testing.T) map[string]string {
 	return out
 }
 
+// documented returns an image with documents for each architecture.
+func documented(t *testing.T, image Image) Image {
+	t.Helper()
+	image.Documents = t.TempDir()
+	for _, arch := range architectures {
+		for name, text := range map[string]string{"LICENSE": "licence", "THIRD-PARTY-NOTICES": "notices for " + arch} {
+			path := filepath.Join(image.Documents, arch, name)
+			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return image
+}
+
 func TestTheSameInputGivesTheSameBytes(t *testing.T) {
 	in := binaries(t)
+	image := documented(t, Agent(in))
 	var texts [2][]byte
 	var digests [2]string
 	for i := range texts {
 		path := filepath.Join(t.TempDir(), "image.tar")
 		var err error
-		if digests[i], err = Agent(in).Write(path); err != nil {
+		if digests[i], err = image.Write(path); err != nil {
 			t.Fatal(err)
 		}
 		if texts[i], err = os.ReadFile(path); err != nil {
@@ -50,7 +70,7 @@ func TestTheSameInputGivesTheSameBytes(t *testing.T) {
 	if err := os.WriteFile(in["arm64"], []byte("another binary"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if other, err := Agent(in).Write(filepath.Join(t.TempDir(), "image.tar")); err != nil || other == digests[0] {
+	if other, err := image.Write(filepath.Join(t.TempDir(), "image.tar")); err != nil || other == digests[0] {
 		t.Errorf("another binary has the same digest (%v)", err)
 	}
 }
@@ -120,7 +140,7 @@ func images(t *testing.T, index v1.ImageIndex) map[string]v1.Image {
 	return out
 }
 
-// An image has only the binary, for each architecture, under the name in its DaemonSet.
+// An image has only the binary and its documents, for each architecture, under the name in its DaemonSet.
 func TestImages(t *testing.T) {
 	for name, manifest := range map[string]string{
 		"jettison": "../base/daemonset.yaml", "jettison-bridge": "../components/bridge/daemonset.yaml", "jettison-cluster": "../cluster/deployment.yaml",
@@ -131,7 +151,7 @@ func TestImages(t *testing.T) {
 
 func testImage(t *testing.T, program, file string) {
 	in := binaries(t)
-	index := unpack(t, Images[program](in))
+	index := unpack(t, documented(t, Images[program](in)))
 	manifest, err := index.IndexManifest()
 	if err != nil {
 		t.Fatal(err)
@@ -146,24 +166,13 @@ func testImage(t *testing.T, program, file string) {
 	}
 	for arch, image := range images(t, index) {
 		layers, err := image.Layers()
-		if err != nil || len(layers) != 1 {
-			t.Fatalf("%s: image has %d layers (%v), want one", arch, len(layers), err)
+		if err != nil || len(layers) != 2 {
+			t.Fatalf("%s: image has %d layers (%v), want two", arch, len(layers), err)
 		}
-		content, err := layers[0].Uncompressed()
-		if err != nil {
-			t.Fatal(err)
-		}
-		r := tar.NewReader(content)
-		h, err := r.Next()
-		if err != nil || h.Name != program || h.Mode != 0o755 || h.Uid != 0 || h.ModTime.Unix() != 0 {
-			t.Errorf("%s: first file of the layer = %+v, %v", arch, h, err)
-		}
-		if text, err := io.ReadAll(r); err != nil || string(text) != "binary for "+arch {
-			t.Errorf("%s: content of the binary = %q, %v", arch, text, err)
-		}
-		if _, err := r.Next(); err != io.EOF {
-			t.Errorf("%s: the layer has a second file (%v)", arch, err)
-		}
+		checkLayer(t, layers[0], []entry{{program, 0o755, "binary for " + arch}})
+		documents := "usr/share/doc/" + program + "/"
+		checkLayer(t, layers[1], []entry{{documents + "LICENSE", 0o644, "licence"},
+			{documents + "THIRD-PARTY-NOTICES", 0o644, "notices for " + arch}})
 		config, err := image.ConfigFile()
 		if err != nil || config.OS != "linux" || config.Architecture != arch {
 			t.Errorf("%s: config of the image = %+v, %v", arch, config, err)
@@ -171,6 +180,40 @@ func testImage(t *testing.T, program, file string) {
 	}
 	if got := images(t, index); len(got) != len(in) {
 		t.Errorf("%d images in the index, want %d", len(got), len(in))
+	}
+}
+
+// entry is a file of a layer.
+type entry struct {
+	name string
+	mode int64
+	text string
+}
+
+// checkLayer compares the files of a layer. All belong to root and have a time of 1970.
+func checkLayer(t *testing.T, layer v1.Layer, want []entry) {
+	t.Helper()
+	content, err := layer.Uncompressed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []entry
+	for r := tar.NewReader(content); ; {
+		h, err := r.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(r)
+		if err != nil || h.Uid != 0 || h.Gid != 0 || h.ModTime.Unix() != 0 {
+			t.Errorf("header of %s = %+v (%v), want root's and no time", h.Name, h, err)
+		}
+		got = append(got, entry{h.Name, h.Mode, string(text)})
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("files of the layer = %+v, want %+v", got, want)
 	}
 }
 
@@ -183,7 +226,7 @@ func TestTheDockerfileSaysTheSame(t *testing.T) {
 	}
 	for of, want := range map[string]Image{"scratch": Agent(nil), "scratch AS bridge": Bridge(nil), "scratch AS cluster": Cluster(nil)} {
 		if got := stageOf(t, string(text), of); !reflect.DeepEqual(got, Image{
-			Path: want.Path, Entrypoint: want.Entrypoint, Cmd: want.Cmd, Labels: want.Labels,
+			Path: want.Path, DocumentPath: want.DocumentPath, Entrypoint: want.Entrypoint, Cmd: want.Cmd, Labels: want.Labels,
 		}) {
 			t.Errorf("Dockerfile stage %s is %+v, want %+v", of, got, want)
 		}
@@ -193,7 +236,7 @@ func TestTheDockerfileSaysTheSame(t *testing.T) {
 	}
 }
 
-// stageOf reads one stage of a Dockerfile, which copies one of the binaries of the stage "build".
+// stageOf reads one stage of a Dockerfile, which copies one of the binaries of the stage "build", and that binary's documents.
 func stageOf(t *testing.T, text, of string) Image {
 	t.Helper()
 	var got Image
@@ -210,7 +253,7 @@ func stageOf(t *testing.T, text, of string) Image {
 		if word == "FROM" {
 			stage = rest
 		}
-		if _, after, ok := strings.Cut(rest, " -o "); ok && word == "RUN" {
+		if _, after, ok := strings.Cut(line, " -o "); ok { // also in the second line of a RUN
 			path, _, _ := strings.Cut(after, " ")
 			outputs[path] = true
 		}
@@ -219,10 +262,15 @@ func stageOf(t *testing.T, text, of string) Image {
 		}
 		switch word {
 		case "COPY":
-			if fields := strings.Fields(rest); len(fields) != 3 || fields[0] != "--from=build" || !outputs[fields[1]] || got.Path != "" {
-				t.Errorf("stage %s copies %q, want a built binary only", of, rest)
-			} else {
+			switch fields := strings.Fields(rest); {
+			case len(fields) != 3 || fields[0] != "--from=build" || !outputs[fields[1]]:
+				t.Errorf("stage %s copies %q, want a built binary or its documents", of, rest)
+			case got.Path == "":
 				got.Path = fields[2]
+			case got.DocumentPath == "" && fields[1] == "/documents"+got.Path:
+				got.DocumentPath = fields[2]
+			default:
+				t.Errorf("stage %s copies %q, want one binary and its documents", of, rest)
 			}
 		case "LABEL":
 			key, value, _ := strings.Cut(rest, "=")
@@ -244,9 +292,15 @@ func TestBadImages(t *testing.T) {
 		"no binary":               {},
 		"a binary that is gone":   {"amd64": "/nowhere"},
 		"an unknown architecture": {"amd64": "/bin/sh", "vax": "/bin/sh"},
+		// The layer of documents fails after that of the binary.
+		"documents that are missing": {"amd64": "/bin/sh"},
 	} {
 		path := filepath.Join(t.TempDir(), "image.tar")
-		if _, err := Agent(in).Write(path); err == nil {
+		image := Agent(in)
+		if name == "documents that are missing" {
+			image.Documents = t.TempDir()
+		}
+		if _, err := image.Write(path); err == nil {
 			t.Errorf("%s: image was packed, want an error", name)
 		}
 		if left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "*")); len(left) != 0 {

@@ -1,5 +1,5 @@
-// Package packaged tests the scripts of the Debian package, as far as they need no systemd. The
-// scenarios of e2e install the package.
+// Package packaged tests the scripts of the Debian package, as far as they need no systemd, and its
+// list of files. The scenarios of e2e install the package.
 package packaged
 
 import (
@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"go.yaml.in/yaml/v3"
 
 	"jettison/internal/base/atomicfile"
 )
@@ -51,4 +53,46 @@ func TestPurge(t *testing.T) {
 		t.Fatal(err)
 	}
 	purge()
+}
+
+// The package has the licences, the bill of materials, man pages, shell completion, and each page that README.md links to.
+func TestThePackagesFiles(t *testing.T) {
+	text, err := os.ReadFile("nfpm.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list struct {
+		License  string
+		Contents []struct{ Src, Dst string }
+	}
+	if err := yaml.Unmarshal(text, &list); err != nil {
+		t.Fatal(err)
+	}
+	if list.License != "Apache-2.0" {
+		t.Errorf("licence of the package = %q, want Apache-2.0", list.License)
+	}
+	sources := map[string]string{}
+	for _, c := range list.Contents {
+		sources[c.Dst] = c.Src
+		if _, err := os.Stat(filepath.Join("../..", c.Src)); err != nil && !strings.HasPrefix(c.Src, "bin/") { // bin: built
+			t.Errorf("source of %s in the package cannot be read: %v", c.Dst, err)
+		}
+	}
+	const doc = "/usr/share/doc/jettison/"
+	for dst, src := range map[string]string{
+		doc + "copyright":           "bin/deb/documents-${ARCH}/LICENSE",
+		doc + "THIRD-PARTY-NOTICES": "bin/deb/documents-${ARCH}/THIRD-PARTY-NOTICES",
+		doc + "jettison.cdx.json":   "bin/deb/documents-${ARCH}/jettison.cdx.json",
+		doc + "SECURITY.md":         "SECURITY.md",
+		doc + "SUPPORT.md":          "SUPPORT.md",
+		doc + "docs":                "bin/deb/docs",
+		"/usr/share/man/man1":       "bin/deb/man",
+		"/usr/share/bash-completion/completions/jettison":    "deploy/package/completion/jettison.bash",
+		"/usr/share/zsh/vendor-completions/_jettison":        "deploy/package/completion/_jettison",
+		"/usr/share/fish/vendor_completions.d/jettison.fish": "deploy/package/completion/jettison.fish",
+	} {
+		if sources[dst] != src {
+			t.Errorf("source of %s = %q, want %q", dst, sources[dst], src)
+		}
+	}
 }

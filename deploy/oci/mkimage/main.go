@@ -1,5 +1,5 @@
-// Command mkimage packs a program's binaries as an OCI image: mkimage [-image jettison-bridge] -o
-// FILE amd64=BINARY arm64=BINARY.
+// Command mkimage packs a program's binaries and their documents as an OCI image: mkimage [-image
+// jettison-bridge] -documents FOLDER -o FILE amd64=BINARY arm64=BINARY.
 package main
 
 import (
@@ -15,6 +15,8 @@ func main() {
 	out := flag.String("o", "", "the tar file to write")
 	name := flag.String("image", "jettison",
 		"which program's: jettison, jettison-bridge or jettison-cluster")
+	documents := flag.String("documents", "",
+		"folder with a folder of licences and bills of materials for each architecture")
 	flag.Parse()
 	binaries := map[string]string{}
 	for _, arg := range flag.Args() {
@@ -27,11 +29,16 @@ func main() {
 	if *out == "" {
 		fail(fmt.Errorf("-o FILE is missing"))
 	}
-	image, ok := oci.Images[*name]
+	if *documents == "" {
+		fail(fmt.Errorf("-documents FOLDER is missing: an image must have its licences"))
+	}
+	newImage, ok := oci.Images[*name]
 	if !ok {
 		fail(fmt.Errorf("-image %q: want jettison, jettison-bridge or jettison-cluster", *name))
 	}
-	digest, err := image(binaries).Write(*out)
+	image := newImage(binaries)
+	image.Documents = *documents
+	digest, err := image.Write(*out)
 	if err != nil {
 		fail(err)
 	}

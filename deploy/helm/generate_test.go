@@ -341,9 +341,19 @@ func schema(t *testing.T) string {
 	return text.String()
 }
 
-// The chart's copies of manifests, rules, dashboards and fields match their sources.
+// versionLine matches the fields of Chart.yaml that have a version.
+var versionLine = regexp.MustCompile(`(?m)^(version|appVersion): .*$`)
+
+// chartFile returns Chart.yaml with the version of the file VERSION. The rest is edited by hand.
+func chartFile(t *testing.T) string {
+	t.Helper()
+	version := strings.TrimSpace(read(t, "../../VERSION"))
+	return versionLine.ReplaceAllString(read(t, "jettison/Chart.yaml"), "$1: "+version)
+}
+
+// The chart's version and its copies of manifests, rules, dashboards and fields match their sources.
 func TestChartFilesAreFresh(t *testing.T) {
-	want := map[string]string{"values.schema.json": schema(t)}
+	want := map[string]string{"values.schema.json": schema(t), "Chart.yaml": chartFile(t)}
 	for name, text := range manifests(t) {
 		want["manifests/"+name] = text
 	}

@@ -14,6 +14,7 @@ OVERLAY ?= containerd
 PROGRAMS ?= jettison jettison-bridge jettison-cluster
 ARCHES ?= amd64 arm64
 DIST ?= dist
+NOTICES ?= yes
 FUZZTIME ?= 60s
 BENCH ?= .
 NODES ?= 1000
@@ -145,14 +146,14 @@ alerts: ## test the alert rules with promtool
 manifests: ## print the manifests that kubectl would apply: make manifests [OVERLAY=containerd|crio|k3s|least-privilege|bridge|cluster]
 	@cd deploy/render && go run . $(if $(filter cluster,$(OVERLAY)),../cluster,../overlays/$(OVERLAY))
 
-# $(call documents,BINARY,FOLDER) writes the licences of a binary and its bill of materials into a folder.
-documents = bin/release-documents -version '$(VERSION)' -o $(2) $(1)
+# $(call documents,BINARY,FOLDER) writes the licences of a binary and its bill of materials into a folder; without NOTICES, only the own licence.
+documents = $(if $(NOTICES),bin/release-documents -version '$(VERSION)' -o $(2) $(1),mkdir -p $(2) && cp LICENSE $(2))
 
 documents:
 	@mkdir -p bin && go build -C deploy/release -trimpath -buildvcs=false -o $(CURDIR)/bin/release-documents .
 
-# The test node gets one program of one architecture: make image PROGRAMS=jettison ARCHES=amd64 DIST=bin.
-image: documents ## write dist/jettison.tar, dist/jettison-bridge.tar and dist/jettison-cluster.tar, OCI images for amd64 and arm64, without a daemon
+# The test node gets one program of one architecture: make image PROGRAMS=jettison ARCHES=amd64 DIST=bin NOTICES=.
+image: $(if $(NOTICES),documents) ## write dist/jettison.tar, dist/jettison-bridge.tar and dist/jettison-cluster.tar, OCI images for amd64 and arm64, without a daemon
 	@mkdir -p $(DIST)
 	@for name in $(PROGRAMS); do binaries=; for arch in $(ARCHES); do \
 		GOARCH=$$arch $(GO_BUILD) -o bin/$$name-linux-$$arch ./cmd/$$name && \

@@ -184,6 +184,7 @@ release: image deb ## write dist/: packages, tarballs, images and bills of mater
 	@cd deploy/helm && go run -trimpath ./mkchart -version '$(VERSION)' -time $(SOURCE_DATE) -o $(CURDIR)/dist
 	@cd dist && sha256sum jettison.tar jettison-bridge.tar jettison-cluster.tar jettison_$(DEB_VERSION)_*.deb \
 		jettison-$(VERSION)-linux-*.tar.gz jettison-$(VERSION).tgz jettison*-$(VERSION)-linux-*.cdx.json > SHA256SUMS && cat SHA256SUMS
+	@cd deploy/release && go test -count=1 -run '^TestArtefacts$$' . -dist $(CURDIR)/dist
 
 # The second build has its own build cache, depth of folder, umask and time zone.
 reproducible: ## build the release of the last commit twice, in two folders, and compare the digests; minutes

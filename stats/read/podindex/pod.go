@@ -36,7 +36,7 @@ type Pod struct {
 	Self      bool
 
 	SandboxIDs []string
-	restarts   map[string]uint64 // highest attempt of each container, by name, including dead ones
+	restarts   uint64 // of all containers, including dead ones
 	parts      parts
 }
 
@@ -85,20 +85,34 @@ func New(l cri.Listing) Index {
 		if p == nil {
 			continue
 		}
-		if p.restarts == nil {
-			p.restarts = map[string]uint64{}
-		}
-		p.restarts[c.Name] = max(p.restarts[c.Name], uint64(c.Attempt))
 		if c.State == cri.Exited {
 			p.Exited = append(p.Exited, c)
 		} else {
 			p.Containers = append(p.Containers, c)
 		}
 	}
+	attempts := map[string]uint64{}
 	for _, p := range index {
+		p.restarts = p.countRestarts(attempts)
 		p.arrange()
 	}
 	return index
+}
+
+// countRestarts returns the sum of the highest attempts of the containers, by name, including dead
+// ones. attempts is scratch space.
+func (p *Pod) countRestarts(attempts map[string]uint64) (sum uint64) {
+	clear(attempts)
+	for _, from := range [][]cri.Container{p.Containers, p.Exited} {
+		for i := range from {
+			name, n := from[i].Name, uint64(from[i].Attempt)
+			if before := attempts[name]; n > before {
+				attempts[name] = n
+				sum += n - before
+			}
+		}
+	}
+	return sum
 }
 
 // Ready reports whether any sandbox of the pod is ready.
@@ -151,16 +165,10 @@ func (p *Pod) Describe(out *stats.PodStats, capacity stats.Opt[uint64]) {
 	}
 	if len(p.Containers)+len(p.Exited) > 0 {
 		out.MemoryRequest, out.CPURequestMillis = p.memoryRequest(out.QOSClass, capacity), p.cpuMillis()
+		out.Restarts = stats.Some(p.restarts)
 	}
 	if out.QOSClass == stats.BestEffort { // by definition
 		out.CPURequestMillis = stats.Some(stats.Range{})
-	}
-	if len(p.restarts) > 0 {
-		restarts := uint64(0)
-		for _, n := range p.restarts {
-			restarts += n
-		}
-		out.Restarts = stats.Some(restarts)
 	}
 }
 

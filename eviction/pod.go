@@ -1,6 +1,7 @@
 package eviction
 
 import (
+	"maps"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -58,9 +59,10 @@ type emptyDir struct {
 	limit      uint64
 }
 
-// NewPod copies the used parts of an object and does not keep the object. Its requests are the
-// allocation in the status (stats.Granted). The caller drops an allocation that it does not trust. A
-// client cannot mark a pod as static or mirror: those annotations are ignored.
+// NewPod copies the used parts of an object, or shares its annotations, and does not keep the
+// object. Its requests are the allocation in the status (stats.Granted). The caller drops an
+// allocation that it does not trust. A client cannot mark a pod as static or mirror: those
+// annotations are ignored.
 func NewPod(p *v1.Pod) *Pod { return newPod(p, false) }
 
 // NewManifestPod is NewPod for an object that root wrote, in a static pod's manifest or a frame. It
@@ -71,7 +73,7 @@ func newPod(p *v1.Pod, manifest bool) *Pod {
 	p = stats.Granted(p)
 	out := &Pod{
 		Ref:         stats.PodReference{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID)},
-		annotations: map[string]string{},
+		annotations: deciding(p.Annotations, manifest),
 		qos:         stats.QOSOf(p),
 		finished:    p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed,
 
@@ -79,16 +81,9 @@ func newPod(p *v1.Pod, manifest bool) *Pod {
 		memoryRequest:  bytes(podRequest(p, v1.ResourceMemory)),
 		storageRequest: bytes(podRequest(p, v1.ResourceEphemeralStorage)),
 		storageLimit:   podStorageLimit(p),
-		localVolumes:   map[string]struct{}{},
 	}
 	if total, ok := stats.AllocatedTotal(p, v1.ResourceMemory); ok {
 		out.memoryRequest = min(out.memoryRequest, bytes(total))
-	}
-	for key, value := range p.Annotations {
-		if strings.HasPrefix(key, "jettison/") || manifest &&
-			strings.HasPrefix(key, "kubernetes.io/config.") {
-			out.annotations[key] = value
-		}
 	}
 	if p.Spec.Priority != nil {
 		out.priority = stats.Some(*p.Spec.Priority)
@@ -123,6 +118,23 @@ func newPod(p *v1.Pod, manifest bool) *Pod {
 			(claim != nil && !claim.ReadOnly || v.Ephemeral != nil) && written[v.Name]
 	}
 	return out
+}
+
+// deciding returns the annotations that decisions read, including the kubelet's of a manifest. An
+// object without other annotations shares its map, which must not change.
+func deciding(all map[string]string, manifest bool) map[string]string {
+	decides := func(key string) bool {
+		return strings.HasPrefix(key, "jettison/") || manifest &&
+			strings.HasPrefix(key, "kubernetes.io/config.")
+	}
+	for key := range all {
+		if !decides(key) {
+			out := maps.Clone(all)
+			maps.DeleteFunc(out, func(key, _ string) bool { return !decides(key) })
+			return out
+		}
+	}
+	return all
 }
 
 // unseen returns the pod for a ranking while the Summary does not contain it.
@@ -178,6 +190,9 @@ func newContainer(c *v1.Container, limited bool) podContainer {
 func (p *Pod) volume(v *v1.Volume) {
 	onDisk := v.EmptyDir != nil && v.EmptyDir.Medium == v1.StorageMediumDefault
 	if v.HostPath != nil || v.GitRepo != nil || v.ConfigMap != nil || onDisk {
+		if p.localVolumes == nil {
+			p.localVolumes = map[string]struct{}{}
+		}
 		p.localVolumes[v.Name] = struct{}{}
 	}
 	if v.EmptyDir != nil && v.EmptyDir.SizeLimit != nil && v.EmptyDir.SizeLimit.Sign() == 1 {

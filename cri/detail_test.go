@@ -399,3 +399,23 @@ func TestCallerDeadlineIsNoTimeout(t *testing.T) {
 		t.Errorf("answer = %+v, error %v, not as expected", got, err)
 	}
 }
+
+// Containers with the same values for files of their cgroups share one map.
+func TestEqualUnifiedIsShared(t *testing.T) {
+	r := node(t)
+	for _, c := range []string{"c1", "c2"} {
+		r.ContainerStatuses[c] = &runtimev1.ContainerStatus{Resources: &runtimev1.ContainerResources{
+			Linux: &runtimev1.LinuxContainerResources{Unified: map[string]string{"memory.oom.group": "1"}}}}
+	}
+	got, err := NewLister(dial(t, r.Endpoint())).List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := got.Containers[0].Unified, got.Containers[1].Unified
+	if len(a) != 1 || a["memory.oom.group"] != "1" {
+		t.Fatalf("unified = %v, want memory.oom.group 1", a)
+	}
+	if reflect.ValueOf(a).Pointer() != reflect.ValueOf(b).Pointer() {
+		t.Errorf("two containers have maps of their own with %v, want one", b)
+	}
+}

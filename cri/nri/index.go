@@ -34,6 +34,8 @@ type index struct {
 	skipped    uint64              // pods, containers and events that were malformed or above a limit
 	dirty      map[string]struct{} // UIDs changed since current was made
 	current    Pods
+	// Unified of the last container that had one; containers with equal values share it
+	unified map[string]string
 }
 
 func newIndex() *index {
@@ -144,6 +146,11 @@ func (x *index) start(s *sandbox, c cri.Container) {
 		return
 	}
 	c.SandboxID, c.Running = s.ID, c.State == cri.Running
+	if maps.Equal(c.Unified, x.unified) { // a kubelet sets the same values for all containers
+		c.Unified = x.unified
+	} else if len(c.Unified) > 0 {
+		x.unified = c.Unified
+	}
 	x.dirty[s.UID] = struct{}{}
 	if at := s.find(c.ID); at >= 0 {
 		s.containers[at] = c

@@ -3,6 +3,7 @@ package nri
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 	"testing"
@@ -156,4 +157,21 @@ func TestHoldOffsSetAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// Containers with the same values for files of their cgroups share one map.
+func TestEqualUnifiedIsShared(t *testing.T) {
+	x := newIndex()
+	s := x.put(cri.PodSandbox{ID: "s", UID: "u"})
+	group := func() map[string]string { return map[string]string{"memory.oom.group": "1"} }
+	for i, unified := range []map[string]string{group(), nil, group(), {"memory.high": "1"}} {
+		x.start(s, cri.Container{ID: fmt.Sprint(i), State: cri.Running, Unified: unified})
+	}
+	c := x.snapshot()["u"].Containers
+	if !maps.Equal(c[0].Unified, group()) || c[1].Unified != nil || c[3].Unified["memory.high"] != "1" || len(c[3].Unified) != 1 {
+		t.Fatalf("unified of 4 containers = %v, %v, %v, %v", c[0].Unified, c[1].Unified, c[2].Unified, c[3].Unified)
+	}
+	if reflect.ValueOf(c[0].Unified).Pointer() != reflect.ValueOf(c[2].Unified).Pointer() {
+		t.Errorf("two containers have maps of their own with %v, want one", c[2].Unified)
+	}
 }

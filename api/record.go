@@ -71,6 +71,11 @@ type Record struct {
 	Complete bool `json:"over,omitempty"`
 	// DryRun: the agent only recorded the eviction. Without --dry-run it would have evicted the pod.
 	DryRun bool `json:"dryRun,omitempty"`
+	// Repeats counts the later shortages in which a dry run would have evicted the same pod for the
+	// same signal, within a day of Began. LastDecided is the time of the last such decision, up to ten
+	// minutes old; zero: only the decision at Began is known.
+	Repeats     int       `json:"repeats,omitempty"`
+	LastDecided time.Time `json:"lastDecided,omitzero"`
 }
 
 // WasKilled reports whether the victim was killed instead of only stopped gently.

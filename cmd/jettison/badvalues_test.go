@@ -27,7 +27,7 @@ func TestBadValues(t *testing.T) {
 			"FILE": "DIR/frames.jsonl", "SIGNAL": "memory.available", "ID": "1",
 		},
 		AnyText: map[string]string{"ui --socket": "the page waits for the agent", "config print --proc-mount": "empty: /proc",
-			"tunnel --socket": "no request arrives"},
+			"tunnel --socket": "no request arrives", "records --config": "not read with --file"},
 		Advice: "run as root",
 	})
 }

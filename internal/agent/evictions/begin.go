@@ -59,14 +59,6 @@ func (v *Evictions) addTexts(d *eviction.Decision) {
 	d.AddTexts()
 }
 
-// dryRun logs and records the eviction that a dry run would have made.
-func (v *Evictions) dryRun(d *eviction.Decision, e *eviction.Eviction) {
-	v.o.Log.Repeat("dry run: "+e.Pod.PodRef.UID,
-		//log: Dry run: the agent would have evicted this pod. It changes nothing.
-		func() { v.o.Log.Info("would evict", append(v.describe(d, e), api.EventEviction.Attr())...) })
-	v.recordDryRun(d, e)
-}
-
 // register registers an eviction that has begun, and starts its goroutine.
 func (v *Evictions) register(ctx context.Context, d *eviction.Decision, i int, old *eviction.Life,
 	b *strike) {

@@ -4,6 +4,7 @@
 //
 //	evictions.go  Evictions: the loop's state of each eviction
 //	begin.go      from the decision to the kill
+//	dryrun.go     what a dry run logs and records instead
 //	preempt.go    pods stopped for a critical pod
 //	carry.go      carrier: the rest, on a separate goroutine
 //	leftovers.go  memory and files that a dead pod leaves
@@ -96,9 +97,8 @@ type Evictions struct {
 	// reclaim is known only seconds later, when the eviction may be finished.
 	afterReclaim *progress
 
-	// dryRunSeen holds, by pod and signal, the time of the last eviction that a dry run would have
-	// made
-	dryRunSeen map[string]time.Time
+	// dryRuns holds, by pod and signal, the evictions that a dry run would have made
+	dryRuns map[string]*dryRun
 	// watched holds evicted pods that may come back, by UID, with their last records
 	watched map[string]*api.Record
 
@@ -122,9 +122,9 @@ type progress struct {
 // New creates an Evictions without evictions.
 func New(o Options) *Evictions {
 	v := &Evictions{o: o, inProgress: map[*eviction.Life]*progress{},
-		dryRunSeen: map[string]time.Time{},
-		watched:    map[string]*api.Record{},
-		events:     make(chan Event, 64)}
+		dryRuns: map[string]*dryRun{},
+		watched: map[string]*api.Record{},
+		events:  make(chan Event, 64)}
 	v.counts = &metrics.Evictions{ToKill: metrics.NewHistogram(metrics.Kills...),
 		ToRecovery: metrics.NewHistogram(metrics.Kills...)}
 	v.carrier = carrier{client: o.Client, host: o.Host, remove: o.Remover, log: o.Log.Logger,

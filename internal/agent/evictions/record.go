@@ -2,7 +2,6 @@ package evictions
 
 import (
 	"cmp"
-	"maps"
 	"time"
 
 	"jettison/api"
@@ -61,34 +60,6 @@ func (v *Evictions) recordKilled(u *progress) {
 	killed := u.life.Killed()
 	u.record.Killed = killed
 	v.o.Keeper.Begin(u.record)
-}
-
-// dryRunInterval is the time after which a dry run counts the same pod and signal as another
-// eviction.
-const dryRunInterval = time.Minute
-
-// recordDryRun records the eviction that a dry run would have made. While the decision repeats at
-// each look, it is recorded once.
-func (v *Evictions) recordDryRun(d *eviction.Decision, e *eviction.Eviction) {
-	key := e.Pod.PodRef.UID + "/" + string(e.Signal)
-	last, repeated := v.dryRunSeen[key]
-	maps.DeleteFunc(v.dryRunSeen, func(_ string, seen time.Time) bool {
-		return d.Time.Sub(seen) > dryRunInterval
-	})
-	v.dryRunSeen[key] = d.Time
-	if repeated && d.Time.Sub(last) <= dryRunInterval {
-		return
-	}
-	v.counts.Outcomes.Add(1, string(e.Signal), string(api.OutcomeDryRun), string(e.Pod.QOSClass),
-		"true")
-	if !v.o.Keeper.Keeps() {
-		return
-	}
-	r := records.Begin(d, e, stampAt(d.Time), kill.Stamp{}, v.o.Pods.Name)
-	if m := d.Signal; !e.Local() && m.Threshold.Signal != "" {
-		r.Crossed = records.ReadingOf(m.Threshold, m.First, stampAt(m.Since))
-	}
-	v.o.Keeper.RecordDryRun(&r)
 }
 
 // recordOutcome records the outcome of an eviction.

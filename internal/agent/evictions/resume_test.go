@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -243,9 +245,9 @@ func TestUndyingPodIsSetAsideAfterARestart(t *testing.T) {
 	}
 }
 
-// A dry run decides on the same pod at every look and counts one eviction; after a minute without,
-// it counts another. Its memory is bounded.
-func TestADryRunWouldEvictAPodOnceAShortage(t *testing.T) {
+// A dry run counts one eviction of a pod for each shortage. A record covers the shortages of a day,
+// so that a threshold that is often met does not push a week of records out of the file.
+func TestADryRunKeepsOneRecordADay(t *testing.T) {
 	f, dir := newFixture(t, softAndHard, nil), t.TempDir()
 	keeper, _, _ := records.StartKeeper(time.Now(), records.KeeperOptions{Dir: dir, Proc: f.Proc(), Log: f.Log, DryRun: true})
 	f.renew(softAndHard, func(o *Options) { o.Keeper, o.DryRun = keeper, true })
@@ -256,26 +258,38 @@ func TestADryRunWouldEvictAPodOnceAShortage(t *testing.T) {
 			t.Error("a dry run began an eviction")
 		}
 	}
-	for i := range 100 {
+	for i := range 100 { // one shortage of 4950 s
 		would(time.Duration(i)*50*time.Second, "a")
 	}
 	would(5000*time.Second, "b")
-	would(5010*time.Second+dryRunInterval, "a")
-	if len(f.dryRunSeen) != 1 {
-		t.Errorf("the dry run remembers %v, want one entry", f.dryRunSeen)
+	for i := range 5 { // five more
+		would(2*time.Hour+time.Duration(i)*2*time.Minute, "a")
 	}
-	would(5020*time.Second+2*dryRunInterval, "c")
+	would(25*time.Hour, "a") // a new day
 	f.Save(time.Now(), func(*records.State) { t.Error("a dry run saved a state") })
 	if err := keeper.Close(); err != nil {
 		t.Fatal(err)
 	}
 	list, err := records.Read(records.Path(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
 	var got []string
 	for _, r := range list.Records {
-		got = append(got, r.Pod.UID)
+		last := "-"
+		if !r.LastDecided.IsZero() {
+			last = r.LastDecided.Sub(start.Round(0)).String()
+		}
+		got = append(got, fmt.Sprintf("%s +%d %s", r.Pod.UID, r.Repeats, last))
 	}
-	if err != nil || strings.Join(got, " ") != "a b a c" {
-		t.Errorf("recorded pods = %v (%v), want a b a c", got, err)
+	if want := []string{"a +5 2h8m0s", "b +0 -", "a +0 -"}; !slices.Equal(got, want) {
+		t.Errorf("pods, repeats and last decisions of the records = %q, want %q", got, want)
+	}
+	for i := range 2 * maxDryRuns {
+		would(26*time.Hour, strconv.Itoa(i))
+	}
+	if len(f.dryRuns) > maxDryRuns {
+		t.Errorf("the dry run continues %d records, want at most %d", len(f.dryRuns), maxDryRuns)
 	}
 }
 

@@ -31,12 +31,18 @@ observations, the ranking, and each step of the kill. docs/reference/formats.md 
 records of one pod by namespace/name, name or UID. -f continues with new records: it prints an
 eviction when it starts, and again when its outcome is known.
 
+--dry-run prints one line for each pod and threshold that a dry run would have evicted the pod for:
+the number of shortages (TIMES), the first and the last decision, and the observed value at the
+start of the newest record. No line means no such eviction. A dry run leaves the pod running, so it
+does not show which pod would have been next.
+
 -o json prints one array of records as stored, or one record with an ID. -o jsonl prints one record
 a line, also with -f. Lines that cannot be read are reported on stderr.
 
 Exit code 1: no record has the ID, the file of --file does not exist, or the file holds no records.`,
 		Example: "  jettison records\n  jettison records --last 10\n" +
 			"  jettison records --since 24h --pod shop/web\n  jettison records -f\n" +
+			"  jettison records --dry-run --since 168h\n" +
 			"  jettison records 20261121T070317\n  jettison records -o jsonl | jq .outcome",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
@@ -67,6 +73,10 @@ Exit code 1: no record has the ID, the file of --file does not exist, or the fil
 				return commandline.Usage(
 					errors.New("records: an ID selects one record: omit --since, --pod and -f"))
 			}
+			if q.dryRun && (q.id != "" || q.follow || q.last > 0) {
+				return commandline.Usage(
+					errors.New("records: --dry-run prints a summary: omit the ID, --last and -f"))
+			}
 			if q.mustExist = q.file != ""; !q.mustExist {
 				c, err := flags.LoadOrWarn(cmd, stderr, path)
 				if err != nil {
@@ -88,6 +98,7 @@ Exit code 1: no record has the ID, the file of --file does not exist, or the fil
 	f.StringVar(&since, "since", "", "only records since a time with a zone, or an age such as 36h")
 	commandline.Values[string](f, "since")
 	f.StringVar(&q.pod, "pod", "", "only records of a pod: namespace/name, name or UID")
+	f.BoolVar(&q.dryRun, "dry-run", false, "summarize the pods that dry runs would have evicted")
 	f.BoolVarP(&q.follow, "follow", "f", false, "continue with new records")
 	commandline.Values[string](f, "pod")
 	commandline.FirstArgument[string](cmd)

@@ -59,6 +59,10 @@ func (l lines) pod(r *api.Record) {
 		l.add("", "met for %s", r.ThresholdGrace)
 	}
 	l.add("outcome", "%s", r.Outcome)
+	if !r.LastDecided.IsZero() {
+		l.add("again", "in %s, last decided %s", output.Count(r.Repeats, "later shortage"),
+			output.Time(r.LastDecided))
+	}
 	if r.Error != "" {
 		l.add("error", "%s", r.Error)
 	}

@@ -3,6 +3,7 @@
 //
 //	command.go  Command: jettison records
 //	query.go    query: selects and lists records
+//	dryrun.go   summary of the records of dry runs
 //	full.go     prints one record in full
 package records
 
@@ -32,6 +33,7 @@ type query struct {
 	since     time.Time     // oldest start; zero: all
 	pod       string        // UID, name or namespace/name of a pod; empty: all pods
 	follow    bool          // continue with new records until the context ends
+	dryRun    bool          // summarize the records of dry runs
 	format    output.Format // data: records as stored
 }
 
@@ -62,6 +64,13 @@ func (q *query) print(ctx context.Context, stdout *terminal.Screen, stderr io.Wr
 	if q.last > 0 {
 		all = all[max(0, len(all)-q.last):]
 	}
+	if q.dryRun && len(all) > 0 {
+		if lost := list.Lost; lost.ID > q.since.UTC().Format(idTime) {
+			fmt.Fprintf(stderr, "jettison: records: %s: records up to %s are missing: %s\n", q.file,
+				lost.ID, lost.Error)
+		}
+		return q.summary(stdout, all)
+	}
 	switch {
 	case len(all) == 0 && !q.format.Data() && !q.follow:
 		_, err := fmt.Fprintln(stdout, q.emptyText(total))
@@ -90,11 +99,15 @@ func (q *query) read() (*records.List, error) {
 	return list, nil
 }
 
-// matches reports whether a record matches since and pod.
+// matches reports whether a record matches since, pod and dryRun. The record of a dry run covers
+// the time until LastDecided.
 func (q *query) matches(r *api.Record) bool {
+	if q.dryRun && !r.DryRun {
+		return false
+	}
 	pod := &r.Pod
-	return !r.Began.Time.Before(q.since) && (q.pod == "" || q.pod == pod.UID || q.pod == pod.Name ||
-		q.pod == pod.Title())
+	return !lastDecided(r).Before(q.since) && (q.pod == "" || q.pod == pod.UID ||
+		q.pod == pod.Name || q.pod == pod.Title())
 }
 
 // emptyText returns the text for an empty list; total is the number of records in the file.
@@ -108,6 +121,9 @@ func (q *query) emptyText(total int) string {
 	}
 	if !q.since.IsZero() {
 		by = append(by, "--since")
+	}
+	if q.dryRun {
+		by = append(by, "--dry-run")
 	}
 	return fmt.Sprintf("none of %d records in %s matches %s", total, q.file, strings.Join(by, " and "))
 }

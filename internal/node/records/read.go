@@ -26,6 +26,9 @@ type List struct {
 	Records  []api.Record // the last version of each, in the order in which the evictions began
 	Warnings []string     // problems of the file, one line each
 	Foreign  int          // number of lines, if no line is a record
+	// Lost is the newest gap mark: records up to its ID are missing, for the reason in its Error;
+	// zero: none.
+	Lost api.Record
 }
 
 // Read reads the end of a file of records. It skips and counts corrupt lines. It fails if the file
@@ -100,6 +103,9 @@ func (p *parser) line(l line) {
 	case !ok:
 		p.corrupt++
 	case rec.Outcome == api.OutcomeLost: // a gap mark
+		if rec.ID > p.list.Lost.ID {
+			p.list.Lost = rec
+		}
 	default:
 		if rec.Version > Version {
 			p.newer++

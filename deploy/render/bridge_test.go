@@ -12,9 +12,13 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 )
+
+// withBridges are the overlays with the bridge, which the tests of this file render.
+var withBridges = []string{"bridge", "dry-run", "canary", "openshift"}
 
 // bridged has the objects that an overlay with the bridge renders in addition to the agent's.
 type bridged struct {
@@ -29,6 +33,26 @@ type bridged struct {
 	quota         v1.ResourceQuota
 	policies      map[string]*admissionv1.ValidatingAdmissionPolicy
 	bindings      map[string]*admissionv1.ValidatingAdmissionPolicyBinding
+	constraints   constraints
+}
+
+// constraints are the security context constraints of OpenShift, as far as they are tested.
+type constraints struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+
+	Users, Groups, Volumes, SeccompProfiles, RequiredDropCapabilities []string
+
+	AllowPrivilegedContainer, AllowPrivilegeEscalation, AllowHostDirVolumePlugin, AllowHostIPC, AllowHostNetwork, AllowHostPID,
+	AllowHostPorts, ReadOnlyRootFilesystem bool
+
+	AllowedCapabilities, DefaultAddCapabilities []string
+	Priority                                    *int32
+	RunAsUser, SELinuxContext, FSGroup          struct {
+		Type string
+		UID  int64
+	}
+	SupplementalGroups struct{ Type string }
 }
 
 // bridgeOf renders a folder and decodes it strictly.
@@ -52,7 +76,7 @@ func bridgeOf(t *testing.T, folder string) *bridged {
 		into := map[string]any{
 			"DaemonSet jettison": &out.agent, "DaemonSet jettison-bridge": &out.bridge, "Namespace jettison-system": &out.namespace,
 			"ServiceAccount jettison-bridge": &out.account, "ClusterRole jettison-bridge": &out.cluster, "Role jettison-bridge": &out.own,
-			"ClusterRoleBinding jettison-bridge": &out.toCluster, "RoleBinding jettison-bridge": &out.toOwn, "ResourceQuota jettison-bridge": &out.quota,
+			"SecurityContextConstraints jettison-bridge": &out.constraints, "ClusterRoleBinding jettison-bridge": &out.toCluster, "RoleBinding jettison-bridge": &out.toOwn, "ResourceQuota jettison-bridge": &out.quota,
 		}[is.Kind+" "+is.Metadata.Name]
 		switch is.Kind {
 		case "ConfigMap":
@@ -124,7 +148,8 @@ func TestTheBridge(t *testing.T) {
 		"hostPath is let": r.namespace.Labels["pod-security.kubernetes.io/enforce"] == "privileged",
 		"let in where that is limited": r.quota.Namespace == "jettison-system" && len(r.quota.Spec.Hard) == 1 &&
 			slices.Equal(r.quota.Spec.ScopeSelector.MatchExpressions[0].Values, []string{s.PriorityClassName}),
-		"not beside others": len(s.Tolerations) == 1 && s.Tolerations[0].Operator == v1.TolerationOpExists,
+		"one node at a time": rollsOutSlowly(&r.bridge),
+		"not beside others":  len(s.Tolerations) == 1 && s.Tolerations[0].Operator == v1.TolerationOpExists,
 	} {
 		if !ok {
 			t.Errorf("not true of the bridge's pod: %s", what)
@@ -252,5 +277,52 @@ func TestBridgeWithSELinux(t *testing.T) {
 	r.bridge.Spec.Template.Spec.SecurityContext.SELinuxOptions = nil
 	if !reflect.DeepEqual(r, plain) {
 		t.Error("the component changes more than the SELinux options")
+	}
+}
+
+// An installation in three steps changes only the agent's arguments, then only the nodes.
+func TestSteps(t *testing.T) {
+	plain := withBridge(t)
+	dry := bridgeOf(t, "../overlays/dry-run")
+	if c := &dry.agent.Spec.Template.Spec.Containers[0]; !slices.Equal(c.Args, []string{"run", "--dry-run"}) {
+		t.Errorf("arguments of the agent in the dry run = %q", c.Args)
+	} else {
+		c.Args = c.Args[:1]
+	}
+	if !reflect.DeepEqual(dry, plain) {
+		t.Error("the overlay dry-run changes more than the agent's arguments")
+	}
+	canary := bridgeOf(t, "../overlays/canary")
+	for _, set := range []*appsv1.DaemonSet{&canary.agent, &canary.bridge} {
+		if selector := set.Spec.Template.Spec.NodeSelector; selector["jettison/canary"] != "yes" {
+			t.Errorf("node selector of the DaemonSet %s in the overlay canary = %v", set.Name, selector)
+		}
+		delete(set.Spec.Template.Spec.NodeSelector, "jettison/canary")
+	}
+	if !reflect.DeepEqual(canary, plain) {
+		t.Error("the overlay canary changes more than the node selectors")
+	}
+}
+
+// The constraints of OpenShift admit the bridge's pod, and nothing that it does not need.
+func TestBridgeOnOpenShift(t *testing.T) {
+	r := bridgeOf(t, "../overlays/openshift")
+	s := r.bridge.Spec.Template.Spec
+	c := r.constraints
+	if s.SecurityContext.SELinuxOptions == nil || r.config.Data["config.yaml"] == "" || volume(&r.agent.Spec.Template.Spec, "runtime").HostPath.Path != "/run/crio" {
+		t.Errorf("the overlay lacks a type of SELinux, the configuration or the folder of CRI-O: %+v", s.SecurityContext)
+	}
+	for what, ok := range map[string]bool{
+		"only the bridge's account": slices.Equal(c.Users, []string{"system:serviceaccount:" + r.bridge.Namespace + ":" + s.ServiceAccountName}) && len(c.Groups) == 0,
+		"its user":                  c.RunAsUser.Type == "MustRunAs" && c.RunAsUser.UID == *s.SecurityContext.RunAsUser,
+		"its type of SELinux":       c.SELinuxContext.Type == "RunAsAny",
+		"its volumes":               slices.Equal(c.Volumes, []string{"hostPath", "projected"}) && c.AllowHostDirVolumePlugin,
+		"its seccomp profile":       slices.Equal(c.SeccompProfiles, []string{"runtime/default"}),
+		"no privilege": !c.AllowPrivilegedContainer && !c.AllowPrivilegeEscalation && !c.AllowHostIPC && !c.AllowHostNetwork && !c.AllowHostPID && !c.AllowHostPorts &&
+			c.ReadOnlyRootFilesystem && slices.Equal(c.RequiredDropCapabilities, []string{"ALL"}) && c.AllowedCapabilities == nil,
+	} {
+		if !ok {
+			t.Errorf("not true of the constraints: %s: %+v", what, c)
+		}
 	}
 }

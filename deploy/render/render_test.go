@@ -78,7 +78,7 @@ func TestEveryOverlayIsListed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range folders {
-		if _, ok := overlays[f.Name()]; !ok && f.Name() != "bridge" { // bridge_test.go tests it
+		if _, ok := overlays[f.Name()]; !ok && !slices.Contains(withBridges, f.Name()) {
 			t.Errorf("overlay %s has no test", f.Name())
 		}
 	}
@@ -96,7 +96,7 @@ func TestOverlays(t *testing.T) {
 				"Linux only":                maps.Equal(s.NodeSelector, map[string]string{"kubernetes.io/os": "linux"}),
 				"every taint tolerated":     len(s.Tolerations) == 1 && s.Tolerations[0] == v1.Toleration{Operator: v1.TolerationOpExists},
 				"process ids":               s.HostPID && s.HostNetwork && !s.HostIPC,
-				"10 % at a time":            r.set.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable.String() == "10%",
+				"one node at a time":        rollsOutSlowly(&r.set),
 				"read-only root":            c.SecurityContext.ReadOnlyRootFilesystem != nil && *c.SecurityContext.ReadOnlyRootFilesystem,
 				"bounded memory":            c.Resources.Limits.Memory().String() == "64Mi" && c.Resources.Limits.Cpu().IsZero(),
 				"selected by its name":      maps.Equal(r.set.Spec.Selector.MatchLabels, map[string]string{"app.kubernetes.io/name": "jettison"}),
@@ -116,6 +116,11 @@ func TestOverlays(t *testing.T) {
 			}
 		})
 	}
+}
+
+// rollsOutSlowly reports whether a rollout replaces one pod at a time and watches each for a while.
+func rollsOutSlowly(set *appsv1.DaemonSet) bool {
+	return set.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable.String() == "1" && set.Spec.MinReadySeconds == 30
 }
 
 func checkLabels(t *testing.T, r *rendered) {

@@ -17,7 +17,7 @@
 // kill (cgroup.SetLimit). So passes run in the background, one at a time, and neither memory.max nor
 // memory.high is lowered below usage.
 //
-// docs/build/architecture.md explains why no library sets the limits. The systemd manager of
+// No library sets the limits. The systemd manager of
 // github.com/opencontainers/cgroups has one connection for the life of the process that cannot be
 // closed or bounded in time, and makes systemd write a memory.max before it writes the file itself,
 // so that process 1 may have to reclaim. github.com/containerd/cgroups/v3/cgroup2 opens files by

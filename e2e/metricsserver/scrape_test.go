@@ -28,7 +28,7 @@ type documented struct {
 	labels []string
 }
 
-// table reads the page: the families by name, and the text outside of the table.
+// table reads the agent's part of the page: the families by name, and the text outside of the table.
 func table(t *testing.T) (families map[string]documented, text string) {
 	t.Helper()
 	all, err := os.ReadFile(page)
@@ -36,7 +36,11 @@ func table(t *testing.T) (families map[string]documented, text string) {
 		t.Fatal(err)
 	}
 	families = map[string]documented{}
-	for line := range strings.Lines(string(all)) {
+	agent, _, ok := strings.Cut(string(all), "\n## Bridge\n")
+	if !ok {
+		t.Fatalf("%s has no section of the bridge after the agent's", page)
+	}
+	for line := range strings.Lines(agent) {
 		cells := strings.Split(line, "|")
 		if len(cells) < 5 || !strings.HasPrefix(strings.TrimSpace(cells[1]), "`jettison_") {
 			text += line

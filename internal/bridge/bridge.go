@@ -12,6 +12,7 @@
 //	nodepods  sends the node's pods to the agent
 //	deliver   writes the agent's evictions to the API
 //	nodeside  writes conditions, load and findings of the node to the API
+//	scrape    counts requests and serves metrics
 //	cleanup   removes the conditions and Leases of bridges
 package bridge
 
@@ -32,6 +33,7 @@ import (
 	"jettison/internal/bridge/kube"
 	"jettison/internal/bridge/nodepods"
 	"jettison/internal/bridge/nodeside"
+	"jettison/internal/bridge/scrape"
 )
 
 // Options configures Run.
@@ -46,8 +48,10 @@ type Options struct {
 	LeaseNamespace string
 	// TransitionPeriod is the kubelet's evictionPressureTransitionPeriod.
 	TransitionPeriod time.Duration
-	API              *rest.Config
-	Log              *slog.Logger
+	// MetricsAddress is the address of the metrics server; empty: off.
+	MetricsAddress string
+	API            *rest.Config
+	Log            *slog.Logger
 }
 
 // Validate returns an error that names the first invalid option.
@@ -67,6 +71,9 @@ func (o *Options) Validate() error {
 	if o.TransitionPeriod < 0 {
 		return fmt.Errorf("transition period %v: want 0 or more", o.TransitionPeriod)
 	}
+	if err := scrape.ValidateAddress(o.MetricsAddress); err != nil {
+		return err
+	}
 	if o.LeaseNamespace == "" {
 		return nil
 	}
@@ -82,6 +89,8 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	var requests scrape.Requests
+	client.Count = requests.Add
 	agent := api.New(api.Options{Socket: o.Socket})
 	var deliverer *deliver.Deliverer
 	pods := nodepods.New(nodepods.Options{
@@ -97,6 +106,13 @@ func Run(ctx context.Context, o Options) error {
 		CanRestrict: server.canRestrict,
 		Log:         o.Log,
 	})
+	metrics, err := scrape.Listen(ctx, o.MetricsAddress, &scrape.Source{
+		Version: o.Version, Requests: &requests, Pending: deliverer.Pending,
+	})
+	if err != nil {
+		return err
+	}
+	defer metrics.Close()
 	//log: The bridge started.
 	o.Log.Info("started", "version", o.Version, "node", o.Node, "address", o.API.Host,
 		"evictedStatus", o.EvictedStatus)

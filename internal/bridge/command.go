@@ -59,7 +59,10 @@ be unreachable, also at the start. The bridge retries and then writes all pendin
 		"namespace of load Lease; empty: off")
 	f.DurationVar(&o.TransitionPeriod, "transition-period", 5*time.Minute,
 		"time until a pressure condition is cleared; as the kubelet's evictionPressureTransitionPeriod")
+	f.StringVar(&o.MetricsAddress, "metrics-address", "",
+		"address of the metrics server; empty: off")
 	commandline.Values[string](f, "node-name")
+	commandline.Values[string](f, "metrics-address")
 	commandline.Values[string](f, "lease-namespace")
 	log.Add(f)
 	return cmd

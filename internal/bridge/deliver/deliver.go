@@ -16,6 +16,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -65,6 +66,7 @@ type Deliverer struct {
 	gaps        gaps
 	writeStatus bool // pod statuses are written
 	modeKnown   bool // writeStatus is set
+	pending     atomic.Int64
 }
 
 // New returns a Deliverer that is not running.
@@ -86,6 +88,10 @@ func (d *Deliverer) Changed() {
 	default:
 	}
 }
+
+// Pending returns the number of evictions whose status or events may still need a write. It is safe
+// for concurrent use.
+func (d *Deliverer) Pending() int64 { return d.pending.Load() }
 
 // Run delivers until ctx ends.
 func (d *Deliverer) Run(ctx context.Context) {
@@ -116,6 +122,7 @@ func (d *Deliverer) Run(ctx context.Context) {
 		if wait <= 0 {
 			wait = d.pass(ctx)
 		}
+		d.pending.Store(int64(len(d.queue.entries)))
 		timer.Reset(wait)
 	}
 }

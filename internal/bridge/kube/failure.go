@@ -27,6 +27,11 @@ const (
 	Unreachable // no response, or the server asks for time: other requests will fail too
 )
 
+// String returns the word for a metric's label.
+func (f Failure) String() string {
+	return [...]string{"ok", "conflict", "not_found", "denied", "server_error", "unreachable"}[f]
+}
+
 // Classify returns the Failure of an error returned by a Client.
 func Classify(err error) Failure {
 	if err == nil {

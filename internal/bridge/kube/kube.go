@@ -108,6 +108,10 @@ func TokenNode(c *rest.Config) string {
 
 // Client makes requests to the API server. It is safe for concurrent use.
 type Client struct {
+	// Count, if set, is called after each request except lists and watches of pods. verb and resource
+	// are those of RBAC. Set it before the first request.
+	Count func(verb, resource string, result Failure)
+
 	timeout            time.Duration
 	core, coordination *rest.RESTClient
 }

@@ -97,7 +97,8 @@ const requestTimeout = 10 * time.Second
 // errNoName: the request contains a name that no object can have.
 var errNoName = errors.New("invalid object name")
 
-// do makes one request and decodes its response into into; nil: the response is not decoded.
+// do makes one request and decodes its response into into; nil: the response is not decoded. action
+// begins with verb and resource.
 func (c *Client) do(ctx context.Context, action string, request *rest.Request,
 	into runtime.Object) error {
 	if err := request.Error(); err != nil {
@@ -113,6 +114,11 @@ func (c *Client) do(ctx context.Context, action string, request *rest.Request,
 	err := result.Error()
 	if err == nil && into != nil {
 		err = result.Into(into)
+	}
+	if c.Count != nil {
+		verb, rest, _ := strings.Cut(action, " ")
+		resource, _, _ := strings.Cut(rest, " ")
+		c.Count(verb, resource, Classify(err))
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", action, err)

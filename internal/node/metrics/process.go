@@ -34,8 +34,9 @@ var goGauges = []struct{ name, kind, meaning, sample string }{
 		"/gc/cycles/total:gc-cycles"},
 }
 
-// process writes metrics of this process from Go and the kernel. Without /proc some are missing.
-func process(w *Writer, proc string) {
+// Process writes metrics of this process from Go and the kernel. proc is the mount of /proc; without
+// it some are missing.
+func Process(w *Writer, proc string) {
 	w.Family("go_info", "gauge", "Always 1. The label is the Go version.")
 	w.Sample("go_info", 1, time.Time{}, "version", runtime.Version())
 	samples := make([]runtimemetrics.Sample, len(goGauges))

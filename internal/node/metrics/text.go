@@ -50,6 +50,17 @@ func (w *Writer) Sample(name string, v float64, at time.Time, labels ...string) 
 	w.text = append(w.text, '\n')
 }
 
+// Vec writes the samples of counters by labels.
+func (w *Writer) Vec(name string, v *Vec, labels ...string) {
+	pairs := make([]string, 2*len(labels))
+	v.each(func(n float64, values []string) {
+		for i := range labels {
+			pairs[2*i], pairs[2*i+1] = labels[i], values[i]
+		}
+		w.Sample(name, n, time.Time{}, pairs...)
+	})
+}
+
 // histogram writes the samples of a histogram.
 func (w *Writer) histogram(name string, h *Histogram, labels ...string) {
 	sum := uint64(0)

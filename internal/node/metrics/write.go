@@ -53,7 +53,7 @@ func Write(in *Inputs) []byte {
 	if in.Now != nil && in.Now.State.Config != nil {
 		w.config(in.Now.State.Config)
 	}
-	process(&w.Writer, in.Proc)
+	Process(&w.Writer, in.Proc)
 	return w.Text()
 }
 
@@ -102,16 +102,7 @@ func (w *families) parts(p *Parts, now *Now) {
 	w.single("frames_dropped_total", float64(p.Frames()))
 }
 
-func (w *families) vec(name string, v *Vec, labels ...string) {
-	name = w.begin(name)
-	pairs := make([]string, 2*len(labels))
-	v.each(func(n float64, values []string) {
-		for i := range labels {
-			pairs[2*i], pairs[2*i+1] = labels[i], values[i]
-		}
-		w.Sample(name, n, time.Time{}, pairs...)
-	})
-}
+func (w *families) vec(name string, v *Vec, labels ...string) { w.Vec(w.begin(name), v, labels...) }
 
 func (w *families) histograms(name string, v *HistogramVec, label string) {
 	name = w.begin(name)

@@ -160,6 +160,7 @@ func TestObjectsAreValid(t *testing.T) {
 		"DaemonSet kube-system/jettison", "DaemonSet jettison-system/jettison-bridge", "Deployment jettison-cluster/jettison-cluster-nodes",
 		"Deployment kube-system/jettison-descheduler", "PodMonitor kube-system/jettison", "ServiceMonitor jettison-cluster/jettison-cluster-nodes",
 		"ServiceMonitor kube-system/jettison-descheduler", "PrometheusRule kube-system/jettison", "ConfigMap kube-system/jettison-dashboards",
+		"PodMonitor jettison-system/jettison-bridge", "NetworkPolicy jettison-system/jettison-bridge",
 		"NetworkPolicy kube-system/jettison-descheduler", "Role jettison-system/jettison-descheduler",
 	} {
 		if !seen[name] {
@@ -357,6 +358,71 @@ func TestConfigurationFollowsRollout(t *testing.T) {
 		for name, after := range named(text) {
 			if before[name] == "" || (after != before[name]) != (name == workload) {
 				t.Errorf("values %q: ConfigMap of %s = %q, before %q, want another only for %s", text, name, after, before[name], workload)
+			}
+		}
+	}
+}
+
+// With metrics, each program has a port of this name for its monitor, and the NetworkPolicy admits
+// clients to the same port. Without them, agents and bridges open no port.
+func TestMetricsHaveAPort(t *testing.T) {
+	with, without := render(t, everything), render(t, "")
+	for name, port := range map[string]float64{
+		"DaemonSet kube-system/jettison": 9808, "DaemonSet jettison-system/jettison-bridge": 10271,
+		"Deployment jettison-cluster/jettison-cluster-nodes": 10270, "Deployment kube-system/jettison-descheduler": 10258,
+	} {
+		kind, path, _ := strings.Cut(name, " ")
+		ports, _ := container(t, find(t, with, name))["ports"].([]any)
+		if len(ports) != 1 || at(ports[0], "name") != "metrics" || at(ports[0], "containerPort") != port {
+			t.Errorf("ports of %s = %v, want metrics %v", name, ports, port)
+		}
+		monitor := map[string]string{"DaemonSet": "PodMonitor", "Deployment": "ServiceMonitor"}[kind] + " " + path
+		endpoints, _ := at(find(t, with, monitor), "spec", map[string]string{"DaemonSet": "podMetricsEndpoints", "Deployment": "endpoints"}[kind]).([]any)
+		if len(endpoints) != 1 || at(endpoints[0], "port") != "metrics" {
+			t.Errorf("endpoints of the %s = %v, want the port metrics", monitor, endpoints)
+		}
+		if path != "kube-system/jettison" { // on the node's network, where no policy has an effect
+			rules, _ := at(find(t, with, "NetworkPolicy "+path), "spec", "ingress").([]any)
+			if want := []any{object{"port": port, "protocol": "TCP"}}; len(rules) != 1 || !reflect.DeepEqual(at(rules[0], "ports"), want) {
+				t.Errorf("ingress of NetworkPolicy %s = %v, want the ports %v", path, rules, want)
+			}
+		}
+		if kind == "DaemonSet" && container(t, find(t, without, name))["ports"] != nil {
+			t.Errorf("%s has ports without metrics.enabled", name)
+		}
+	}
+}
+
+// The agents' pods cannot start without the Secrets of the metrics, which the notes of the
+// installation name.
+func TestMetricsNeedTheirSecrets(t *testing.T) {
+	for text, secrets := range map[string][]string{
+		"metrics: {enabled: true}": {"jettison-scrape"}, "metrics: {enabled: true, secret: own, tlsSecret: issued}": {"own", "issued"},
+	} {
+		volumes := at(find(t, render(t, text), "DaemonSet kube-system/jettison"), "spec", "template", "spec", "volumes")
+		volume := named(volumes, "scrape")[0]
+		sources := []any{at(volume, "secret")}
+		if projected, ok := at(volume, "projected", "sources").([]any); ok {
+			sources = nil
+			for _, source := range projected {
+				sources = append(sources, at(source, "secret"))
+			}
+		}
+		var got []string
+		for _, source := range sources {
+			name, ok := at(source, "secretName").(string)
+			if !ok {
+				name, _ = at(source, "name").(string)
+			}
+			if got = append(got, name); at(source, "optional") != nil {
+				t.Errorf("values %q: Secret %s is optional: agents would start without it", text, name)
+			}
+		}
+		files, err := tryRender(t, text)
+		notes := files["jettison/templates/NOTES.txt"]
+		for _, name := range secrets {
+			if err != nil || !slices.Contains(got, name) || !strings.Contains(notes, name) {
+				t.Errorf("values %q: Secrets of the volume = %v, notes %q (%v), want %s in both", text, got, notes, err, name)
 			}
 		}
 	}

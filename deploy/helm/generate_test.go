@@ -178,6 +178,7 @@ func manifests(t *testing.T) map[string]string {
 	out["agent/parts.yaml"] = encode(t, agentParts(t))
 	out["bridge/selinux.yaml"] = encode(t, object{"spec": decodeFile(t, "../components/bridge-selinux/pod.yaml")["spec"]})
 	out["bridge/openshift.yaml"] = encode(t, decodeFile(t, "../components/bridge-openshift/scc.yaml"))
+	out["bridge/networkpolicy.yaml"] = encode(t, decodeFile(t, "../components/bridge-scrape/networkpolicy.yaml"))
 	out["descheduler/load.yaml"] = encode(t, decode(t, read(t, "../cluster/descheduler/load/rbac.yaml"))...)
 	out["monitoring/alerts.yaml"] = read(t, "../monitoring/alerts.yaml")
 	dashboards, err := filepath.Glob("../monitoring/*.json")

@@ -42,6 +42,10 @@ var same = map[string]struct{ values, kustomization string }{
 components: [../components/scrape]
 configMapGenerator:
   - {name: jettison, namespace: kube-system, behavior: merge, files: [config.yaml]}`},
+	"bridge-scrape": {"metrics: {enabled: true}", `resources: [../overlays/bridge]
+components: [../components/scrape, ../components/bridge-scrape]
+configMapGenerator:
+  - {name: jettison, namespace: kube-system, behavior: merge, files: [config.yaml=both.yaml]}`},
 	"registry": {"image: {registry: registry.example, tag: v1}", `resources: [../overlays/bridge]
 images:
   - {name: localhost/jettison, newName: registry.example/jettison, newTag: v1}
@@ -111,6 +115,7 @@ func overlay(t *testing.T, text string) string {
 	for name, text := range map[string]string{
 		"kustomization.yaml": "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n" + text + "\n",
 		"config.yaml":        read(t, "../components/scrape/config.yaml"),
+		"both.yaml":          read(t, "../components/scrape/config.yaml") + "socketGroup: \"64113\"\n",
 	} {
 		if err := os.WriteFile(filepath.Join(own, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)

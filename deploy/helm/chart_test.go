@@ -240,8 +240,10 @@ func TestValuesHaveAnEffect(t *testing.T) {
 		t.Errorf("spec of the PrometheusRule = %v, want %v", got, want)
 	}
 	boards := at(find(t, objects, "ConfigMap kube-system/jettison-dashboards"), "data").(object)
-	if boards["dashboard.json"] != read(t, "../monitoring/dashboard.json") {
-		t.Errorf("dashboards = %v, want the files of deploy/monitoring", slices.Collect(maps.Keys(boards)))
+	for _, file := range []string{"fleet.json", "node.json"} {
+		if boards[file] != read(t, "../monitoring/"+file) {
+			t.Errorf("dashboard %s differs from the file of deploy/monitoring; dashboards = %v", file, slices.Collect(maps.Keys(boards)))
+		}
 	}
 	for _, program := range []string{"agent", "bridge", "nodes", "descheduler"} {
 		files, err := tryRender(t, program+": {enabled: true, digest: \""+digest+"\"}\n")

@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"jettison/e2e/build"
 	"jettison/e2e/vm"
 )
 
@@ -60,11 +59,7 @@ func (c *Cluster) installBridge(n *Node) {
 	c.t.Helper()
 	ctx := c.t.Context()
 	c.importProgram(n, "jettison-bridge")
-	root, err := build.ModuleRoot(ctx)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	if out, err := c.Kubectl(ctx, "", "apply", "-k", filepath.Join(root, "deploy/overlays/bridge")); err != nil {
+	if out, err := c.Kubectl(ctx, "", "apply", "-k", filepath.Join(moduleRoot(c.t), "deploy/overlays/bridge")); err != nil {
 		c.t.Fatalf("apply the manifests of agent and bridge: %v\n%s", err, out)
 	}
 	c.DaemonSetReady("kube-system", "jettison")

@@ -21,6 +21,9 @@
 //	usage.go    resource usage of the guest's processes
 //	tests.go    test binaries of this checkout, run in the guest
 //	foreign.go  an image of programs of other projects
+//	debian.go   programs of Debian, with the C library that they need
+//	earlyoom.go earlyoom, for comparison
+//	prometheus.go  Prometheus, which scrapes the node's pods
 //	layout.go   cgroup layouts in which pods do not have their containers
 //	hostile.go  a runtime that dies or hangs, file systems that hang or keep quotas
 package vm

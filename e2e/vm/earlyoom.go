@@ -3,64 +3,12 @@ package vm
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
-
-	"jettison/e2e/build"
 )
 
 // earlyoomLog is the guest's file with earlyoom's output.
 const earlyoomLog = "/var/log/earlyoom.log"
-
-// earlyoom fetches Debian's package and the C library that it needs, or finds them in the cache,
-// and maps file of the guest to file on this machine. With a filled cache it needs no network.
-func earlyoom(ctx context.Context, say Say) (map[string]string, error) {
-	dir, err := build.Cached("earlyoom-bookworm", say, func(dir string) error {
-		if _, err := build.Run(ctx, dir, nil, "apt-get", "-q", "download", "earlyoom", "libc6"); err != nil {
-			if _, err := build.Run(ctx, "", nil, "apt-get", "-q", "update"); err != nil {
-				return fmt.Errorf("%w: run `apt-get update` as root", err)
-			}
-			if _, err := build.Run(ctx, dir, nil, "apt-get", "-q", "download", "earlyoom", "libc6"); err != nil {
-				return err
-			}
-		}
-		debs, err := filepath.Glob(filepath.Join(dir, "*.deb"))
-		if err != nil || len(debs) != 2 {
-			return fmt.Errorf("apt-get download earlyoom libc6 left %d files", len(debs))
-		}
-		for _, deb := range debs {
-			if _, err := build.Run(ctx, dir, nil, "dpkg", "-x", deb, filepath.Join(dir, "root")); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	root := filepath.Join(dir, "root")
-	files := map[string]string{"/usr/local/bin/earlyoom": filepath.Join(root, "usr/bin/earlyoom")}
-	for guest, name := range map[string]string{
-		"/lib64/ld-linux-x86-64.so.2": "ld-linux-x86-64.so.2", "/lib/x86_64-linux-gnu/libc.so.6": "libc.so.6",
-	} {
-		for _, lib := range []string{"lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu"} {
-			if path := filepath.Join(root, lib, name); isFile(path) {
-				files[guest] = path
-			}
-		}
-		if files[guest] == "" {
-			return nil, fmt.Errorf("%s has no %s: remove the folder and run again", dir, name)
-		}
-	}
-	return files, nil
-}
-
-func isFile(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular()
-}
 
 // EarlyOOM is earlyoom running on a node.
 type EarlyOOM struct {
@@ -71,15 +19,9 @@ type EarlyOOM struct {
 // StartEarlyOOM runs Debian's earlyoom, which sends SIGKILL when MemAvailable falls to the
 // threshold (bytes), and waits until it watches memory.
 func (n *Node) StartEarlyOOM(ctx context.Context, threshold int64) (*EarlyOOM, error) {
-	files, err := earlyoom(ctx, n.say)
-	if err != nil {
-		return nil, fmt.Errorf("start earlyoom: %w", err)
-	}
 	if !n.earlyoom {
-		for to, from := range files {
-			if err := n.Upload(ctx, from, to); err != nil {
-				return nil, fmt.Errorf("start earlyoom: %w", err)
-			}
+		if err := n.uploadDebian(ctx, "earlyoom", "usr/bin/earlyoom"); err != nil {
+			return nil, fmt.Errorf("start earlyoom: %w", err)
 		}
 		n.earlyoom = true
 	}

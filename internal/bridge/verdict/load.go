@@ -3,6 +3,7 @@ package verdict
 import (
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"jettison/api"
@@ -45,7 +46,35 @@ func LoadOf(s *api.State) (l api.NodeLoad, ok bool) {
 			l.Pressure[name+"Full"] = round(p.Full.Avg60)
 		}
 	}
+	l.AgentVersion, l.DryRun, l.Nearest = s.Version, s.DryRun, nearestThreshold(s.Signals)
+	if n := len(s.Evicted); n > 0 {
+		last := &s.Evicted[n-1]
+		l.LastEviction = &api.LastEviction{Time: last.Time, Signal: last.Signal}
+	}
 	return l, true
+}
+
+// nearestThreshold returns the threshold with the least headroom; nil: no signal with a threshold is
+// observed.
+func nearestThreshold(signals []api.SignalState) (nearest *api.NearestThreshold) {
+	for i := range signals {
+		g := &signals[i]
+		if !g.Observed || g.Capacity == 0 || len(g.Limits) != len(g.Threshold) {
+			continue
+		}
+		for at, limit := range g.Limits {
+			left := float64(g.Available) - float64(limit)
+			if strings.Contains(string(g.Signal), ".pressure.") { // worse the higher it is
+				left = -left
+			}
+			share := percent(left, g.Capacity)
+			if nearest == nil || share < nearest.HeadroomPercent {
+				nearest = &api.NearestThreshold{Signal: g.Signal, Threshold: g.Threshold[at],
+					HeadroomPercent: share}
+			}
+		}
+	}
+	return nearest
 }
 
 func setHeadroom(l *api.NodeLoad, signals []api.SignalState, whole uint64) {

@@ -112,3 +112,35 @@ func TestLoadDue(t *testing.T) {
 		t.Error("LoadOf returned a load of a state without one")
 	}
 }
+
+// The load names the agent's version, its last eviction, and of all thresholds the one with the
+// least headroom. A signal that is not observed has no threshold that is near.
+func TestLoadHasTheNearestThreshold(t *testing.T) {
+	memory := api.SignalState{Signal: stats.SignalMemoryAvailable, Observed: true, Available: 300, Capacity: 1000,
+		Threshold: []string{"memory.available<100", "memory.available<200 for 30s"}, Limits: []uint64{100, 200}}
+	disk := api.SignalState{Signal: stats.SignalNodeFsAvailable, Observed: true, Available: 90, Capacity: 1000,
+		Threshold: []string{"nodefs.available<10%"}, Limits: []uint64{100}}
+	stalled := api.SignalState{Signal: stats.SignalMemoryPressureFull, Observed: true, Available: 395_000, Capacity: 1_000_000,
+		Threshold: []string{"memory.pressure.full>40%"}, Limits: []uint64{400_000}}
+	unread := api.SignalState{Signal: stats.SignalPIDAvailable, Threshold: []string{"pid.available<100"}, Limits: []uint64{100}}
+	for name, c := range map[string]struct {
+		signals []api.SignalState
+		want    *api.NearestThreshold
+	}{
+		"no signals":         {nil, nil},
+		"not observed":       {[]api.SignalState{unread}, nil},
+		"the soft one":       {[]api.SignalState{unread, memory}, &api.NearestThreshold{Signal: "memory.available", Threshold: "memory.available<200 for 30s", HeadroomPercent: 10}},
+		"a pressure signal":  {[]api.SignalState{memory, stalled}, &api.NearestThreshold{Signal: "memory.pressure.full", Threshold: "memory.pressure.full>40%", HeadroomPercent: 0.5}},
+		"a met one":          {[]api.SignalState{stalled, disk, memory}, &api.NearestThreshold{Signal: "nodefs.available", Threshold: "nodefs.available<10%", HeadroomPercent: -1}},
+		"no share of memory": {[]api.SignalState{{Signal: "memory.available", Observed: true, Threshold: []string{"a"}, Limits: []uint64{1}}}, nil},
+	} {
+		l, _ := LoadOf(&api.State{Load: &api.LoadState{Time: now}, Signals: c.signals, Version: "v1", DryRun: true,
+			Evicted: []api.Evicted{{Time: now.Add(-time.Hour), Signal: "pid.available"}, {Time: now, Signal: "memory.available"}}})
+		if got := l.Nearest; (got == nil) != (c.want == nil) || got != nil && *got != *c.want {
+			t.Errorf("%s: nearest threshold %+v, want %+v", name, got, c.want)
+		}
+		if l.AgentVersion != "v1" || !l.DryRun || l.LastEviction == nil || *l.LastEviction != (api.LastEviction{Time: now, Signal: "memory.available"}) {
+			t.Errorf("%s: load %s, want the agent's version, dry run and last eviction", name, l.Annotation())
+		}
+	}
+}

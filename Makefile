@@ -44,10 +44,11 @@ step = @echo "== $(1)"; start=$$(date +%s); if $(2); then echo "== $(1): $$(($$(
 help: ## print the verbs
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
-build: ## build bin/jettison, bin/jettison-bridge and bin/jettison-cluster, static binaries for this machine
+build: ## build bin/jettison, bin/jettison-bridge, bin/jettison-cluster and bin/kubectl-jettison, static binaries for this machine
 	$(GO_BUILD) -o bin/jettison ./cmd/jettison
 	$(GO_BUILD) -o bin/jettison-bridge ./cmd/jettison-bridge
 	$(GO_BUILD) -o bin/jettison-cluster ./cmd/jettison-cluster
+	$(GO_BUILD) -o bin/kubectl-jettison ./cmd/kubectl-jettison
 
 test: ## install missing packages, build, vet, lint, unit tests, one VM scenario per promise (CI runs this)
 	$(call step,packages,$(MAKE) -s deps)

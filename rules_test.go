@@ -66,12 +66,15 @@ var mayImport = map[string][]string{
 	"internal/bridge":         rooms(publicRooms, shared, []string{"internal/bridge/", "internal/kube/"}),
 	"internal/bridge/verdict": {"api", "stats"},
 	"internal/cluster":        rooms(clusterCores, shared, []string{"api", "internal/cluster/", "internal/kube/"}),
+	"internal/kubectl":        rooms(shared[1:], []string{"api", "stats", "internal/kubectl/", "internal/kube/"}),
+	"internal/kubectl/fleet":  {"api", "stats"},
 	// Any program of the cluster may import it, so it imports none of them.
 	"internal/cluster/kubeclient": {"internal/base/", "internal/kube/"},
 
 	"cmd/jettison":         rooms(publicRooms, []string{"internal/"}),
 	"cmd/jettison-bridge":  rooms([]string{"api", "internal/bridge/"}, shared),
 	"cmd/jettison-cluster": rooms(clusterCores, []string{"internal/cluster/"}, shared),
+	"cmd/kubectl-jettison": rooms([]string{"internal/kubectl/"}, shared[1:]),
 
 	"cluster":            {},
 	"cluster/lifecycle":  {"cluster"},
@@ -97,7 +100,7 @@ func rooms(lists ...[]string) []string { return slices.Concat(lists...) }
 
 // pure packages decide, or define the types of decisions. They do no I/O, do not wait and start no goroutines.
 var pure = []string{"stats", "eviction", "reclaim", "reclaim/nodedeschedule", "admit", "internal/bridge/verdict",
-	"cluster", "cluster/lifecycle", "cluster/taint", "cluster/fence", "cluster/model", "cluster/deschedule"}
+	"internal/kubectl/fleet", "cluster", "cluster/lifecycle", "cluster/taint", "cluster/fence", "cluster/model", "cluster/deschedule"}
 
 // impure are the imports that a pure package must not have.
 var impure = []string{
@@ -220,6 +223,17 @@ func TestTheBridgeStaysLean(t *testing.T) {
 	forbid(t, "cmd/jettison-bridge", linked(t, "cmd/jettison-bridge"), []string{
 		"k8s.io/client-go/kubernetes", "k8s.io/client-go/informers", "k8s.io/kubernetes", "go.opentelemetry.io", "google.golang.org/grpc", "testing",
 		"jettison/internal/agent", "jettison/cri", "jettison/cgroup", "jettison/e2e", "jettison/deploy",
+	})
+}
+
+// The plugin of kubectl lists objects and runs commands in pods. A clientset of all API groups, or kubectl's own commands with
+// kustomize, would nearly double it. It runs where kubectl does, so that it links nothing of a node.
+func TestThePluginStaysLean(t *testing.T) {
+	forbid(t, "cmd/kubectl-jettison", linked(t, "cmd/kubectl-jettison"), []string{
+		"k8s.io/client-go/kubernetes", "k8s.io/client-go/informers", "k8s.io/cli-runtime", "k8s.io/kubectl", "k8s.io/kubernetes",
+		"sigs.k8s.io/kustomize", "go.opentelemetry.io", "google.golang.org/grpc", "github.com/vishvananda/netlink", "testing",
+		"jettison/internal/agent", "jettison/internal/node", "jettison/internal/bridge", "jettison/cri", "jettison/cgroup", "jettison/e2e",
+		"jettison/deploy",
 	})
 }
 

@@ -51,7 +51,7 @@ func UnknownCommand(root *cobra.Command, args []string) error {
 			}
 			continue
 		}
-		name := strings.TrimPrefix(found.CommandPath()+" "+word, root.Name()+" ")
+		name := strings.TrimPrefix(found.CommandPath()+" "+word, root.DisplayName()+" ")
 		return fmt.Errorf("unknown command %q%s: see %s --help", name, suggestion(found, word),
 			found.CommandPath())
 	}

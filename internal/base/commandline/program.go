@@ -51,11 +51,18 @@ var logFormats = []string{"text", "json"}
 // Root sets up a program's root command: version and help are printed on stdout, and errors are
 // left to the caller of Execute. Every command has the flag --log-format.
 func Root(root *cobra.Command, version string, stdout, stderr io.Writer) {
+	Plugin(root, version, stdout, stderr)
+	root.PersistentFlags().String(logFormat, "text", formatUsage)
+	Values(root.PersistentFlags(), logFormat, logFormats...)
+}
+
+// Plugin works as Root, for a plugin of kubectl: it has no log, and the flags of kubectl.
+func Plugin(root *cobra.Command, version string, stdout, stderr io.Writer) {
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.Args = cobra.ArbitraryArgs // checked by UnknownCommand
 	// Not cobra's Version, which needs a template to print the version alone. A template may call any
 	// method, so that the linker would keep all exported ones. jettison-cluster would be 26 MB larger.
-	printVersion := root.Flags().BoolP("version", "v", false, "version for "+root.Name())
+	printVersion := root.Flags().BoolP("version", "v", false, "version for "+root.DisplayName())
 	root.RunE = func(cmd *cobra.Command, _ []string) error {
 		if !*printVersion {
 			return cmd.Help()
@@ -63,8 +70,6 @@ func Root(root *cobra.Command, version string, stdout, stderr io.Writer) {
 		_, err := fmt.Fprintln(stdout, version)
 		return err
 	}
-	root.PersistentFlags().String(logFormat, "text", formatUsage)
-	Values(root.PersistentFlags(), logFormat, logFormats...)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {

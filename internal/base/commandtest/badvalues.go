@@ -114,7 +114,7 @@ func commands(root *cobra.Command) map[string]*cobra.Command {
 	out := map[string]*cobra.Command{}
 	var add func(c *cobra.Command)
 	add = func(c *cobra.Command) {
-		_, path, _ := strings.Cut(c.CommandPath(), " ")
+		path := strings.TrimSpace(strings.TrimPrefix(c.CommandPath(), root.DisplayName()))
 		out[path] = c
 		for _, below := range c.Commands() {
 			add(below)

@@ -48,7 +48,7 @@ func Load(path string) (*rest.Config, error) {
 // fromFiles returns the client configuration of the current context.
 func fromFiles(rules *clientcmd.ClientConfigLoadingRules) (*rest.Config, error) {
 	for _, path := range append([]string{rules.ExplicitPath}, rules.Precedence...) {
-		if err := check(path); path != "" && err != nil &&
+		if err := Check(path); path != "" && err != nil &&
 			(path == rules.ExplicitPath || !errors.Is(err, fs.ErrNotExist)) {
 			return nil, err
 		}
@@ -65,8 +65,8 @@ func fromFiles(rules *clientcmd.ClientConfigLoadingRules) (*rest.Config, error) 
 	return c, err
 }
 
-// check returns an error for a path that client-go would read without an end.
-func check(path string) error {
+// Check returns an error for a path that client-go would read without an end.
+func Check(path string) error {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:

@@ -17,8 +17,11 @@ import (
 // The backoff after a failed list or watch doubles from minBackoff to maxBackoff.
 const minBackoff, maxBackoff = time.Second, 30 * time.Second
 
+// idle is the longest time between two calls of each: a load becomes old without a change.
+const idle = 30 * time.Second
+
 // Follow lists the objects of each kind, watches them, and calls each with all objects: after the
-// lists, and after changes at most once per pause, until ctx ends or each fails. It calls each with
+// lists, after changes at most once per pause, and after idle, until ctx ends or each fails. It calls each with
 // the error if nodes cannot be listed any more, and retries.
 func (c *Client) Follow(ctx context.Context, s Selection, pause time.Duration,
 	each func(*fleet.Objects, error) error) error {
@@ -44,6 +47,7 @@ func (c *Client) Follow(ctx context.Context, s Selection, pause time.Duration,
 		case <-ctx.Done():
 			return nil
 		case <-store.changed:
+		case <-time.After(idle):
 		}
 		if err := each(store.objects()); err != nil {
 			return err

@@ -126,7 +126,7 @@ func (a *fakeAgent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == api.PathState:
 		whole, used := uint64(1000), uint64(700)
 		_ = json.NewEncoder(w).Encode(api.State{
-			Time: time.Now(), Kubelet: true, Conditions: []api.ConditionState{{Type: "MemoryPressure", Status: true}},
+			Time: time.Now(), Version: "simulated-agent", Kubelet: true, Conditions: []api.ConditionState{{Type: "MemoryPressure", Status: true}},
 			Load: &api.LoadState{Time: time.Now(), Memory: api.MemoryLoad{CapacityBytes: &whole, WorkingSetBytes: &used}},
 		})
 	case r.Method == http.MethodDelete:

@@ -20,8 +20,9 @@ const (
 
 // faultAround is a descriptor that keeps the kernel from mapping the neighbors of a page that is
 // used first: by default it maps up to 16 pages in one step, so that twice as much of the program
-// would be mapped, and locked, as was ever used. The kernel does that in no memory that is registered for
-// write protection (v6.7 mm/memory.c uffd_disable_fault_around). Nothing is ever write-protected.
+// would be mapped, and locked, as was ever used. The kernel does that in no memory that is
+// registered for write protection (v6.7 mm/memory.c uffd_disable_fault_around). Nothing is ever
+// write-protected.
 type faultAround struct{ fd uintptr }
 
 // newFaultAround returns an error on kernels before 6.7, or if seccomp forbids userfaultfd(2).

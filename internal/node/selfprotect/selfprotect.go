@@ -71,7 +71,8 @@ func Lock() (refused []error) {
 
 // dropProgram drops the mapped pages of the program's file that are not writable. They stay in the
 // page cache. From then on only the read-only data that is used becomes resident, if the kernel can
-// do that. The neighbors of code pages are still mapped: a kill may need them while the disk is busy.
+// do that. The neighbors of code pages are still mapped: a kill may need them while the disk is
+// busy.
 func dropProgram() {
 	text, err := os.ReadFile("/proc/self/maps")
 	if err != nil {

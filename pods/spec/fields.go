@@ -131,6 +131,12 @@ func verdicts(names string, others rest) map[string]string {
 	return out
 }
 
+// Supported reports whether manifests may have a field of a type, by its JSON name.
+func Supported(t reflect.Type, name string) bool {
+	verdict, ok := fields[t][name]
+	return ok && verdict == supported
+}
+
 // layout is the place of a field in its Go type.
 type layout struct {
 	index   []int

@@ -60,11 +60,14 @@ func isOldBool(n *yaml.Node) bool {
 	return ok && n.Kind == yaml.ScalarNode && n.Style == 0
 }
 
-// isText reports whether a scalar is text to all versions of YAML. A plain date is text to the
-// kubelet.
+// isText reports whether a scalar is text to all versions of YAML. A plain date, or a << that is no
+// key, is text to the kubelet.
 func isText(n *yaml.Node) bool {
-	tag := n.ShortTag()
-	return n.Kind == yaml.ScalarNode && (tag == "!!str" || tag == "!!timestamp") && !isOldBool(n)
+	switch n.ShortTag() {
+	case "!!str", "!!timestamp", "!!merge":
+		return n.Kind == yaml.ScalarNode && !isOldBool(n)
+	}
+	return false
 }
 
 // scalar decodes text, a truth value or a number.

@@ -10,6 +10,7 @@ RUNTIME ?= containerd
 CRIO ?=
 CLUSTERS ?= 2000
 TIMELINES ?= 1000
+PODS ?= 1000
 OVERLAY ?= containerd
 PROGRAMS ?= jettison jettison-bridge jettison-cluster
 ARCHES ?= amd64 arm64
@@ -71,9 +72,9 @@ soak: deps parts-cluster ## live through churn, leaks, full disks, restarts and 
 scrapes: ## read the agent's metrics with metrics-server's client and Prometheus' parser; fetches 58 MB of modules, once
 	cd e2e/metricsserver && go vet ./... && go test ./...
 
-oracle: ## compare jettison-cluster with the programs that it replaces: make oracle [CLUSTERS=2000] [TIMELINES=1000]; fetches modules, once
+oracle: ## compare jettison-cluster and jettison-pods with the programs that they replace: make oracle [CLUSTERS=2000] [TIMELINES=1000] [PODS=1000]; fetches modules, once
 	cd e2e/descheduler && go vet ./... && JETTISON_CLUSTERS=$(CLUSTERS) go test -count=1 -v -timeout 60m ./...
-	cd e2e/oracle && go vet ./... && JETTISON_TIMELINES=$(TIMELINES) go test -count=1 -v -timeout 120m ./...
+	cd e2e/oracle && go vet ./... && JETTISON_TIMELINES=$(TIMELINES) JETTISON_PODS=$(PODS) go test -count=1 -v -timeout 120m ./...
 
 e2e-kubelet: deps ## compare with a real kubelet on the node (building it takes minutes, once): make e2e-kubelet [KERNEL=6.1] [KUBE=1.36]
 	JETTISON_KUBELET=1 JETTISON_KERNEL=$(KERNEL) go test ./e2e -count=$(COUNT) -parallel 1 -run '^TestKubelet' -v -timeout 60m

@@ -94,7 +94,7 @@ var mayImport = map[string][]string{
 	"e2e/cluster/bridges": {"internal/bridge"}, // many of them in one process
 	// Modules of their own: they link the descheduler, kube-controller-manager's controllers, the agent's HTTP handlers.
 	"e2e/descheduler": {"cluster/", "internal/cluster/descheduler/policyfile"},
-	"e2e/oracle":      {"admit", "cluster", "cluster/", "internal/", "stats"},
+	"e2e/oracle":      {"admit", "cluster", "cluster/", "internal/", "pods/", "stats"},
 	"e2e/ui":          {"e2e/", "api", "stats", "internal/"},
 }
 

@@ -26,6 +26,8 @@ import (
 type Folder struct {
 	Files []File // all, without those that Ignored names
 	Err   error  // the folder could not be read: Files is empty or incomplete
+	// ID identifies the folder itself: another one can come in its place, by a rename or a mount.
+	ID string
 }
 
 // File is one reading of a file.
@@ -56,7 +58,12 @@ type Set struct {
 	Complete bool
 
 	files map[string]*file
+	id    string // of the folder that the files are from
 }
+
+// errReplaced is the error of an empty folder in the place of one with pods.
+var errReplaced = errors.New("was replaced by an empty folder, or is not mounted: put the manifests " +
+	"back; to remove their pods, write a manifest into it and remove that")
 
 // Object is an object of the set.
 type Object struct {
@@ -94,9 +101,12 @@ func Next(prev *Set, folder Folder, host Host) *Set {
 	if prev == nil {
 		prev = &Set{}
 	}
-	s := &Set{Complete: true, files: map[string]*file{}}
+	s := &Set{Complete: true, files: map[string]*file{}, id: folder.ID}
+	if folder.ID != prev.id && len(folder.Files) == 0 && len(prev.files) > 0 {
+		folder.Err = cmp.Or(folder.Err, errReplaced)
+	}
 	if folder.Err != nil {
-		s.files = prev.files
+		s.files, s.id = prev.files, prev.id
 		s.Complete = prev.files != nil
 		s.problem(Problem{Err: folder.Err, Kept: len(prev.Objects) > 0})
 		for name, f := range s.files {

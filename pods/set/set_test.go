@@ -57,12 +57,14 @@ func describeSet(s *Set) (out []string) {
 
 const keeps = "; the last valid version stays in use"
 
-// Each step is a reading of the folder, by file; the file "" is an error of the folder.
+// Each step is a reading of the folder, by file; the file "" is an error of the folder, and "id"
+// its ID.
 func TestNext(t *testing.T) {
 	const (
 		broken = "! a.yaml: line 1: want an object such as \"kind: Pod\", got text"
 		twice  = "! a.yaml, b.yaml: Pod default/p is in each of these files: remove it from all but one"
 	)
+	replaced := "! folder: " + errReplaced.Error() + keeps
 	type step struct {
 		files map[string]string
 		want  []string
@@ -105,6 +107,14 @@ func TestNext(t *testing.T) {
 				"! folder: stat: no such file or directory" + keeps}},
 			{map[string]string{"a.yaml": "="}, []string{"p 1 a.yaml"}},
 		}},
+		{"a folder that is replaced (A13)", []step{
+			{map[string]string{"id": "1", "a.yaml": "p 1", "b.yaml": "q 1"}, []string{"p 1 a.yaml", "q 1 b.yaml"}},
+			{map[string]string{"id": "2"}, []string{"p 1 a.yaml", "q 1 b.yaml", replaced}},
+			{map[string]string{"id": "2"}, []string{"p 1 a.yaml", "q 1 b.yaml", replaced}},
+			{map[string]string{"id": "1", "a.yaml": "=", "b.yaml": "="}, []string{"p 1 a.yaml", "q 1 b.yaml"}},
+			{map[string]string{"id": "2", "c.yaml": "q 1"}, []string{"q 1 c.yaml"}},
+			{map[string]string{"id": "2"}, nil},
+		}},
 		{"a renamed file (A02)", []step{
 			{map[string]string{"a.yaml": "p 1"}, []string{"p 1 a.yaml"}},
 			{map[string]string{"b.yaml": "p 1"}, []string{"p 1 b.yaml"}},
@@ -133,9 +143,12 @@ func TestNext(t *testing.T) {
 		for i, step := range c.steps {
 			var folder Folder
 			for name, text := range step.files {
-				if name == "" {
+				switch name {
+				case "":
 					folder.Err = errors.New(text)
-				} else {
+				case "id":
+					folder.ID = text
+				default:
 					folder.Files = append(folder.Files, read(name, text))
 				}
 			}

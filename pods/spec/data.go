@@ -24,7 +24,7 @@ func validateConfigMap(c *v1.ConfigMap) field.ErrorList {
 		size += len(value)
 	}
 	if size > v1.MaxSecretSize {
-		errs = append(errs, field.TooLong(field.NewPath(""), "", v1.MaxSecretSize))
+		errs = append(errs, field.TooLong(field.NewPath("data"), "", v1.MaxSecretSize))
 	}
 	return errs
 }

@@ -16,7 +16,7 @@ import (
 
 // maxMemory bounds the bytes of all decoded values of a text. Two characters, {}, become a container
 // of 900 bytes, and an alias repeats a value.
-const maxMemory = 16 << 20
+const maxMemory = 8 << 20
 
 // decoder decodes the node of an object into a Kubernetes type and collects all errors.
 type decoder struct {
@@ -95,12 +95,11 @@ func (d *decoder) structure(n *yaml.Node, into reflect.Value, path string) {
 		case !ok:
 			d.fail(key, path, fmt.Errorf("unknown field %q%s", clip(key.Value),
 				nearest.Question(key.Value, maps.Keys(known))))
-		case f.verdict == ignored || f.isAbsent(resolve(value)):
-		case f.verdict != supported:
-			d.fail(key, at, fmt.Errorf("not supported: %s", f.verdict))
-		default:
+		case f.verdict == supported:
 			d.lines[at] = key.Line
 			d.value(value, into.FieldByIndex(f.index), at)
+		case f.verdict != ignored && !f.isAbsent(resolve(value)):
+			d.fail(key, at, fmt.Errorf("not supported: %s", f.verdict))
 		}
 	})
 }

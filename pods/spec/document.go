@@ -29,8 +29,9 @@ const (
 	maxDepth = 100
 )
 
-// documents calls do for each document that has content, up to the first one with a wrong syntax.
-func documents(text []byte, do func(*yaml.Node)) *strict.FieldError {
+// documents calls do for each document that has content, until do reports false or the syntax is
+// wrong.
+func documents(text []byte, do func(*yaml.Node) bool) *strict.FieldError {
 	text, err := decodeUTF8(text)
 	if err != nil {
 		return err
@@ -43,7 +44,7 @@ func documents(text []byte, do func(*yaml.Node)) *strict.FieldError {
 			maxValues)
 	}
 	d := yaml.NewDecoder(bytes.NewReader(text))
-	for {
+	for count := 0; ; count++ {
 		var n yaml.Node
 		switch err := d.Decode(&n); {
 		case errors.Is(err, io.EOF):
@@ -51,8 +52,11 @@ func documents(text []byte, do func(*yaml.Node)) *strict.FieldError {
 		case err != nil:
 			return notYAML(err)
 		}
-		if len(n.Content) == 1 && !isNull(n.Content[0]) {
-			do(n.Content[0])
+		if count == maxObjects {
+			return fieldError(n.Line, "%w", errTooMany)
+		}
+		if len(n.Content) == 1 && !isNull(n.Content[0]) && !do(n.Content[0]) {
+			return nil
 		}
 	}
 }
@@ -168,7 +172,7 @@ func notYAML(err error) *strict.FieldError {
 }
 
 // jsonDocument calls do with the nodes of a valid JSON text.
-func jsonDocument(text []byte, do func(*yaml.Node)) *strict.FieldError {
+func jsonDocument(text []byte, do func(*yaml.Node) bool) *strict.FieldError {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
 	r := &jsonReader{dec: dec, text: text, line: 1}

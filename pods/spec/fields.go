@@ -172,7 +172,7 @@ func jsonFields(t reflect.Type, index []int) map[string]reflect.StructField {
 	return out
 }
 
-// isAbsent reports whether a value is the same as an absent one: null, or the zero value of a field
+// isAbsent reports whether a value of a refused field is the same as an absent one: null, or the zero value of a field
 // that is no pointer, such as false or [].
 func (l *layout) isAbsent(n *yaml.Node) bool {
 	if isNull(n) {

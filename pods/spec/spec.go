@@ -75,16 +75,21 @@ func Parse(text []byte, node string) ([]*Object, []*strict.FieldError) {
 	if len(p.errs) == 0 {
 		return p.objects, nil
 	}
-	slices.SortStableFunc(p.errs, func(a, b *strict.FieldError) int { return cmp.Compare(a.Line, b.Line) })
-	if more := len(p.errs) - maxErrors; more > 0 {
+	slices.SortFunc(p.errs, func(a, b *strict.FieldError) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Field, b.Field),
+			cmp.Compare(a.Err.Error(), b.Err.Error()))
+	})
+	if len(p.errs) > maxErrors {
 		p.errs = p.errs[:maxErrors]
-		p.fail(p.errs[maxErrors-1].Line, "", fmt.Errorf("%d more errors", more))
+		p.fail(p.errs[maxErrors-1].Line, "", errors.New("there are more errors"))
 	}
 	return nil, p.errs
 }
 
-// maxObjects bounds the objects of a text.
+// maxObjects bounds the objects of a text, and its documents.
 const maxObjects = 1000
+
+var errTooMany = fmt.Errorf("more than %d objects: use several files", maxObjects)
 
 // parser collects the objects and errors of a text.
 type parser struct {
@@ -110,15 +115,19 @@ const (
 var lists = map[string]string{"List": "", "PodList": kindPod, "ConfigMapList": kindConfigMap,
 	"SecretList": kindSecret}
 
-// document parses a document with content.
-func (p *parser) document(n *yaml.Node) {
-	n = resolve(n)
+// document parses a document with content. It reports whether further ones are of interest.
+func (p *parser) document(n *yaml.Node) bool {
 	kind := p.kind(n, "", "")
-	item, isList := lists[kind]
-	if !isList {
+	if item, isList := lists[kind]; isList {
+		p.list(n, item)
+	} else {
 		p.object(n, kind, "")
-		return
 	}
+	return len(p.errs) <= maxErrors
+}
+
+// list parses a list, with the kind of its items; empty: each item names its kind.
+func (p *parser) list(n *yaml.Node, item string) {
 	items := resolve(child(n, "items"))
 	if items == nil || items.Kind != yaml.SequenceNode {
 		p.fail(n.Line, "items", errors.New("want a list"))
@@ -129,11 +138,6 @@ func (p *parser) document(n *yaml.Node) {
 		n = resolve(n)
 		p.object(n, p.kind(n, item, path), path)
 	}
-	p.listFields(n)
-}
-
-// listFields rejects unknown fields of a list.
-func (p *parser) listFields(n *yaml.Node) {
 	known := []string{"apiVersion", "kind", "metadata", "items"}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if name := n.Content[i].Value; !slices.Contains(known, name) {
@@ -186,7 +190,7 @@ func (p *parser) object(n *yaml.Node, kind, path string) {
 	}
 	if p.count++; p.count > maxObjects {
 		if p.count == maxObjects+1 {
-			p.fail(n.Line, path, fmt.Errorf("more than %d objects: use several files", maxObjects))
+			p.fail(n.Line, path, errTooMany)
 		}
 		return
 	}

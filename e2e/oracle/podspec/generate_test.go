@@ -130,13 +130,13 @@ func (g *generator) object(o any, kind string) any {
 	v.FieldByName("APIVersion").SetString("v1")
 	v.FieldByName("Kind").SetString(kind)
 	if p, ok := o.(*v1.Pod); ok && g.r.Float64() >= g.bad {
-		g.mend(p)
+		g.repair(p)
 	}
 	return o
 }
 
-// mend makes most pods valid where single values cannot.
-func (g *generator) mend(p *v1.Pod) {
+// repair makes most pods valid where single values cannot.
+func (g *generator) repair(p *v1.Pod) {
 	names := 0
 	for kind, list := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 		for i := range list {

@@ -96,6 +96,7 @@ func allLimited(s *v1.PodSpec, name v1.ResourceName) bool {
 
 // removePodResources removes the requests and limits of a pod that defaultPodResources sets again.
 func removePodResources(p *v1.Pod) {
+	all := p.Spec.Resources.DeepCopy()
 	for _, list := range []v1.ResourceList{p.Spec.Resources.Limits, p.Spec.Resources.Requests} {
 		for _, name := range slices.Sorted(maps.Keys(list)) {
 			value := list[name]
@@ -103,10 +104,9 @@ func removePodResources(p *v1.Pod) {
 			again := &v1.Pod{Spec: v1.PodSpec{Resources: p.Spec.Resources.DeepCopy(),
 				Containers: p.Spec.Containers, InitContainers: p.Spec.InitContainers}}
 			defaultPodResources(again)
-			list[name] = value
-			if sameAmounts(p.Spec.Resources.Limits, again.Spec.Resources.Limits) &&
-				sameAmounts(p.Spec.Resources.Requests, again.Spec.Resources.Requests) {
-				delete(list, name)
+			if !sameAmounts(all.Limits, again.Spec.Resources.Limits) ||
+				!sameAmounts(all.Requests, again.Spec.Resources.Requests) {
+				list[name] = value
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 )
 
 const head = "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\n"
@@ -149,7 +150,7 @@ func TestIdentityOverUpgrades(t *testing.T) {
 	if got, want := string(UID("default", "web", "Node-A")), "569a8d16-474b-817c-82aa-83318a94cf5e"; got != want {
 		t.Errorf("UID = %s, want %s", got, want)
 	}
-	if got, want := one(t, plain).Hash, "f522ecec5b5922117fef5599573ebacf"; got != want {
+	if got, want := one(t, plain).Hash, "d4ddd8e228dc732e029e3aa61b473706"; got != want {
 		t.Errorf("hash = %s, want %s", got, want)
 	}
 	seen := map[string]bool{}
@@ -158,6 +159,21 @@ func TestIdentityOverUpgrades(t *testing.T) {
 			t.Errorf("UID %q is not unique, or not valid", uid)
 		}
 		seen[uid] = true
+	}
+}
+
+// The hash is of what remains without defaults: a default of a later version then changes no hash.
+func TestRemoveDefaults(t *testing.T) {
+	o := one(t, plain)
+	p := o.Pod.DeepCopy()
+	removeDefaults(p)
+	want := `{"containers":[{"image":"busybox","lifecycle":{"preStop":{"httpGet":{"port":80}}},"name":"c","ports":[{"containerPort":80}],` +
+		`"resources":{"limits":{"cpu":"1","memory":"1Gi"}}}],"priorityClassName":"system-node-critical","resources":{"limits":{"memory":"2Gi"}}}`
+	if got := string(withoutEmpty(p.Spec)); got != want {
+		t.Errorf("pod without its defaults:\n got %s\nwant %s", got, want)
+	}
+	if Default(p); !equality.Semantic.DeepEqual(p, o.Pod) {
+		t.Errorf("pod with its defaults removed and set again = %+v, want %+v", p, o.Pod)
 	}
 }
 
@@ -224,6 +240,9 @@ func TestBounds(t *testing.T) {
 		{"deep JSON", strings.Repeat(`{"a":`, 200) + "1" + strings.Repeat("}", 200), "line 1: more than 50000 values, or more than 100 levels"},
 		{"deep YAML", strings.Repeat("[", 20_000), "not YAML: exceeded max depth of 10000"},
 		{"a large ConfigMap", config, "1 objects"},
+		{"a ConfigMap above 1 MiB", config + strings.Repeat("    1,2,3,4\n", 50_000), "line 4: data: Too long: may not be more than 1048576 bytes"},
+		{"a large Secret", "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nstringData: {a: " + strings.Repeat("x", 1<<20+1) + "}",
+			"line 1: data: Too long: may not be more than 1048576 bytes"},
 		{"a NUL", head + "\x00", "line 4: NUL byte: want UTF-8 text"},
 		{"an escaped NUL", head + `spec: {containers: [{name: c, image: a, args: ["\0"]}]}`, "line 4: spec.containers[0].args[0]: text with a NUL character"},
 		{"Latin 1", head + "# \xe9", "line 4: byte 0xe9: want UTF-8 text"},

@@ -44,8 +44,6 @@ func validateMeta(m *metav1.ObjectMeta) field.ErrorList {
 func validateSpec(s *v1.PodSpec, path *field.Path) field.ErrorList {
 	errs := oneOf(path.Child("restartPolicy"), s.RestartPolicy, v1.RestartPolicyAlways,
 		v1.RestartPolicyOnFailure, v1.RestartPolicyNever)
-	errs = append(errs, apivalidation.ValidateNonnegativeField(*s.TerminationGracePeriodSeconds,
-		path.Child("terminationGracePeriodSeconds"))...)
 	if t := s.ActiveDeadlineSeconds; t != nil && (*t < 1 || *t > math.MaxInt32) {
 		errs = append(errs, field.Invalid(path.Child("activeDeadlineSeconds"), *t,
 			validation.InclusiveRangeError(1, math.MaxInt32)))

@@ -41,7 +41,7 @@ var pools = map[string]pool{
 	"ConfigMap.apiVersion": values("v1"), "ConfigMap.kind": values("ConfigMap"),
 	"Secret.apiVersion": values("v1"), "Secret.kind": values("Secret"),
 	"ConfigMap.data": text, "ConfigMap.data{}": values("a", "B.c-d_e", "..a").or("", "..", ".", "a/b", "é"),
-	"ConfigMap.binaryData": text, "ConfigMap.binaryData{}": values("x", "y").or("a/b"), "ConfigMap.immutable": values(true, false),
+	"ConfigMap.binaryData": text, "ConfigMap.binaryData{}": values("x", "y").or("a/b", "a", "B.c-d_e"), "ConfigMap.immutable": values(true, false),
 	"Secret.data": text, "Secret.data{}": values("a", "tls.crt", "tls.key", "username", "ssh-privatekey", ".dockerconfigjson").or("a/b", ".."),
 	"Secret.stringData": values("a", "{}"), "Secret.stringData{}": values("a", "tls.crt", ".dockerconfigjson", ".dockercfg", "password").or("a b"),
 	"Secret.immutable": values(true, false), "Secret.type": values("", "Opaque", "mine", "kubernetes.io/tls", "kubernetes.io/basic-auth",
@@ -111,7 +111,7 @@ func generate(t *testing.T, r *rand.Rand) any {
 	switch r.IntN(12) {
 	case 0:
 		return g.object(&v1.ConfigMap{}, "ConfigMap")
-	case 1:
+	case 1, 2:
 		return g.object(&v1.Secret{}, "Secret")
 	}
 	return g.object(&v1.Pod{}, "Pod")

@@ -233,14 +233,14 @@ func TestPermanentlyBlockedList(t *testing.T) {
 		if got.found != "a" || got.measured != "a" || !errors.Is(got.err, errListLate) {
 			t.Fatalf("look with an old, blocked list = %+v", got)
 		}
-		if g.waited() {
+		if g.waitedLong() {
 			waited++
 		}
 	}
 	if waited != 1 {
 		t.Errorf("%d looks in a second have waited for the list", waited)
 	}
-	for start = time.Now(); !g.waited(); g.look() {
+	for start = time.Now(); !g.waitedLong(); g.look() {
 		if time.Since(start) > 10*time.Second {
 			t.Fatal("no look waits again a second later, want one")
 		}

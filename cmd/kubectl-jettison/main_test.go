@@ -64,8 +64,9 @@ func contains(t *testing.T, what, text string, parts ...string) {
 	}
 }
 
-// large returns a server with many nodes, all with agent and bridge.
-func large(t testing.TB, nodes int) *server {
+// large returns a server with 1,000 nodes, all with agent and bridge.
+func large(t testing.TB) *server {
+	const nodes = 1000
 	s := newServer(t)
 	now := time.Now()
 	for i := range nodes {
@@ -78,14 +79,14 @@ func large(t testing.TB, nodes int) *server {
 		s.addAgent(name, running)
 	}
 	for i := range nodes / 10 {
-		s.evicted(now.Add(-time.Minute), fmt.Sprintf("node-%04d", i), fmt.Sprint("leaker-", i), "The node was low on resource: memory.")
+		s.evicted(now.Add(-time.Minute), fmt.Sprintf("node-%04d", i), fmt.Sprint("leaker-", i))
 	}
 	return s
 }
 
 // The table of 1,000 nodes takes one list of each kind, in pages of 500, and no request for a node.
 func TestStatusListsEachKindOnce(t *testing.T) {
-	s := large(t, 1000)
+	s := large(t)
 	out, errs, code := s.run("status")
 	if code != 0 || errs != "" {
 		t.Fatalf("exit code of status = %d, want 0: %s", code, errs)
@@ -100,7 +101,7 @@ func TestStatusListsEachKindOnce(t *testing.T) {
 }
 
 func BenchmarkStatus(b *testing.B) {
-	s := large(b, 1000)
+	s := large(b)
 	for b.Loop() {
 		if _, errs, code := s.run("status"); code != 0 {
 			b.Fatalf("exit code of status = %d, want 0: %s", code, errs)
@@ -294,9 +295,9 @@ func TestReport(t *testing.T) {
 		if name != "bare" {
 			s.addAgent(name, running)
 		}
-		s.evicted(now.Add(-10*time.Minute), name, "from-event", "The node was low on resource: memory.")
+		s.evicted(now.Add(-10*time.Minute), name, "from-event")
 	}
-	s.evicted(now.Add(-59*time.Minute), "hung", "too-old", "The node was low on resource: memory.")
+	s.evicted(now.Add(-59*time.Minute), "hung", "too-old")
 	line := func(pod string, signal stats.Signal, dry bool, outcome api.Outcome) string {
 		text, err := json.Marshal(api.Record{Version: 1, ID: "20261121T0703-" + pod, Pod: api.Victim{UID: "u", Namespace: "shop", Name: pod}, Signal: signal,
 			Began: api.Stamp{Time: now.Add(-time.Minute)}, DryRun: dry, Outcome: outcome})
@@ -410,9 +411,9 @@ func TestWatch(t *testing.T) {
 	s.mu.Unlock()
 	broken.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
 	broken.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "agent", State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{Reason: "OOMKilled"}}}}
-	s.notify("MODIFIED", "pods", broken)
+	s.notify("MODIFIED", broken)
 	until("OOMKilled")
-	s.notify("DELETED", "pods", broken)
+	s.notify("DELETED", broken)
 	until("no pod")
 	cancel()
 	go func() {

@@ -214,23 +214,23 @@ func (s *server) serveWatch(w http.ResponseWriter, r *http.Request, resource str
 	}
 }
 
-// notify sends an event to the watches of a resource. It waits for the first watch.
-func (s *server) notify(kind, resource string, o any) {
+// notify sends an event to the watches of pods. It waits for the first watch.
+func (s *server) notify(kind string, pod v1.Pod) {
 	s.t.Helper()
 	for range 3000 {
 		s.mu.Lock()
-		all := slices.Clone(s.watchers[resource])
+		all := slices.Clone(s.watchers["pods"])
 		s.mu.Unlock()
 		if len(all) == 0 {
 			time.Sleep(10 * time.Millisecond)
 			continue
 		}
 		for _, c := range all {
-			c <- map[string]any{"type": kind, "object": o}
+			c <- map[string]any{"type": kind, "object": pod}
 		}
 		return
 	}
-	s.t.Errorf("no watch of %s within 30 s", resource)
+	s.t.Error("no watch of pods within 30 s")
 }
 
 // serveExec serves a command over a WebSocket, as an API server does from v1.30 on.
@@ -320,9 +320,9 @@ func stateOf(now time.Time, available uint64) *api.State {
 }
 
 // evicted adds the event of an evicted pod.
-func (s *server) evicted(now time.Time, node, pod string, message string) {
+func (s *server) evicted(now time.Time, node, pod string) {
 	r := &api.Record{ID: now.UTC().Format("20060102T150405.000000Z") + "-" + cmp.Or(node, "0"), Pod: api.Victim{UID: "u", Namespace: "shop", Name: pod},
-		Signal: stats.SignalMemoryAvailable, Threshold: "memory.available<100Mi", StatusReason: "Evicted", Outcome: api.OutcomeBack, Message: message,
+		Signal: stats.SignalMemoryAvailable, Threshold: "memory.available<100Mi", StatusReason: "Evicted", Outcome: api.OutcomeBack, Message: "The node was low on resource: memory.",
 		Annotations: map[string]string{"starved_resource": "memory"}, Began: api.Stamp{Time: now}, Killed: api.Stamp{Time: now}, Emptied: api.Stamp{Time: now}}
 	for _, e := range verdict.Events(now, r, verdict.Verdict{}, node, false) {
 		s.events = append(s.events, *e)

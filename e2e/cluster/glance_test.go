@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -65,6 +66,46 @@ func TestTheClusterAtAGlance(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// A user with jettison-exec runs the agent's commands on a node, and reads its records for the
+// report. A user without it sees the missing permission.
+func TestThePluginReachesTheAgent(t *testing.T) {
+	c := Start(t, Options{Controllers: MostControllers, Scheduler: true})
+	c.requireOwnCluster()
+	n := c.Join(NodeOptions{})
+	size := installAgent(t, c, n)
+	if out, err := c.Kubectl(t.Context(), "", "create", "namespace", bridgeNamespace); err != nil {
+		t.Fatalf("create the namespace of the Leases: %v\n%s", err, out)
+	}
+	plugin := buildPlugin(t)
+	viewer, operator := c.pluginUser("viewer", "jettison-viewers"), c.pluginUser("operator", "jettison-operators")
+	out, reason, code := command(t, plugin, "status", "--kubeconfig="+viewer)
+	if code != 0 || !strings.Contains(out, "1 node: 1 with a running agent") || !strings.Contains(out, "no bridge has reported it") {
+		t.Errorf("status with agents only: exit code %d\n%s%s", code, out, reason)
+	}
+	t.Logf("status:\n%s", out)
+	if _, reason, code = command(t, plugin, "explain", "--kubeconfig="+viewer, n.Name); code != 1 || !strings.Contains(reason, "get and create on pods/exec") {
+		t.Errorf("explain without pods/exec: exit code %d, want 1 with the missing permission: %s", code, reason)
+	}
+	var outlook api.Outlook
+	out, reason, code = command(t, plugin, "explain", "--kubeconfig="+operator, n.Name, "-o", "json")
+	if err := json.Unmarshal([]byte(out), &outlook); code != 0 || err != nil || len(outlook.Thresholds) == 0 {
+		t.Errorf("explain of the node: exit code %d, %v: %s%s", code, err, build.Tail(out, 500), reason)
+	}
+	if out, reason, code = command(t, plugin, "records", "--kubeconfig="+operator, n.Name, "no-such-record"); code != 1 ||
+		out != "" || !strings.Contains(reason, "jettison: records: no record's ID begins with") {
+		t.Errorf("records of a missing ID: exit code %d, want that of the agent's command: %s%s", code, out, reason)
+	}
+	c.Deploy("leaker", 1, "alloc -rate 60Mi -size "+size)
+	c.Eventually(workloadDeadline, "the report has the eviction", func(context.Context) error {
+		out, reason, code = command(t, plugin, "report", "--kubeconfig="+operator, "-o", "wide")
+		if code != 0 || !strings.Contains(out, "default/leaker-") || !strings.Contains(out, "records of 1 of 1 node") {
+			return fmt.Errorf("exit code %d: %s%s", code, build.Tail(out, 1000), reason)
+		}
+		return nil
+	})
+	t.Logf("report:\n%s", out)
 }
 
 // buildPlugin builds kubectl-jettison.

@@ -131,7 +131,7 @@ func (o *options) describe(objects *fleet.Objects) *fleet.Status {
 func (o *options) repaint(stdout *terminal.Screen) func(*fleet.Objects, error) error {
 	var last []terminal.Line
 	return func(objects *fleet.Objects, err error) error {
-		shown := last
+		var shown []terminal.Line
 		if err != nil {
 			shown = append([]terminal.Line{terminal.Text(terminal.Bad, "retrying, the table is stale: %s",
 				output.OneLine(err.Error()))}, last...)

@@ -18,13 +18,13 @@ func validateContainers(p *v1.Pod, path *field.Path) (errs field.ErrorList) {
 	names := map[string]bool{}
 	for i := range s.Containers {
 		at := path.Child("containers").Index(i)
-		errs = append(errs, validateContainer(&s.Containers[i], names, s, at)...)
+		errs = append(errs, validateContainer(&s.Containers[i], names, at)...)
 		errs = append(errs, validateLifecycle(s.Containers[i].Lifecycle, s, at.Child("lifecycle"))...)
 	}
 	for i := range s.InitContainers {
 		c := &s.InitContainers[i]
 		at := path.Child("initContainers").Index(i)
-		errs = append(errs, validateContainer(c, names, s, at)...)
+		errs = append(errs, validateContainer(c, names, at)...)
 		if isSidecar(c) {
 			errs = append(errs, validateLifecycle(c.Lifecycle, s, at.Child("lifecycle"))...)
 		} else if c.Lifecycle != nil {
@@ -40,7 +40,7 @@ func isSidecar(c *v1.Container) bool {
 }
 
 // validateContainer checks a container of any kind. names has the names of those before it.
-func validateContainer(c *v1.Container, names map[string]bool, s *v1.PodSpec,
+func validateContainer(c *v1.Container, names map[string]bool,
 	path *field.Path) (errs field.ErrorList) {
 	name := path.Child("name")
 	for _, message := range validation.IsDNS1123Label(c.Name) {

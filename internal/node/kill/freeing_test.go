@@ -4,8 +4,11 @@ import (
 	"errors"
 	"os"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"jettison/stats"
 )
 
 // An error of process_mrelease is recorded in the step.
@@ -37,12 +40,7 @@ func TestMreleaseErrorStaysWithItsVictim(t *testing.T) {
 	r := newReaper(k)
 	reap := func(name string, cause error) *Victim {
 		pid, _ := sleeper(t)
-		v, err := k.Pin(f.pod(name, map[string]string{"cgroup.procs": pid}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(v.Close)
-		step(t, v, stepPidfds)
+		v := pinWithProcess(t, k, f.pod(name, map[string]string{"cgroup.procs": pid}))
 		v.freeing.begin() // this thread comes second
 		v.freeing.join()  // and another one is still working
 		k.absent.Store(&cause)
@@ -56,5 +54,25 @@ func TestMreleaseErrorStaysWithItsVictim(t *testing.T) {
 	}
 	if _, err := first.freeing.result(); err != unix.ENOSYS {
 		t.Errorf("error of the first victim = %v, want %v", err, unix.ENOSYS)
+	}
+}
+
+// pinWithProcess pins a pod until the pin has its process: a busy machine may need longer than
+// pidfdLimit.
+func pinWithProcess(t *testing.T, k *Killer, pod *stats.PodStats) *Victim {
+	t.Helper()
+	for end := time.Now().Add(waitLimit); ; {
+		v, err := k.Pin(pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(v.Close)
+		step(t, v, stepPidfds)
+		if v.processes.count() > 0 {
+			return v
+		}
+		if time.Now().After(end) {
+			t.Fatalf("no pin has the process after %v", waitLimit)
+		}
 	}
 }

@@ -1,10 +1,16 @@
 package stats
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Signal names an eviction signal, which thresholds refer to (kubelet
 // pkg/kubelet/eviction/api/types.go).
 type Signal string
+
+// Pressure reports whether the signal is a share of time stalled, which is worse the higher it is.
+func (s Signal) Pressure() bool { return strings.Contains(string(s), ".pressure.") }
 
 // The kubelet's signals.
 const (

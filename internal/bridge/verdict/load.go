@@ -3,7 +3,6 @@ package verdict
 import (
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"jettison/api"
@@ -64,7 +63,7 @@ func nearestThreshold(signals []api.SignalState) (nearest *api.NearestThreshold)
 		}
 		for at, limit := range g.Limits {
 			left := float64(g.Available) - float64(limit)
-			if strings.Contains(string(g.Signal), ".pressure.") { // worse the higher it is
+			if g.Signal.Pressure() {
 				left = -left
 			}
 			share := percent(left, g.Capacity)

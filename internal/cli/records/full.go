@@ -182,7 +182,7 @@ func readingText(v *api.Reading, signal stats.Signal) string {
 		return "not observed: " + cmp.Or(v.Reason, "no reason recorded")
 	}
 	text := cmp.Or(v.Text, amountOf(signal, v.Available))
-	if strings.Contains(string(signal), ".pressure.") {
+	if signal.Pressure() {
 		return text + " of the time stalled"
 	}
 	return text + " available of " + amountOf(signal, v.Capacity)

@@ -15,14 +15,11 @@ func Amount(signal stats.Signal, v uint64) string {
 	switch {
 	case signal == stats.SignalPIDAvailable || strings.HasSuffix(string(signal), "inodesFree"):
 		return fmt.Sprint(v)
-	case Pressure(signal):
+	case signal.Pressure():
 		return fmt.Sprintf("%.1f%%", float64(v)/stats.ShareUnit*100)
 	}
 	return output.Bytes(v)
 }
-
-// Pressure reports whether a signal is a share of time stalled, which is worse the higher it is.
-func Pressure(signal stats.Signal) bool { return strings.Contains(string(signal), ".pressure.") }
 
 // Percent formats the available share of the capacity.
 func Percent(o stats.Observation) string {

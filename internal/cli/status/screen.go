@@ -190,7 +190,7 @@ func (r *Report) timeToThreshold(s *api.SignalState) terminal.Span {
 		}
 		rate := show.Amount(s.Signal, uint64(max(slope.PerSecond, -slope.PerSecond)))
 		sign := "-"
-		if show.Pressure(s.Signal) {
+		if s.Signal.Pressure() {
 			sign = "+"
 		}
 		return terminal.Span{Text: fmt.Sprintf("%s at %s%s/s", output.Span(left), sign, rate),

@@ -17,7 +17,6 @@ import (
 	"jettison/internal/base/output"
 	"jettison/internal/base/retry"
 	"jettison/internal/base/terminal"
-	"jettison/internal/cli/show"
 	"jettison/internal/node/observe"
 	"jettison/stats"
 )
@@ -141,7 +140,7 @@ func slopeOf(before, now *api.SignalState) (Slope, bool) {
 			now.Time.Sub(*before.Time).Seconds()}
 	limit, ok := nearest(now)
 	distance, speed := float64(now.Available)-float64(limit), -out.PerSecond
-	if show.Pressure(now.Signal) {
+	if now.Signal.Pressure() {
 		distance, speed = -distance, -speed
 	}
 	if ok && distance > 0 && speed > 0 {
@@ -154,7 +153,7 @@ func slopeOf(before, now *api.SignalState) (Slope, bool) {
 // nearest returns the threshold that the signal crosses first.
 func nearest(s *api.SignalState) (limit uint64, ok bool) {
 	for i, v := range s.Limits {
-		if nearer := v > limit != show.Pressure(s.Signal); i == 0 || nearer {
+		if nearer := v > limit != s.Signal.Pressure(); i == 0 || nearer {
 			limit = v
 		}
 	}
@@ -164,7 +163,7 @@ func nearest(s *api.SignalState) (limit uint64, ok bool) {
 // isMet reports whether the nearest threshold of a signal is met.
 func isMet(s *api.SignalState) bool {
 	limit, ok := nearest(s)
-	if show.Pressure(s.Signal) {
+	if s.Signal.Pressure() {
 		return ok && s.Observed && s.Available > limit
 	}
 	return ok && s.Observed && s.Available < limit

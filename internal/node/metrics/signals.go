@@ -21,7 +21,7 @@ const (
 // unit returns the unit of a signal.
 func unit(s stats.Signal) string {
 	switch {
-	case strings.Contains(string(s), ".pressure."):
+	case s.Pressure():
 		return inRatio
 	case strings.HasSuffix(string(s), ".inodesFree"):
 		return inInodes

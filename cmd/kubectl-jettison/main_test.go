@@ -427,3 +427,13 @@ func TestWatch(t *testing.T) {
 		t.Errorf("requests of -w = %v, want one list of each kind", got)
 	}
 }
+
+// A file of $KUBECONFIG that is a device is an error: /dev/zero has no end.
+func TestKubeconfigIsADevice(t *testing.T) {
+	t.Setenv("KUBECONFIG", "/dev/null")
+	var stderr strings.Builder
+	code := execute(t.Context(), []string{"status"}, terminal.Fixed(io.Discard, 0), &stderr, onnode.Streams{})
+	if want := "kubectl jettison: kubeconfig: /dev/null is a device, want a file\n"; code != 2 || stderr.String() != want {
+		t.Errorf("exit code %d, error %q, want 2 and %q", code, stderr.String(), want)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -82,6 +83,11 @@ func (f *Flags) config() (*rest.Config, error) {
 	if rules.ExplicitPath = f.kubeconfig; f.kubeconfig != "" {
 		if err := kubeconfig.Check(f.kubeconfig); err != nil {
 			return nil, fmt.Errorf("--kubeconfig: %w", err)
+		}
+	}
+	for _, path := range rules.Precedence {
+		if err := kubeconfig.Check(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("kubeconfig: %w", err)
 		}
 	}
 	c, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &f.overrides).ClientConfig()

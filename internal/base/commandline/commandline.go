@@ -5,6 +5,7 @@
 //	duration.go     Timeout, Interval: flags of commands that wait or repeat
 //	output.go       Output: the flag --output
 //	program.go      Root, Execute, ExitCode: a program's root command and its end; Log: its log
+//	since.go        ParseSince: the value of --since
 //	version.go      Version: the command that prints a program's versions
 //
 // Errors name the command whose help has more.

@@ -45,7 +45,7 @@ docs/reference/logs.md lists messages and keys.`,
 			if o.format, err = format(); err != nil {
 				return err
 			}
-			if o.since, err = flags.ParseSince(since, time.Now()); err != nil {
+			if o.since, err = commandline.ParseSince(since, time.Now()); err != nil {
 				return err
 			}
 			for _, kind := range o.kinds {

@@ -6,7 +6,6 @@
 //	permission.go  Reason: the text of an error, with advice for users without permissions
 //	places.go      flags for the configuration files and the node's mounts
 //	salvage.go     reading a partly invalid configuration
-//	since.go       the value of --since
 package flags
 
 import (

@@ -60,7 +60,7 @@ Exit code 1: no record has the ID, the file of --file does not exist, or the fil
 			if q.format, err = format(); err != nil {
 				return err
 			}
-			if q.since, err = flags.ParseSince(since, time.Now()); err != nil {
+			if q.since, err = commandline.ParseSince(since, time.Now()); err != nil {
 				return err
 			}
 			if q.last < 0 {

@@ -19,7 +19,11 @@ type Eviction struct {
 	Signal  string `json:"signal"`
 	Outcome string `json:"outcome,omitempty"` // empty: unknown
 	DryRun  bool   `json:"dryRun,omitempty"`
-	Record  string `json:"record,omitempty"` // ID of the agent's record; empty: unknown
+	// Times is the number of shortages that the eviction stands for: a dry run records those of a day
+	// together. Last is the time of the newest.
+	Times  int       `json:"times"`
+	Last   time.Time `json:"last"`
+	Record string    `json:"record,omitempty"` // ID of the agent's record; empty: unknown
 }
 
 // Reasons of the events of evicted pods, and the annotation that names the resource: the kubelet's.
@@ -35,7 +39,7 @@ func FromEvent(e *v1.Event) (out Eviction, ok bool) {
 		return out, false
 	}
 	out = Eviction{Time: eventTime(e), Node: e.Source.Host, Namespace: e.InvolvedObject.Namespace,
-		Pod: e.InvolvedObject.Name}
+		Pod: e.InvolvedObject.Name, Times: 1, Last: eventTime(e)}
 	switch e.Reason {
 	case reasonEvicted:
 		out.Signal = cmp.Or(e.Annotations[starvedResource], "the pod's own limit")
@@ -54,7 +58,10 @@ func FromRecord(node string, r *api.Record) (out Eviction, ok bool) {
 	}
 	out = Eviction{Time: r.Began.Time, Node: node, Namespace: r.Pod.Namespace, Pod: r.Pod.Name,
 		Signal: string(r.Signal), Outcome: r.Outcome.String(), Record: r.ID,
-		DryRun: r.DryRun || r.Outcome == api.OutcomeDryRun}
+		DryRun: r.DryRun || r.Outcome == api.OutcomeDryRun, Times: 1 + r.Repeats, Last: r.Began.Time}
+	if r.LastDecided.After(out.Last) {
+		out.Last = r.LastDecided
+	}
 	if out.Pod == "" {
 		out.Pod = r.Pod.Title()
 	}

@@ -70,7 +70,7 @@ type Node struct {
 	Conditions []Condition `json:"conditions"` // Jettison*; empty: no bridge writes them
 	// Load is the load that a bridge reported; nil: unknown.
 	Load *api.NodeLoad `json:"load,omitempty"`
-	// LastEviction is the last eviction; nil: none is known, see Unknown.
+	// LastEviction is the newest eviction that a bridge reported; nil: none, or unknown (see Unknown).
 	LastEviction *Eviction `json:"lastEviction,omitempty"`
 	Problems     []string  `json:"problems"`
 	// Unknown has the fields that are unknown, and why.

@@ -217,6 +217,7 @@ func TestFromRecord(t *testing.T) {
 		"dry by outcome": {func(r *api.Record) { r.Outcome = api.OutcomeDryRun }, "shop/web memory.available dry run, not evicted true"},
 		"no name":        {func(r *api.Record) { r.Pod.Name, r.Pod.Namespace = "", "" }, "uid:u memory.available recovered false"},
 		"preempted":      {func(r *api.Record) { r.StatusReason = "Preempting" }, "shop/web preemption recovered false"},
+		"repeated":       {func(r *api.Record) { r.DryRun, r.Repeats, r.LastDecided = true, 3, now.Add(time.Hour) }, "shop/web memory.available recovered true"},
 		"own limit":      {func(r *api.Record) { r.Signal = "" }, "shop/web the pod's own limit recovered false"},
 		"lost":           {func(r *api.Record) { r.Outcome = api.OutcomeLost }, ""},
 	} {
@@ -225,6 +226,9 @@ func TestFromRecord(t *testing.T) {
 		got := ""
 		if e, ok := FromRecord("a", &r); ok {
 			got = fmt.Sprintf("%s %s %s %v", Title(&e), e.Signal, e.Outcome, e.DryRun)
+			if e.Times != 1+r.Repeats || !e.Last.Equal(now.Add(time.Duration(min(r.Repeats, 1))*time.Hour)) {
+				t.Errorf("%s: %d times, last %v, want %d with the last decision", name, e.Times, e.Last, 1+r.Repeats)
+			}
 		}
 		if got != c.want {
 			t.Errorf("%s: eviction %q, want %q", name, got, c.want)
@@ -234,17 +238,18 @@ func TestFromRecord(t *testing.T) {
 
 // Totals are sorted by number, and equal ones by name. An empty report has lists, not nulls.
 func TestTotals(t *testing.T) {
+	later := now.Add(time.Hour)
 	r := &Report{Evictions: []Eviction{
-		{Time: now, Node: "b", Namespace: "shop", Pod: "x", Signal: "memory.available", DryRun: true},
-		{Time: now.Add(-time.Hour), Node: "b", Namespace: "shop", Pod: "x", Signal: "memory.available"},
-		{Time: now, Node: "a", Pod: "uid:1", Signal: string(stats.SignalPIDAvailable)},
+		{Time: now, Node: "b", Namespace: "shop", Pod: "x", Signal: "memory.available", DryRun: true, Times: 4, Last: later},
+		{Time: now.Add(-time.Hour), Node: "b", Namespace: "shop", Pod: "x", Signal: "memory.available", Times: 1, Last: now.Add(-time.Hour)},
+		{Time: now, Node: "a", Pod: "uid:1", Signal: string(stats.SignalPIDAvailable), Times: 1, Last: now},
 	}}
 	r.Count()
-	want := Totals{Evicted: 2, WouldEvict: 1,
-		Nodes:      []Total{{"b", 1, 1, now}, {"a", 1, 0, now}},
-		Namespaces: []Total{{"shop", 1, 1, now}, {"unknown", 1, 0, now}},
-		Signals:    []Total{{"memory.available", 1, 1, now}, {"pid.available", 1, 0, now}},
-		Pods:       []Total{{"shop/x", 1, 1, now}, {"uid:1", 1, 0, now}}}
+	want := Totals{Evicted: 2, WouldEvict: 4,
+		Nodes:      []Total{{"b", 1, 4, later}, {"a", 1, 0, now}},
+		Namespaces: []Total{{"shop", 1, 4, later}, {"unknown", 1, 0, now}},
+		Signals:    []Total{{"memory.available", 1, 4, later}, {"pid.available", 1, 0, now}},
+		Pods:       []Total{{"shop/x", 1, 4, later}, {"uid:1", 1, 0, now}}}
 	if fmt.Sprint(r.Totals) != fmt.Sprint(want) || r.Evictions[0].Time != now.Add(-time.Hour) {
 		t.Errorf("totals %v of %v, want %v, oldest first", r.Totals, r.Evictions, want)
 	}

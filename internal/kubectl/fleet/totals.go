@@ -54,10 +54,10 @@ func (r *Report) Count() {
 	})
 	t := Totals{}
 	for i := range r.Evictions {
-		if r.Evictions[i].DryRun {
-			t.WouldEvict++
+		if e := &r.Evictions[i]; e.DryRun {
+			t.WouldEvict += e.Times
 		} else {
-			t.Evicted++
+			t.Evicted += e.Times
 		}
 	}
 	t.Nodes = count(r.Evictions, func(e *Eviction) string { return e.Node })
@@ -86,12 +86,12 @@ func count(all []Eviction, name func(*Eviction) string) []Total {
 			at[key], out = n, append(out, Total{Name: key})
 		}
 		if e.DryRun {
-			out[n].WouldEvict++
+			out[n].WouldEvict += e.Times
 		} else {
-			out[n].Evicted++
+			out[n].Evicted += e.Times
 		}
-		if e.Time.After(out[n].Last) {
-			out[n].Last = e.Time
+		if e.Last.After(out[n].Last) {
+			out[n].Last = e.Last
 		}
 	}
 	slices.SortFunc(out, func(a, b Total) int {

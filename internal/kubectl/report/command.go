@@ -28,7 +28,8 @@ func Command(flags *kube.Flags, version string, stdout *terminal.Screen) *cobra.
 		Use:   "report [NODE...]",
 		Short: "Count the evictions, and those of dry runs, by node, namespace, signal and pod",
 		Long: `report counts the evictions since a time. WOULD EVICT counts the evictions that agents in a dry run
-only recorded: it answers which pods jettison would have evicted.
+only recorded: it answers which pods jettison would have evicted. A record of a dry run stands for all
+shortages of a day, of which some may be older than --since.
 
 The evictions are from the records of agents: report runs "jettison records" in the agents' pods, 32
 at a time. The last lines name the nodes that did not answer. For those, the evictions are from the
@@ -44,8 +45,11 @@ which amount to root on the nodes. With --events-only it needs no exec.`,
 			if o.format, err = format.Format(); err != nil {
 				return err
 			}
-			if o.since, err = parseSince(since, time.Now()); err != nil {
-				return commandline.Usage(err)
+			if since == "" {
+				return commandline.Usage(errors.New("--since: want a time or an age, got an empty text"))
+			}
+			if o.since, err = commandline.ParseSince(since, time.Now()); err != nil {
+				return err
 			}
 			if len(args) > 0 && o.selection.Labels != "" {
 				return commandline.Usage(errors.New("report takes nodes or --selector, got both"))
@@ -71,17 +75,4 @@ which amount to root on the nodes. With --events-only it needs no exec.`,
 	format.Add(f, false)
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	return cmd
-}
-
-// parseSince parses the value of --since.
-func parseSince(text string, now time.Time) (time.Time, error) {
-	if ago, err := time.ParseDuration(text); err == nil && ago > 0 {
-		return now.Add(-ago), nil
-	}
-	at, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return at, fmt.Errorf("--since %.40q: want a time with a zone (2026-11-21T07:00:00Z) or an age (168h)",
-			text)
-	}
-	return at, nil
 }

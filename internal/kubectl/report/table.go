@@ -88,10 +88,10 @@ func totals(name string, all []fleet.Total, wide bool) *table.Table {
 // evictions returns a table of all evictions.
 func evictions(all []fleet.Eviction) *table.Table {
 	t := &table.Table{Columns: []table.Column{{Name: "TIME"}, {Name: "NODE"}, {Name: "POD"},
-		{Name: "SIGNAL"}, {Name: "OUTCOME"}, {Name: "RECORD"}}}
+		{Name: "SIGNAL"}, {Name: "TIMES", Right: true}, {Name: "OUTCOME"}, {Name: "RECORD"}}}
 	for i := range all {
 		e := &all[i]
-		t.Add(output.Time(e.Time), e.Node, fleet.Title(e), e.Signal, e.Outcome, e.Record)
+		t.Add(output.Time(e.Time), e.Node, fleet.Title(e), e.Signal, fmt.Sprint(e.Times), e.Outcome, e.Record)
 	}
 	return t
 }

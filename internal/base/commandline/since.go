@@ -1,10 +1,8 @@
-package flags
+package commandline
 
 import (
 	"fmt"
 	"time"
-
-	"jettison/internal/base/commandline"
 )
 
 // ParseSince parses the value of --since: an RFC 3339 time, or a duration before now. It returns
@@ -18,7 +16,7 @@ func ParseSince(text string, now time.Time) (time.Time, error) {
 	}
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return at, commandline.Usage(
+		return at, Usage(
 			fmt.Errorf("--since %.40q: want a time with a zone (2026-11-21T07:00:00Z) or an age (36h)", text))
 	}
 	return at, nil

@@ -72,7 +72,8 @@ type Object struct {
 	Bound *v1.Pod // the pod as it runs on the node; the same pointer while nothing changes
 }
 
-// Problem is the reason why manifests are not used as they are.
+// Problem is an error of manifests, or of the folder. Their objects are not in the set, or stay as
+// they were in an earlier version.
 type Problem struct {
 	Files []string // sorted; empty: the folder
 	Line  int      // 0: none

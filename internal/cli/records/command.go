@@ -52,30 +52,8 @@ Exit code 1: no record has the ID, the file of --file does not exist, or the fil
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var err error
-			format := output.Format
-			if q.follow {
-				format = output.StreamFormat
-			}
-			if q.format, err = format(); err != nil {
+			if err := q.parse(args, since, output); err != nil {
 				return err
-			}
-			if q.since, err = commandline.ParseSince(since, time.Now()); err != nil {
-				return err
-			}
-			if q.last < 0 {
-				return commandline.Usage(fmt.Errorf("--last %d: want 0 (all) or more", q.last))
-			}
-			if len(args) > 0 {
-				q.id = args[0]
-			}
-			if q.id != "" && (q.follow || q.pod != "" || since != "") {
-				return commandline.Usage(
-					errors.New("records: an ID selects one record: omit --since, --pod and -f"))
-			}
-			if q.dryRun && (q.id != "" || q.follow || q.last > 0) {
-				return commandline.Usage(
-					errors.New("records: --dry-run prints a summary: omit the ID, --last and -f"))
 			}
 			if q.mustExist = q.file != ""; !q.mustExist {
 				c, err := flags.LoadOrWarn(cmd, stderr, path)
@@ -104,4 +82,33 @@ Exit code 1: no record has the ID, the file of --file does not exist, or the fil
 	commandline.FirstArgument[string](cmd)
 	output.AddStream(f)
 	return cmd
+}
+
+// parse checks the arguments and the flags, and stores those that need it.
+func (q *query) parse(args []string, since string, output commandline.Output) (err error) {
+	format := output.Format
+	if q.follow {
+		format = output.StreamFormat
+	}
+	if q.format, err = format(); err != nil {
+		return err
+	}
+	if q.since, err = commandline.ParseSince(since, time.Now()); err != nil {
+		return err
+	}
+	if q.last < 0 {
+		return commandline.Usage(fmt.Errorf("--last %d: want 0 (all) or more", q.last))
+	}
+	if len(args) > 0 {
+		q.id = args[0]
+	}
+	if q.id != "" && (q.follow || q.pod != "" || since != "") {
+		return commandline.Usage(
+			errors.New("records: an ID selects one record: omit --since, --pod and -f"))
+	}
+	if q.dryRun && (q.id != "" || q.follow || q.last > 0) {
+		return commandline.Usage(
+			errors.New("records: --dry-run prints a summary: omit the ID, --last and -f"))
+	}
+	return nil
 }

@@ -72,8 +72,7 @@ type Object struct {
 	Bound *v1.Pod // the pod as it runs on the node; the same pointer while nothing changes
 }
 
-// Problem is an error of manifests, or of the folder. Their objects are not in the set, or stay as
-// they were in an earlier version.
+// Problem is an error of manifests, or of the folder. The set has their last valid objects, or none.
 type Problem struct {
 	Files []string // sorted; empty: the folder
 	Line  int      // 0: none

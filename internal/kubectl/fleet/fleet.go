@@ -225,7 +225,7 @@ func (r *reader) readLastEviction() {
 	switch last := r.out.LastEviction; {
 	case l != nil && l.LastEviction != nil && (last == nil || l.LastEviction.Time.After(last.Time.Add(time.Minute))):
 		r.out.LastEviction = &Eviction{Time: l.LastEviction.Time, Node: r.node.Name,
-			Signal: string(l.LastEviction.Signal)}
+			Signal: string(l.LastEviction.Signal), Times: 1, Last: l.LastEviction.Time}
 	case last != nil, l != nil && l.AgentVersion != "": // the agent has none in its history
 	case r.notListed[Events] != "":
 		r.out.Unknown[FieldEvictions] = "cannot list events: " + r.notListed[Events]
